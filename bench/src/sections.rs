@@ -1,0 +1,8 @@
+//! One file per section of the report. Each measures, prints its table, and hands in the promises it can judge.
+
+pub(crate) mod isolation;
+pub(crate) mod latency;
+pub(crate) mod listing;
+pub(crate) mod memory;
+pub(crate) mod startup;
+pub(crate) mod throughput;

@@ -1,0 +1,59 @@
+//! `mcp-simple-aggregator`: a Claude-style config in, the tools of all its servers out, over stdio.
+
+mod arguments;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use aggregator::{Aggregator, Fleet, load, logging, stdio};
+use arguments::{Arguments, Wish};
+
+/// The program ran and ended in order.
+const OK: u8 = 0;
+/// The config cannot be run, or the client cannot be served.
+const FAILED: u8 = 1;
+/// The command line makes no sense.
+const USAGE: u8 = 2;
+
+fn main() -> ExitCode {
+    aggregator::become_watchdog_if_asked();
+    let arguments = match arguments::parse(lexopt::Parser::from_env()) {
+        Ok(Wish::Serve(arguments)) => arguments,
+        Ok(Wish::Print(text)) => return print(&text),
+        Err(message) => return fail(USAGE, &format!("{message}\n\n{}", arguments::USAGE)),
+    };
+    match run(*arguments) {
+        Ok(()) => ExitCode::from(OK),
+        Err(message) => fail(FAILED, &message),
+    }
+}
+
+fn run(arguments: Arguments) -> Result<(), String> {
+    let Arguments { config, options, debug, log_file } = arguments;
+    logging::init(debug, log_file.as_deref()).map_err(|error| {
+        let path = log_file.as_deref().unwrap_or("-".as_ref()).display();
+        format!("could not open log file {path}: {error}")
+    })?;
+    let loaded = load::load(&config).map_err(|error| error.to_string())?;
+
+    // One thread is enough to move bytes, and the fastest way to do it: no call ever changes threads.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| format!("could not start: {error}"))?;
+    runtime.block_on(async {
+        let fleet = Fleet::start(loaded.config, options.clone(), &loaded.chain);
+        stdio::serve(Arc::new(Aggregator { fleet, options })).await.map_err(|error| format!("could not serve: {error}"))
+    })
+}
+
+#[expect(clippy::print_stdout, reason = "--help and --version are data, and nothing is served then")]
+fn print(text: &str) -> ExitCode {
+    println!("{text}");
+    ExitCode::from(OK)
+}
+
+fn fail(code: u8, message: &str) -> ExitCode {
+    eprintln!("error: {message}");
+    ExitCode::from(code)
+}

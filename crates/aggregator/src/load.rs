@@ -1,0 +1,71 @@
+//! The configuration file: read, checked and expanded, before anything is started.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use catalog::{Config, ConfigError};
+
+use crate::cycle::{self, Chain, Cycle};
+
+/// A configuration ready to be run.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The servers.
+    pub config: Config,
+    /// Where this configuration stands among aggregators that run aggregators.
+    pub chain: Chain,
+}
+
+/// A configuration cannot be run.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// There is no such file.
+    #[error("config file not found: {}", .0.display())]
+    NotFound(PathBuf),
+    /// There is one, but it cannot be read.
+    #[error("could not read config file {}: {source}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// Its content is wrong.
+    #[error("{}: {source}", path.display())]
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// Everything that is wrong with it.
+        source: ConfigError,
+    },
+    /// Running it would never end.
+    #[error(transparent)]
+    Cycle(#[from] Cycle),
+}
+
+/// Reads the configuration at `path` with the variables of our environment.
+pub fn load(path: &Path) -> Result<Loaded, LoadError> {
+    let unreadable = |source: io::Error| match source.kind() {
+        io::ErrorKind::NotFound => LoadError::NotFound(path.to_owned()),
+        _ => LoadError::Unreadable { path: path.to_owned(), source },
+    };
+    let resolved = path.canonicalize().map_err(unreadable)?;
+    let chain = Chain::enter(std::env::var_os(cycle::VARIABLE).as_deref(), &resolved)?;
+    let bytes = std::fs::read(&resolved).map_err(unreadable)?;
+    let config = Config::parse(&bytes, |name| std::env::var(name).ok())
+        .map_err(|source| LoadError::Invalid { path: path.to_owned(), source })?;
+    Ok(Loaded { config, chain })
+}
+
+/// The variable that says how many seconds a server may take to become ready.
+pub const START_TIMEOUT_VARIABLE: &str = "MCP_AGGREGATOR_START_TIMEOUT";
+
+/// How long a server may take to become ready. Generous: `npx` and `uvx` download a server before its first start.
+pub fn start_timeout() -> Result<Duration, String> {
+    let Ok(text) = std::env::var(START_TIMEOUT_VARIABLE) else { return Ok(Duration::from_secs(60)) };
+    let seconds = text.parse().ok().filter(|&seconds| seconds > 0.0);
+    seconds
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        .ok_or_else(|| format!("{START_TIMEOUT_VARIABLE} is {text:?}; it must be a number of seconds"))
+}

@@ -1,0 +1,65 @@
+//! The engine as a library: a client in our own process, for the commands of `mcp-aggregator`.
+
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use protocol::{Line, Lines};
+use tokio::task::JoinHandle;
+use upstream::Outbox;
+use upstream::stream::{Sink, Source};
+
+use crate::client::{Client, Respond};
+use crate::dispatch::{Aggregator, Touched};
+
+/// A client without a program of its own. It goes the way every client goes.
+pub struct Local {
+    aggregator: Arc<Aggregator>,
+    client: Arc<Client>,
+    answers: Source,
+    lines: Lines,
+    draining: JoinHandle<()>,
+}
+
+impl Local {
+    /// Connects to `aggregator`.
+    pub fn connect(aggregator: &Arc<Aggregator>) -> io::Result<Self> {
+        let (reader, writer) = io::pipe()?;
+        let (sink, _) = Sink::adopt(writer.into())?;
+        let client = Arc::new(Client::new(Outbox::new(sink), aggregator.options.names));
+        let draining = tokio::spawn({
+            let client = Arc::clone(&client);
+            async move { client.outbox().drain().await }
+        });
+        let answers = Source::adopt(reader.into())?;
+        Ok(Self { aggregator: Arc::clone(aggregator), client, answers, lines: Lines::default(), draining })
+    }
+
+    /// Sends one request and returns the first message that comes back which `is_answer` accepts.
+    pub async fn ask(&mut self, request: Bytes, is_answer: impl Fn(&[u8]) -> bool) -> io::Result<Bytes> {
+        let mut touched = Touched::default();
+        let to = Arc::clone(&self.client) as Arc<dyn Respond>;
+        self.aggregator.take(&self.client, &to, &Line::Whole(request), &mut touched);
+        touched.flush();
+        self.client.outbox().flush();
+        loop {
+            while let Some(line) = self.lines.next_line() {
+                if let Line::Whole(answer) = line
+                    && is_answer(&answer)
+                {
+                    return Ok(answer);
+                }
+            }
+            if self.answers.read_into(self.lines.space()).await? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+    }
+}
+
+impl Drop for Local {
+    fn drop(&mut self) {
+        self.client.leave();
+        self.draining.abort();
+    }
+}

@@ -1,0 +1,119 @@
+//! The front: lines in from the client on stdin, answers out on stdout, and the end of everything when it leaves.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use protocol::Lines;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::timeout;
+use upstream::stream::{Pump, Sink, Source};
+use upstream::{Outbox, Stop};
+
+use crate::client::{Client, Respond};
+use crate::dispatch::{Aggregator, Touched};
+
+/// How long a client that has said its last word still gets answers to what it asked.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// Serves the client on stdin and stdout until it leaves or we are told to stop; then stops every server.
+pub async fn serve(aggregator: Arc<Aggregator>) -> io::Result<()> {
+    let mut signals = Signals::new()?;
+    let source = Source::adopt(own(io::stdin())?)?;
+    let (sink, pump) = Sink::adopt(own(io::stdout())?)?;
+    let client = Arc::new(Client::new(Outbox::new(sink), aggregator.options.names));
+    aggregator.fleet.tell(&client);
+    let draining = tokio::spawn({
+        let client = Arc::clone(&client);
+        async move { client.outbox().drain().await }
+    });
+
+    let how = tokio::select! {
+        () = listen(&aggregator, &client, source) => Stop::Gently,
+        () = signals.next() => Stop::Promptly,
+    };
+    client.leave();
+    stop(&aggregator, how, &mut signals).await;
+    hang_up(&client, pump).await;
+    draining.abort();
+    Ok(())
+}
+
+/// Takes what the client says until it has said everything and been answered, or is gone.
+async fn listen(aggregator: &Arc<Aggregator>, client: &Arc<Client>, mut source: Source) {
+    let to = Arc::clone(client) as Arc<dyn Respond>;
+    let mut lines = Lines::default();
+    let mut touched = Touched::default();
+    let mut is_open = true;
+    while is_open {
+        is_open = matches!(source.read_into(lines.space()).await, Ok(1..));
+        while let Some(line) = if is_open { lines.next_line() } else { lines.rest() } {
+            aggregator.take(client, &to, &line, &mut touched);
+        }
+        // One write a server for all that came in one read.
+        touched.flush();
+        client.outbox().flush();
+        // A client that asks faster than it reads answers is made to wait.
+        client.outbox().caught_up().await;
+    }
+    tokio::select! {
+        _ = timeout(FAREWELL, client.all_answered()) => {}
+        () = client.outbox().closed() => {}
+    }
+}
+
+/// Stops every server; being told again makes it more urgent.
+async fn stop(aggregator: &Aggregator, how: Stop, signals: &mut Signals) {
+    aggregator.fleet.stop(how);
+    let mut ended = std::pin::pin!(aggregator.fleet.ended());
+    let mut next = if how == Stop::Gently { Stop::Promptly } else { Stop::Now };
+    loop {
+        tokio::select! {
+            () = &mut ended => return,
+            () = signals.next() => {
+                aggregator.fleet.stop(next);
+                next = Stop::Now;
+            }
+        }
+    }
+}
+
+/// Lets the last answers out, as far as the client still reads.
+async fn hang_up(client: &Client, pump: Option<Pump>) {
+    drop(timeout(FAREWELL, client.outbox().emptied()).await);
+    client.outbox().abort();
+    if let Some(pump) = pump {
+        drop(tokio::task::spawn_blocking(move || pump.join()).await);
+    }
+}
+
+/// A descriptor of our own for a standard stream.
+fn own(stream: impl AsFd) -> io::Result<OwnedFd> {
+    stream.as_fd().try_clone_to_owned()
+}
+
+/// The signals that mean stop.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hang_up: signal(SignalKind::hangup())?,
+        })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+            _ = self.hang_up.recv() => {}
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! The config file: Claude's `{"mcpServers": {"key": {"command": ..}}}`, checked as a whole.
+//!
+//! Two stages. First the bytes become a tree that keeps the order and twice-given keys;
+//! then every server is checked, and its variables are filled in. Nothing stops at the first problem.
+//!
+//! Variables are filled into the values we use (`command`, `args`, the values of `env`, `cwd`) and nowhere
+//! else: keys that only other programs understand are ignored, whatever they refer to.
+
+mod check;
+mod error;
+mod excerpt;
+mod path;
+#[cfg(test)]
+mod tests;
+mod tree;
+
+pub use error::{ConfigError, Problem, ProblemKind};
+
+use crate::server::{ServerName, ServerSpec};
+use tree::Node;
+
+/// A config without problems.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Config {
+    /// The servers to start, in file order. Their names are unique.
+    pub servers: Vec<ServerSpec>,
+    /// The servers with `"disabled": true`, in file order.
+    pub disabled: Vec<ServerName>,
+}
+
+impl Config {
+    /// Reads the bytes of a config file. `lookup` says what a variable is set to.
+    ///
+    /// No error ever contains what `lookup` returned.
+    pub fn parse(bytes: &[u8], lookup: impl Fn(&str) -> Option<String>) -> Result<Self, ConfigError> {
+        let text = decode(bytes)?;
+        let tree = parse_json(text)?;
+        check::config(&tree, &lookup).map_err(ConfigError::Problems)
+    }
+}
+
+/// The text of the file, without the byte order mark that Windows editors like to put first.
+fn decode(bytes: &[u8]) -> Result<&str, ConfigError> {
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    std::str::from_utf8(bytes).map_err(|error| {
+        let valid = &bytes[..error.valid_up_to()];
+        ConfigError::InvalidUtf8 {
+            line: 1 + valid.iter().filter(|&&byte| byte == b'\n').count(),
+            utf16: matches!(bytes, [0xff, 0xfe, ..] | [0xfe, 0xff, ..]),
+        }
+    })
+}
+
+fn parse_json(text: &str) -> Result<Node, ConfigError> {
+    if text.trim().is_empty() {
+        return Err(ConfigError::InvalidJson {
+            line: 1,
+            column: 1,
+            excerpt: String::new(),
+            reason: "the file is empty".to_owned(),
+        });
+    }
+    serde_json::from_str(text).map_err(|error| {
+        let (column, excerpt) = excerpt::around(text, error.line(), error.column());
+        let reason = error.to_string();
+        let own_position = format!(" at line {} column {}", error.line(), error.column());
+        let reason = reason.strip_suffix(&own_position).unwrap_or(&reason);
+        ConfigError::InvalidJson { line: error.line(), column, excerpt, reason: reason.to_owned() }
+    })
+}

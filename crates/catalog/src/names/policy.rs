@@ -1,0 +1,162 @@
+//! Which of its two names a tool is listed under, for which client.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// What the user asked for with `--names`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum NamePolicy {
+    /// Canonical names, but safe ones for clients known to need them.
+    #[default]
+    Auto,
+    /// Canonical names for everyone.
+    Canonical,
+    /// Safe names for everyone.
+    Safe,
+}
+
+/// How the tools of one client are listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum NameStyle {
+    /// `server` + separator + `tool`.
+    Canonical,
+    /// The alias in `[a-zA-Z0-9_-]{1,64}`.
+    Safe,
+}
+
+impl NamePolicy {
+    /// The style for a client that introduces itself with this `clientInfo.name`.
+    pub fn style_for(self, client_name: &str) -> NameStyle {
+        let needs_safe_names = || {
+            let client_name = client_name.to_ascii_lowercase();
+            CLIENTS_THAT_NEED_SAFE_NAMES.iter().any(|client| client.matches(&client_name))
+        };
+        match self {
+            Self::Safe => NameStyle::Safe,
+            Self::Auto if needs_safe_names() => NameStyle::Safe,
+            Self::Auto | Self::Canonical => NameStyle::Canonical,
+        }
+    }
+}
+
+/// How to recognise a client by the name it sends, in lower case.
+enum Client {
+    Named(&'static str),
+    NameBegins(&'static str),
+}
+
+impl Client {
+    fn matches(&self, lower_case_name: &str) -> bool {
+        match self {
+            Self::Named(name) => lower_case_name == *name,
+            Self::NameBegins(start) => lower_case_name.starts_with(start),
+        }
+    }
+}
+
+/// Clients that hand tool names to a model API, or rewrite them, without making them safe first.
+///
+/// `claude-desktop` is missing on purpose: the real Claude Desktop calls itself `claude-ai`, and the
+/// specification shows canonical names to a client of that name.
+const CLIENTS_THAT_NEED_SAFE_NAMES: &[Client] = &[
+    // Claude Desktop and claude.ai: `[a-zA-Z0-9_-]{1,64}`; one bad name fails every request.
+    Client::Named("claude-ai"),
+    // Claude Code: the Anthropic API's alphabet, up to 128 with its own prefix.
+    Client::NameBegins("claude-code"),
+    // `cursor-vscode` and kin: rewrites `.` to `_`, then calls the rewritten name.
+    Client::NameBegins("cursor"),
+    // Also `Visual Studio Code - Insiders`: warns about names outside the alphabet; Copilot allows 64.
+    Client::NameBegins("visual studio code"),
+    // Copilot CLI and coding agent, `github-copilot-developer`: OpenAI's alphabet, 64.
+    Client::NameBegins("github-copilot"),
+    // `codex-mcp-client`: OpenAI's alphabet, 64.
+    Client::NameBegins("codex"),
+    // `openai-mcp` (ChatGPT, Responses API): OpenAI's alphabet, 64.
+    Client::NameBegins("openai"),
+    // `windsurf-client`: hands names to the Anthropic and OpenAI APIs.
+    Client::NameBegins("windsurf"),
+    // Hands names to whichever model API the user chose, most of them with this alphabet.
+    Client::NameBegins("cline"),
+];
+
+/// A `--names` value that is none of the three.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a way to name tools; use `auto`, `canonical` or `safe`")]
+pub struct UnknownNamePolicy(String);
+
+impl FromStr for NamePolicy {
+    type Err = UnknownNamePolicy;
+
+    fn from_str(text: &str) -> Result<Self, UnknownNamePolicy> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "canonical" => Ok(Self::Canonical),
+            "safe" => Ok(Self::Safe),
+            _ => Err(UnknownNamePolicy(text.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for NamePolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Auto => "auto",
+            Self::Canonical => "canonical",
+            Self::Safe => "safe",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_known_to_need_safe_names_get_them() {
+        for client in [
+            "claude-ai",
+            "claude-code",
+            "cursor-vscode",
+            "Cursor",
+            "Visual Studio Code",
+            "Visual Studio Code - Insiders",
+            "github-copilot-developer",
+            "codex-mcp-client",
+            "openai-mcp",
+            "Windsurf",
+            "Cline",
+        ] {
+            assert_eq!(NamePolicy::Auto.style_for(client), NameStyle::Safe, "{client}");
+        }
+    }
+
+    #[test]
+    fn everyone_else_gets_canonical_names() {
+        for client in ["claude-desktop", "claude-ai-2", "mcp-inspector", "mcp", "client", "my cursor", ""] {
+            assert_eq!(NamePolicy::Auto.style_for(client), NameStyle::Canonical, "{client}");
+        }
+    }
+
+    #[test]
+    fn a_fixed_policy_does_not_look_at_the_client() {
+        assert_eq!(NamePolicy::Canonical.style_for("claude-ai"), NameStyle::Canonical);
+        assert_eq!(NamePolicy::Safe.style_for("mcp-inspector"), NameStyle::Safe);
+    }
+
+    #[test]
+    fn the_table_is_written_in_lower_case() {
+        for client in CLIENTS_THAT_NEED_SAFE_NAMES {
+            let (Client::Named(name) | Client::NameBegins(name)) = client;
+            assert_eq!(*name, name.to_ascii_lowercase());
+        }
+    }
+
+    #[test]
+    fn a_policy_is_written_as_it_is_read() {
+        for policy in [NamePolicy::Auto, NamePolicy::Canonical, NamePolicy::Safe] {
+            assert_eq!(policy.to_string().parse(), Ok(policy));
+        }
+        let error = "Safe".parse::<NamePolicy>().unwrap_err().to_string();
+        assert_eq!(error, "`Safe` is not a way to name tools; use `auto`, `canonical` or `safe`");
+    }
+}

@@ -1,0 +1,26 @@
+//! Bytes of the Model Context Protocol: what a message says, found without taking it apart.
+//!
+//! # Layout
+//! - [`scan`]: a validating cursor over JSON text that yields spans instead of values
+//! - [`envelope`]: the JSON-RPC envelope of one message, as spans into its line
+//! - [`splice`]: a message with a few spans replaced, ready to be written without copying the rest
+//! - [`lines`]: newline-delimited framing over a growing buffer
+//! - [`text`]: JSON string tokens, decoded and encoded
+//! - [`reply`]: the messages we write ourselves
+//! - [`revision`]: the protocol revisions and how one is agreed on
+//!
+//! Nothing here does I/O, reads a clock or spawns anything. Payloads are never parsed into a tree:
+//! what passes through is validated byte by byte and handed on as it came.
+
+pub mod envelope;
+pub mod lines;
+pub mod reply;
+pub mod revision;
+pub mod scan;
+pub mod splice;
+pub mod text;
+
+pub use envelope::{Envelope, Fault, Kind, Params};
+pub use lines::{Line, Lines};
+pub use revision::Revision;
+pub use scan::Span;

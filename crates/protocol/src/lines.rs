@@ -1,0 +1,179 @@
+//! Newline-delimited framing over a growing buffer.
+//!
+//! A reader fills [`Lines::space`] and takes what is complete with [`Lines::next_line`]. A line leaves as shared bytes
+//! cut out of the buffer, so a 50 MB result is in memory once, and the buffer that held it goes with it.
+
+use bytes::{Bytes, BytesMut};
+
+/// What one message may weigh. Far above any sane result; it keeps a runaway server from eating the machine.
+pub const LONGEST_LINE: usize = 512 << 20;
+
+/// How much room a read gets at least. Small on purpose: fifty quiet servers have fifty of these.
+const READ_ROOM: usize = 8 << 10;
+
+/// How much of an over-long line is kept to find out whose it was.
+const ENDS_KEPT: usize = 1 << 10;
+
+/// Splits a stream of bytes into lines.
+#[derive(Debug)]
+pub struct Lines {
+    buffer: BytesMut,
+    /// No newline in the first this many bytes.
+    searched: usize,
+    longest: usize,
+    skipping: Option<Skipped>,
+}
+
+/// One step of the stream.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Line {
+    /// A line without its end (`\n` or `\r\n`).
+    Whole(Bytes),
+    /// A line beyond the limit: its beginning, its end and how long it was. The rest is gone.
+    TooLong {
+        /// The first bytes.
+        head: Bytes,
+        /// The last bytes.
+        tail: Bytes,
+        /// Bytes in all.
+        length: usize,
+    },
+}
+
+#[derive(Debug)]
+struct Skipped {
+    head: Bytes,
+    length: usize,
+}
+
+impl Default for Lines {
+    fn default() -> Self {
+        Self::with_limit(LONGEST_LINE)
+    }
+}
+
+impl Lines {
+    /// Lines of at most `longest` bytes.
+    pub fn with_limit(longest: usize) -> Self {
+        Self { buffer: BytesMut::new(), searched: 0, longest, skipping: None }
+    }
+
+    /// Where the next read goes: append to it, never take from it.
+    pub fn space(&mut self) -> &mut BytesMut {
+        self.buffer.reserve(READ_ROOM);
+        &mut self.buffer
+    }
+
+    /// The next complete line, if one has arrived. Blank lines are passed over.
+    pub fn next_line(&mut self) -> Option<Line> {
+        loop {
+            let Some(found) = memchr::memchr(b'\n', &self.buffer[self.searched..]) else {
+                self.searched = self.buffer.len();
+                self.drop_excess();
+                return None;
+            };
+            let mut line = self.buffer.split_to(self.searched + found + 1);
+            self.searched = 0;
+            line.truncate(line.len() - 1);
+            if let Some(skipped) = self.skipping.take() {
+                return Some(too_long(skipped, line));
+            }
+            if line.last() == Some(&b'\r') {
+                line.truncate(line.len() - 1);
+            }
+            if !line.iter().all(u8::is_ascii_whitespace) {
+                return Some(Line::Whole(line.freeze()));
+            }
+        }
+    }
+
+    /// What stands behind the last newline when the stream ends: a message whose sender forgot the newline, or a torn one.
+    pub fn rest(&mut self) -> Option<Line> {
+        self.buffer.extend_from_slice(b"\n");
+        self.next_line()
+    }
+
+    /// Keeps memory bounded while a line runs past the limit.
+    fn drop_excess(&mut self) {
+        let is_skipping = self.skipping.is_some();
+        if !is_skipping && self.buffer.len() <= self.longest || self.buffer.len() < 4 * ENDS_KEPT {
+            return;
+        }
+        let skipped = self
+            .skipping
+            .get_or_insert_with(|| Skipped { head: Bytes::copy_from_slice(&self.buffer[..ENDS_KEPT]), length: 0 });
+        let kept = self.buffer.len() - ENDS_KEPT;
+        skipped.length += kept;
+        self.buffer = BytesMut::from(&self.buffer[kept..]);
+        self.searched = self.buffer.len();
+    }
+}
+
+fn too_long(skipped: Skipped, rest: BytesMut) -> Line {
+    let length = skipped.length + rest.len();
+    let tail = rest.freeze();
+    Line::TooLong { head: skipped.head, tail: tail.slice(tail.len().saturating_sub(ENDS_KEPT)..), length }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn whole(lines: &mut Lines) -> Vec<String> {
+        std::iter::from_fn(|| lines.next_line())
+            .map(|line| match line {
+                Line::Whole(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),
+                Line::TooLong { length, .. } => format!("<{length}>"),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn ends_and_blanks_are_taken_off() {
+        let mut lines = Lines::default();
+        lines.space().extend_from_slice(b"a\r\n\n  \r\nb \nc");
+        assert_eq!(whole(&mut lines), ["a", "b "]);
+        assert_eq!(lines.rest(), Some(Line::Whole(Bytes::from_static(b"c"))));
+        assert_eq!(lines.rest(), None);
+    }
+
+    #[test]
+    fn a_line_beyond_the_limit_is_dropped_and_its_ends_are_kept() {
+        let mut lines = Lines::with_limit(100_000);
+        let long = format!("{{\"id\":1,{}\"end\"}}", "x".repeat(1_000_000));
+        for chunk in long.as_bytes().chunks(7_000) {
+            lines.space().extend_from_slice(chunk);
+            assert_eq!(lines.next_line(), None);
+            assert!(lines.buffer.len() < 120_000, "memory stays bounded");
+        }
+        lines.space().extend_from_slice(b"\nnext\n");
+        let Some(Line::TooLong { head, tail, length }) = lines.next_line() else { panic!() };
+        assert!(head.starts_with(b"{\"id\":1,x"));
+        assert!(tail.ends_with(b"x\"end\"}"));
+        assert_eq!(length, long.len());
+        assert_eq!(whole(&mut lines), ["next"]);
+    }
+
+    proptest! {
+        #[test]
+        fn lines_do_not_depend_on_how_they_arrive(
+            text in prop::collection::vec("[a-z{}\\r]{0,20}", 0..20), cuts in prop::collection::vec(1usize..9, 1..50)
+        ) {
+            let stream = text.iter().map(|line| format!("{line}\n")).collect::<String>();
+            let mut at_once = Lines::default();
+            at_once.space().extend_from_slice(stream.as_bytes());
+            let expected = whole(&mut at_once);
+
+            let (mut piecemeal, mut got, mut at) = (Lines::default(), Vec::new(), 0);
+            for cut in cuts.iter().cycle() {
+                let end = (at + cut).min(stream.len());
+                piecemeal.space().extend_from_slice(&stream.as_bytes()[at..end]);
+                got.extend(whole(&mut piecemeal));
+                at = end;
+                if at == stream.len() { break; }
+            }
+            prop_assert_eq!(got, expected);
+        }
+    }
+}

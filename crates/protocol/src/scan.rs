@@ -1,0 +1,535 @@
+//! A validating cursor over JSON text that yields spans instead of values.
+//!
+//! It accepts exactly what RFC 8259 calls a JSON text, with no limit on nesting and no opinion on numbers or
+//! surrogates: `1e400`, a 40-digit integer and `"\ud800"` are somebody's payload and pass. UTF-8 is checked by the
+//! caller, once per message. The tests hold it against `serde_json` on generated and mutated documents.
+
+use std::fmt;
+
+/// A half-open range of bytes inside one message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Index of the first byte.
+    pub start: usize,
+    /// Index after the last byte.
+    pub end: usize,
+}
+
+impl Span {
+    /// The bytes this span covers in the text it was found in.
+    pub fn of(self, text: &[u8]) -> &[u8] {
+        &text[self.start..self.end]
+    }
+}
+
+/// The text stopped being JSON here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Malformed {
+    /// Index of the byte that does not fit; the length of the text if it ended too early.
+    pub at: usize,
+}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "not JSON at byte {}", self.at)
+    }
+}
+
+impl std::error::Error for Malformed {}
+
+/// A position in JSON text. Every method leaves it right behind what it read.
+pub struct Cursor<'t> {
+    text: &'t [u8],
+    at: usize,
+}
+
+impl<'t> Cursor<'t> {
+    /// Starts at the beginning of `text`.
+    pub fn new(text: &'t [u8]) -> Self {
+        Self { text, at: 0 }
+    }
+
+    /// Starts at a value found earlier in the same text.
+    pub fn at(text: &'t [u8], span: Span) -> Self {
+        Self { text: &text[..span.end], at: span.start }
+    }
+
+    /// The next byte that is not white space, without taking it.
+    #[inline]
+    pub fn peek(&mut self) -> Option<u8> {
+        loop {
+            match self.text.get(self.at) {
+                Some(b' ' | b'\t' | b'\n' | b'\r') => self.at += 1,
+                other => return other.copied(),
+            }
+        }
+    }
+
+    /// Takes `byte` if it comes next.
+    #[inline]
+    pub fn take(&mut self, byte: u8) -> bool {
+        let found = self.peek() == Some(byte);
+        self.at += usize::from(found);
+        found
+    }
+
+    /// Takes `byte` or fails where it should have been.
+    #[inline]
+    pub fn expect(&mut self, byte: u8) -> Result<(), Malformed> {
+        if self.take(byte) { Ok(()) } else { Err(self.malformed()) }
+    }
+
+    /// Where the cursor stands.
+    pub fn position(&self) -> usize {
+        self.at
+    }
+
+    /// Nothing but white space is left.
+    pub fn finish(&mut self) -> Result<(), Malformed> {
+        if self.peek().is_none() { Ok(()) } else { Err(self.malformed()) }
+    }
+
+    /// Takes the key of an object member and its colon; the span includes the quotes.
+    #[inline]
+    pub fn key(&mut self) -> Result<Span, Malformed> {
+        self.peek();
+        let key = self.string()?;
+        self.expect(b':')?;
+        Ok(key)
+    }
+
+    /// Takes one whole value, however deep.
+    #[inline]
+    pub fn value(&mut self) -> Result<Span, Malformed> {
+        let first = self.peek();
+        let start = self.at;
+        match first {
+            Some(b'"') => self.string(),
+            Some(b'{' | b'[') => {
+                self.container()?;
+                Ok(Span { start, end: self.at })
+            }
+            _ => {
+                self.scalar()?;
+                Ok(Span { start, end: self.at })
+            }
+        }
+    }
+
+    /// An object or array, walked without recursion so that depth costs a bit each and never the stack.
+    fn container(&mut self) -> Result<(), Malformed> {
+        let mut open = Nesting::default();
+        'value: loop {
+            match self.peek() {
+                Some(b'{') => {
+                    self.at += 1;
+                    if !self.take(b'}') {
+                        open.push(true);
+                        self.key()?;
+                        continue 'value;
+                    }
+                }
+                Some(b'[') => {
+                    self.at += 1;
+                    if !self.take(b']') {
+                        open.push(false);
+                        continue 'value;
+                    }
+                }
+                Some(b'"') => {
+                    self.string()?;
+                }
+                _ => self.scalar()?,
+            }
+            // A value just ended: close whatever ends with it, or go on to its next sibling.
+            loop {
+                let Some(in_object) = open.innermost() else {
+                    return Ok(());
+                };
+                match (self.peek(), in_object) {
+                    (Some(b','), true) => {
+                        self.at += 1;
+                        self.key()?;
+                        continue 'value;
+                    }
+                    (Some(b','), false) => {
+                        self.at += 1;
+                        continue 'value;
+                    }
+                    (Some(b'}'), true) | (Some(b']'), false) => {
+                        self.at += 1;
+                        open.pop();
+                    }
+                    _ => return Err(self.malformed()),
+                }
+            }
+        }
+    }
+
+    fn string(&mut self) -> Result<Span, Malformed> {
+        let start = self.at;
+        if self.text.get(start) != Some(&b'"') {
+            return Err(self.malformed());
+        }
+        self.at += 1;
+        loop {
+            self.at += plain_prefix(&self.text[self.at..]);
+            match self.text.get(self.at) {
+                Some(b'"') => {
+                    self.at += 1;
+                    return Ok(Span { start, end: self.at });
+                }
+                Some(b'\\') => self.escape()?,
+                _ => return Err(self.malformed()),
+            }
+        }
+    }
+
+    fn escape(&mut self) -> Result<(), Malformed> {
+        self.at += 1;
+        match self.text.get(self.at) {
+            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => self.at += 1,
+            Some(b'u') => {
+                self.at += 1;
+                for _ in 0..4 {
+                    if !self.text.get(self.at).is_some_and(u8::is_ascii_hexdigit) {
+                        return Err(self.malformed());
+                    }
+                    self.at += 1;
+                }
+            }
+            _ => return Err(self.malformed()),
+        }
+        Ok(())
+    }
+
+    fn scalar(&mut self) -> Result<(), Malformed> {
+        match self.text.get(self.at) {
+            Some(b'-' | b'0'..=b'9') => self.number(),
+            Some(b't') => self.literal(b"true"),
+            Some(b'f') => self.literal(b"false"),
+            Some(b'n') => self.literal(b"null"),
+            _ => Err(self.malformed()),
+        }
+    }
+
+    fn number(&mut self) -> Result<(), Malformed> {
+        self.at += usize::from(self.text.get(self.at) == Some(&b'-'));
+        match self.text.get(self.at) {
+            Some(b'0') => self.at += 1,
+            Some(b'1'..=b'9') => self.digits()?,
+            _ => return Err(self.malformed()),
+        }
+        if self.text.get(self.at) == Some(&b'.') {
+            self.at += 1;
+            self.digits()?;
+        }
+        if let Some(b'e' | b'E') = self.text.get(self.at) {
+            self.at += 1;
+            self.at += usize::from(matches!(self.text.get(self.at), Some(b'+' | b'-')));
+            self.digits()?;
+        }
+        Ok(())
+    }
+
+    fn digits(&mut self) -> Result<(), Malformed> {
+        let rest = &self.text[self.at..];
+        match rest.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(rest.len()) {
+            0 => Err(self.malformed()),
+            count => {
+                self.at += count;
+                Ok(())
+            }
+        }
+    }
+
+    fn literal(&mut self, word: &[u8]) -> Result<(), Malformed> {
+        if self.text[self.at..].starts_with(word) {
+            self.at += word.len();
+            Ok(())
+        } else {
+            Err(self.malformed())
+        }
+    }
+
+    fn malformed(&self) -> Malformed {
+        Malformed { at: self.at }
+    }
+}
+
+/// How many bytes from the start may stand unescaped in a string: no quote, backslash or control character.
+///
+/// Long strings are what big results are made of. The inner loop over a fixed chunk compiles to vector code.
+#[inline]
+fn plain_prefix(text: &[u8]) -> usize {
+    const CHUNK: usize = 32;
+    let special = |byte: u8| (byte == b'"') | (byte == b'\\') | (byte < 0x20);
+    // Most strings of an envelope are short: look at a few bytes before warming up the wide loop.
+    let near = &text[..text.len().min(8)];
+    if let Some(found) = near.iter().position(|&byte| special(byte)) {
+        return found;
+    }
+    let mut passed = near.len();
+    for chunk in text[passed..].chunks_exact(CHUNK) {
+        if chunk.iter().fold(false, |any, &byte| any | special(byte)) {
+            break;
+        }
+        passed += CHUNK;
+    }
+    let rest = &text[passed..];
+    passed + rest.iter().position(|&byte| special(byte)).unwrap_or(rest.len())
+}
+
+/// Which of the open containers are objects, one bit each; the first 64 levels need no allocation.
+#[derive(Default)]
+struct Nesting {
+    /// The innermost levels, the deepest in the lowest bit.
+    near: u64,
+    depth: usize,
+    /// Full words of 64 outer levels.
+    far: Vec<u64>,
+}
+
+impl Nesting {
+    #[inline]
+    fn push(&mut self, is_object: bool) {
+        if self.depth > 0 && self.depth.is_multiple_of(64) {
+            self.far.push(self.near);
+        }
+        self.near = (self.near << 1) | u64::from(is_object);
+        self.depth += 1;
+    }
+
+    #[inline]
+    fn pop(&mut self) {
+        self.depth -= 1;
+        self.near >>= 1;
+        if self.depth > 0 && self.depth.is_multiple_of(64) {
+            self.near = self.far.pop().unwrap_or_default();
+        }
+    }
+
+    #[inline]
+    fn innermost(&self) -> Option<bool> {
+        (self.depth > 0).then_some(self.near & 1 == 1)
+    }
+}
+
+/// The value of the last member called `name` in the object at `object`; `None` if there is none or it is no object.
+///
+/// For text that has been validated already. Walks the object anew, so it is for the quiet paths.
+pub fn member(text: &[u8], object: Span, name: &str) -> Option<Span> {
+    let mut found = None;
+    members(text, object, |key, value| {
+        if crate::text::token_is(key.of(text), name) {
+            found = Some(value);
+        }
+    });
+    found
+}
+
+/// Calls `each` with the key token and the value of every member; does nothing if `object` is not an object.
+pub fn members(text: &[u8], object: Span, mut each: impl FnMut(Span, Span)) {
+    let mut cursor = Cursor::at(text, object);
+    if !cursor.take(b'{') || cursor.take(b'}') {
+        return;
+    }
+    loop {
+        let (Ok(key), Ok(value)) = (cursor.key(), cursor.value()) else {
+            return;
+        };
+        each(key, value);
+        if !cursor.take(b',') {
+            return;
+        }
+    }
+}
+
+/// The elements of the array at `array`; `None` if it is no array.
+pub fn elements(text: &[u8], array: Span) -> Option<Vec<Span>> {
+    let mut cursor = Cursor::at(text, array);
+    let mut found = Vec::new();
+    if !cursor.take(b'[') {
+        return None;
+    }
+    if cursor.take(b']') {
+        return Some(found);
+    }
+    loop {
+        found.push(cursor.value().ok()?);
+        if !cursor.take(b',') {
+            return Some(found);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn accepts(text: &[u8]) -> bool {
+        let mut cursor = Cursor::new(text);
+        cursor.value().and_then(|_| cursor.finish()).is_ok()
+    }
+
+    /// `serde_json` as the judge, asked to skip the value so that it has no opinion on numbers either.
+    fn judge(text: &[u8]) -> bool {
+        serde_json::from_slice::<serde::de::IgnoredAny>(text).is_ok()
+    }
+
+    #[test]
+    fn agrees_with_serde_json_on_the_corner_cases() {
+        for text in [
+            "",
+            " ",
+            "null",
+            "nul",
+            "nulll",
+            "true",
+            "false",
+            "0",
+            "-0",
+            "00",
+            "01",
+            "-",
+            "1.",
+            "1.0",
+            ".5",
+            "1e5",
+            "1e",
+            "1e+",
+            "1E-5",
+            "1e400",
+            "123456789012345678901234567890",
+            "\"\"",
+            "\"",
+            "\"a",
+            "\"\\",
+            "\"\\x\"",
+            "\"\\u12\"",
+            "\"\\u12G4\"",
+            "\"\\ud800\"",
+            "\"\\u0000\"",
+            "\"\t\"",
+            "\"\u{7f}\"",
+            "[]",
+            "[",
+            "[1",
+            "[1,",
+            "[1,]",
+            "[,]",
+            "[1 2]",
+            "{}",
+            "{",
+            "{\"a\"",
+            "{\"a\":",
+            "{\"a\":1",
+            "{\"a\":1,",
+            "{\"a\":1,}",
+            "{a:1}",
+            "{\"a\":1 \"b\":2}",
+            "[}",
+            "{]",
+            "[[]",
+            "[[]]]",
+            "{\"a\":{\"b\":[{}]}}",
+            " [ 1 , { \"a\" : null } ] ",
+            "1 2",
+            "\u{feff}1",
+            "[1]x",
+            "'a'",
+            "NaN",
+            "Infinity",
+            "+1",
+            "0x10",
+            "[\"\\\"\"]",
+        ] {
+            assert_eq!(accepts(text.as_bytes()), judge(text.as_bytes()), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn nesting_is_limited_by_nothing_but_the_text() {
+        for depth in [1, 63, 64, 65, 127, 128, 129, 200, 100_000] {
+            let nested = "[{\"a\":".repeat(depth) + "1" + &"}]".repeat(depth);
+            assert!(accepts(nested.as_bytes()), "{depth} levels");
+            assert!(!accepts(&nested.as_bytes()[..nested.len() - 1]), "{depth} levels, one bracket short");
+            let crossed = "[{\"a\":".repeat(depth) + "1" + &"]}".repeat(depth);
+            assert!(!accepts(crossed.as_bytes()), "{depth} levels, closed in the wrong order");
+        }
+    }
+
+    #[test]
+    fn finds_members_and_elements() {
+        let text = br#" {"a":[1, "x" ,{}],"\u0062":2,"a2":{}} "#;
+        let whole = Span { start: 1, end: text.len() - 1 };
+        let array = member(text, whole, "a").unwrap();
+        let found: Vec<_> = elements(text, array).unwrap().iter().map(|span| span.of(text)).collect();
+        assert_eq!(found, [&b"1"[..], b"\"x\"", b"{}"]);
+        assert_eq!(member(text, whole, "b").unwrap().of(text), b"2", "a key written with an escape is the same key");
+        assert_eq!(member(text, whole, "c"), None);
+        assert_eq!(elements(text, whole), None);
+    }
+
+    /// JSON documents with white space, escapes, odd numbers and depth.
+    pub(crate) fn document() -> impl Strategy<Value = String> {
+        let blank = prop::sample::select(vec!["", "", "", " ", "\n", "\t ", "\r\n"]);
+        let scalar = prop_oneof![
+            Just("null".to_owned()),
+            Just("true".to_owned()),
+            "-?(0|[1-9][0-9]{0,25})(\\.[0-9]{1,5})?([eE][+-]?[0-9]{1,3})?",
+            string_token(),
+        ];
+        (scalar, blank).prop_map(|(value, blank)| format!("{blank}{value}{blank}")).prop_recursive(5, 64, 6, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..6).prop_map(|items| format!("[{}]", items.join(","))),
+                prop::collection::vec((string_token(), inner), 0..6).prop_map(|members| {
+                    let members: Vec<_> = members.iter().map(|(key, value)| format!("{key} :{value}")).collect();
+                    format!("{{{}}}", members.join(","))
+                }),
+            ]
+        })
+    }
+
+    fn string_token() -> impl Strategy<Value = String> {
+        let piece = prop_oneof![
+            "[a-zA-Z0-9 :/_-]{0,40}",
+            Just("\\\"".to_owned()),
+            Just("\\\\".to_owned()),
+            Just("\\u00e9".to_owned()),
+            Just("\\ud83d\\ude00".to_owned()),
+            Just("\\udc00".to_owned()),
+            Just("é😀".to_owned()),
+        ];
+        prop::collection::vec(piece, 0..5).prop_map(|pieces| format!("\"{}\"", pieces.concat()))
+    }
+
+    proptest! {
+        #[test]
+        fn accepts_every_document(text in document()) {
+            prop_assert!(accepts(text.as_bytes()));
+            prop_assert!(judge(text.as_bytes()));
+        }
+
+        #[test]
+        fn agrees_with_serde_json_on_mutated_documents(
+            text in document(), at in any::<prop::sample::Index>(), byte in any::<u8>(), cut in any::<bool>()
+        ) {
+            let mut text = text.into_bytes();
+            let at = at.index(text.len());
+            if cut { text.remove(at); } else { text[at] = byte; }
+            prop_assert_eq!(accepts(&text), judge(&text), "{:?}", String::from_utf8_lossy(&text));
+        }
+
+        #[test]
+        fn agrees_with_serde_json_on_token_soup(
+            tokens in prop::collection::vec(prop::sample::select(vec![
+                "{", "}", "[", "]", ",", ":", "\"a\"", "\"\\", "\"", "1", "-", "0", ".", "e", "true", "null", " ", "\\u00"
+            ]), 0..12)
+        ) {
+            let text = tokens.concat();
+            prop_assert_eq!(accepts(text.as_bytes()), judge(text.as_bytes()), "{}", text);
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! A process that this server starts and never looks after, as `npx` starts `node`.
+
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use anyhow::Context;
+
+use crate::{FOREVER, termination};
+
+/// As the first argument: be the grandchild.
+pub(crate) const FLAG: &str = "--grandchild";
+
+#[derive(Debug)]
+pub(crate) struct Grandchild {
+    /// Leave the session and process group of the server.
+    pub(crate) setsid: bool,
+    pub(crate) ignore_term: bool,
+    /// Keep the server's stdin, stdout and stderr open instead of taking /dev/null.
+    pub(crate) inherit_stdio: bool,
+}
+
+impl Grandchild {
+    /// Starts it and returns its pid once it is as described.
+    pub(crate) fn start(&self) -> anyhow::Result<u32> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let ready = format!("fake-server-{}-{count}", std::process::id());
+        let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&ready)?)
+            .context("could not listen for the grandchild")?;
+
+        let mut command =
+            if self.ignore_term { termination::deaf_command()? } else { Command::new(std::env::current_exe()?) };
+        command.args([FLAG, &ready]);
+        if self.setsid {
+            command.arg("--setsid");
+        }
+        if !self.inherit_stdio {
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        }
+        let mut child = command.spawn().context("could not start the grandchild")?;
+        let pid = child.id();
+        listener.accept().context("the grandchild did not report")?;
+        // Reap it when it ends, so that a zombie here is never mistaken for a living process.
+        std::thread::spawn(move || child.wait());
+        Ok(pid)
+    }
+}
+
+/// The life of the grandchild itself.
+pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
+    if arguments.iter().any(|argument| argument == "--setsid") {
+        rustix::process::setsid().context("could not leave the session")?;
+    }
+    let ready = arguments.first().context("the grandchild was not told where to report")?;
+    drop(UnixStream::connect_addr(&SocketAddr::from_abstract_name(ready)?)?);
+    std::thread::sleep(FOREVER);
+    Ok(())
+}

@@ -1,0 +1,43 @@
+//! Never shipped: a server that misbehaves on purpose, and a harness that drives the real programs.
+//!
+//! # Layout
+//! - [`program`]: where the programs under test are
+//! - [`config`]: a config file in a folder of its own
+//! - [`launch`]: how to start a program; [`driver`]: talking to it in bytes; [`client`]: talking to it in MCP
+//! - [`run`]: start a program and wait for its end
+//! - [`processes`]: what the kernel knows about a process
+//! - [`raw`]: looking into JSON without changing it
+//! - `src/bin/fake-server`: the server
+//!
+//! Everything blocks, waits for a line or a state, and panics with the program's stderr when [`DEADLINE`] passes.
+//!
+//! ```no_run
+//! use testkit::{Config, Driver, fake};
+//!
+//! let mut client = Driver::start(&Config::new().server("one", fake().arg("--junk")));
+//! client.initialize();
+//! let answer = client.call("one:echo", serde_json::json!({"text": "hello"}));
+//! assert_eq!(answer["result"]["content"][0]["text"], "hello");
+//! ```
+
+mod capture;
+pub mod client;
+pub mod config;
+pub mod driver;
+pub mod launch;
+pub mod processes;
+pub mod program;
+pub mod raw;
+pub mod run;
+pub mod waiting;
+
+pub use config::{Config, ServerEntry, fake};
+pub use driver::Driver;
+pub use launch::Launch;
+pub use processes::{
+    descendants, open_fds, process_exists, process_state, processes_with_env, rss_kb, wait_gone, wait_gone_or_zombie,
+};
+pub use program::program;
+pub use run::{Output, run};
+pub use rustix::process::Signal;
+pub use waiting::{DEADLINE, wait_until};

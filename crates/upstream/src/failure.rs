@@ -1,0 +1,209 @@
+//! How a server or a call failed, in words a person can act on.
+
+use std::fmt;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::sync::Arc;
+use std::time::Duration;
+
+use catalog::ServerName;
+use protocol::envelope::Reason;
+
+use crate::process::StartError;
+
+/// How far a server had come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Its program was being started.
+    Startup,
+    /// It was being asked who it is and what it offers.
+    Initialization,
+    /// It was serving calls.
+    Runtime,
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Startup => "startup",
+            Self::Initialization => "initialization",
+            Self::Runtime => "runtime",
+        })
+    }
+}
+
+/// How a server came to its end.
+#[derive(Debug)]
+pub enum Ending {
+    /// We asked it to stop.
+    Stopped,
+    /// It ended, or was ended, because something went wrong.
+    Failed {
+        /// How far it had come.
+        phase: Phase,
+        /// What went wrong.
+        cause: Cause,
+    },
+}
+
+/// What went wrong with a server.
+#[derive(Debug, thiserror::Error)]
+pub enum Cause {
+    /// Its program could not be started.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// Its process ended.
+    #[error("{}", describe(*.0))]
+    Exited(ExitStatus),
+    /// It closed its output but did not end.
+    #[error("it closed its output")]
+    ClosedOutput,
+    /// It took too long to become ready.
+    #[error("it did not answer `{method}` within {} s", waited.as_secs_f32())]
+    TooSlow {
+        /// What it was asked.
+        method: &'static str,
+        /// For how long we waited.
+        waited: Duration,
+    },
+    /// It answered a question of ours with an error.
+    #[error("it answered `{method}` with an error: {error}")]
+    Refused {
+        /// What it was asked.
+        method: &'static str,
+        /// The error object, as it came.
+        error: String,
+    },
+    /// It answered a question of ours with something unusable.
+    #[error("it answered `{method}` with {problem}")]
+    Nonsense {
+        /// What it was asked.
+        method: &'static str,
+        /// What came instead of an answer.
+        problem: String,
+    },
+}
+
+impl fmt::Display for Ending {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stopped => out.write_str("it was stopped"),
+            Self::Failed { cause, .. } => cause.fmt(out),
+        }
+    }
+}
+
+/// Why a call that was accepted, or would have been, got no answer from its server.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum CallError {
+    /// The server ended before it answered. Whether it did the work is unknown.
+    #[error("server `{server}` ended before it answered: {ending}")]
+    Ended {
+        /// Whose fault it is.
+        server: ServerName,
+        /// How it ended.
+        ending: Arc<Ending>,
+    },
+    /// The server answered, but not in a way that can be passed on.
+    #[error("server `{server}` sent an answer that cannot be passed on: {problem}")]
+    Unreadable {
+        /// Whose fault it is.
+        server: ServerName,
+        /// What was wrong with it.
+        problem: Unreadable,
+    },
+    /// The server does not read its input, and enough is waiting already. The call was not sent.
+    #[error("server `{server}` is not reading its input; {} MB are waiting", waiting >> 20)]
+    Congested {
+        /// Whose fault it is.
+        server: ServerName,
+        /// Bytes already queued for it.
+        waiting: usize,
+    },
+}
+
+/// What was wrong with an answer.
+#[derive(Debug, Clone, Copy, thiserror::Error)]
+pub enum Unreadable {
+    /// It is no valid message.
+    #[error("{0}")]
+    Faulty(Reason),
+    /// It is longer than anything we pass on.
+    #[error("it is {} MB long", .0 >> 20)]
+    TooLong(usize),
+}
+
+impl CallError {
+    /// The server at fault.
+    pub fn server(&self) -> &ServerName {
+        match self {
+            Self::Ended { server, .. } | Self::Unreadable { server, .. } | Self::Congested { server, .. } => server,
+        }
+    }
+
+    /// A stable word for programs.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Ended { .. } => "server_ended",
+            Self::Unreadable { .. } => "unreadable_answer",
+            Self::Congested { .. } => "server_congested",
+        }
+    }
+
+    /// Whether the server certainly did not see the call, so that sending it again cannot do the work twice.
+    pub fn is_safe_to_retry(&self) -> bool {
+        matches!(self, Self::Congested { .. })
+    }
+}
+
+/// An exit status as people say it.
+fn describe(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("it exited with status {code}"),
+        (None, Some(signal)) => {
+            let dumped = if status.core_dumped() { ", core dumped" } else { "" };
+            let name = signal_name(signal).map_or_else(String::new, |name| format!(" ({name})"));
+            format!("it was killed by signal {signal}{name}{dumped}")
+        }
+        (None, None) => format!("it ended: {status}"),
+    }
+}
+
+fn signal_name(signal: i32) -> Option<&'static str> {
+    Some(match signal {
+        1 => "SIGHUP",
+        2 => "SIGINT",
+        3 => "SIGQUIT",
+        4 => "SIGILL",
+        6 => "SIGABRT",
+        7 => "SIGBUS",
+        8 => "SIGFPE",
+        9 => "SIGKILL",
+        11 => "SIGSEGV",
+        13 => "SIGPIPE",
+        15 => "SIGTERM",
+        24 => "SIGXCPU",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_exit_is_told_the_way_people_say_it() {
+        assert_eq!(describe(ExitStatus::from_raw(3 << 8)), "it exited with status 3");
+        assert_eq!(describe(ExitStatus::from_raw(9)), "it was killed by signal 9 (SIGKILL)");
+        assert_eq!(describe(ExitStatus::from_raw(11 | 0x80)), "it was killed by signal 11 (SIGSEGV), core dumped");
+        assert_eq!(describe(ExitStatus::from_raw(40)), "it was killed by signal 40");
+    }
+
+    #[test]
+    fn only_a_call_that_was_never_sent_is_safe_to_retry() {
+        let server = ServerName::new("db").unwrap();
+        let ended = CallError::Ended { server: server.clone(), ending: Arc::new(Ending::Stopped) };
+        assert!(!ended.is_safe_to_retry());
+        assert!(CallError::Congested { server, waiting: 5 << 20 }.is_safe_to_retry());
+    }
+}

@@ -1,0 +1,27 @@
+//! One server behind us: its process, its pipes, its ids and its end.
+//!
+//! # Layout
+//! - [`lifecycle`]: a server from start to end, read top-down: start → initialize → list → serve → stop
+//! - [`connection`]: requests on their way, each under an id of ours, and where its answer goes
+//! - [`outbox`]: bytes on their way out: written at once if the receiver takes them, else queued within bounds
+//! - [`stream`]: the two ends of a pipe or socket
+//! - [`process`]: the only place that starts and ends programs
+//! - [`lineage`]: the mark every process of ours carries, and how to find all that carry it
+//! - [`watchdog`]: the process that outlives us by a moment to clear up if we are killed
+//! - [`stderr`]: the last words of a server
+//! - [`failure`]: how a server or a call failed, in words
+
+pub mod connection;
+pub mod failure;
+pub mod lifecycle;
+pub mod lineage;
+pub mod outbox;
+pub mod process;
+pub mod stderr;
+pub mod stream;
+pub mod watchdog;
+
+pub use connection::{Caller, Connection, Request};
+pub use failure::{CallError, Ending, Phase};
+pub use lifecycle::{Stop, Upstream, Watcher};
+pub use outbox::Outbox;

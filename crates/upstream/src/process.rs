@@ -1,0 +1,254 @@
+//! The only place that starts and ends programs.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use catalog::ServerSpec;
+use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
+use tokio::process::Command;
+use tokio::time::{Instant, sleep, timeout_at};
+
+/// How long leftovers of a process group may take to end after being asked to.
+const STRAGGLER_GRACE: Duration = Duration::from_millis(300);
+
+/// A program could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A bare name that is in none of the folders of `PATH`.
+    #[error("program `{program}` was not found; looked in {}", list(searched))]
+    NotInPath {
+        /// What was looked for.
+        program: String,
+        /// Where, in order.
+        searched: Vec<PathBuf>,
+    },
+    /// A path that leads nowhere.
+    #[error("program `{}` does not exist", path.display())]
+    NoSuchFile {
+        /// The path, made absolute.
+        path: PathBuf,
+    },
+    /// Something is there, but it cannot be executed.
+    #[error("`{}` is not executable", path.display())]
+    NotExecutable {
+        /// What was found.
+        path: PathBuf,
+    },
+    /// The working directory is not there.
+    #[error("working directory `{}` does not exist", path.display())]
+    NoSuchFolder {
+        /// What was configured.
+        path: PathBuf,
+    },
+    /// The operating system refused.
+    #[error("could not start `{}`: {}", path.display(), explain(source))]
+    System {
+        /// What was to be executed.
+        path: PathBuf,
+        /// Its own words.
+        source: io::Error,
+    },
+}
+
+fn list(folders: &[PathBuf]) -> String {
+    if folders.is_empty() {
+        return "no folder at all, because PATH is empty".to_owned();
+    }
+    folders.iter().map(|folder| folder.display().to_string()).collect::<Vec<_>>().join(", ")
+}
+
+fn explain(error: &io::Error) -> String {
+    match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
+        // The file is there (we looked), so what is missing is what its first line names.
+        Some(rustix::io::Errno::NOENT) => "the interpreter in its first line (`#!`) was not found".to_owned(),
+        Some(rustix::io::Errno::NOEXEC) => {
+            "it is neither a program for this machine nor a script with an interpreter (`#!`) in its first line"
+                .to_owned()
+        }
+        _ => error.to_string(),
+    }
+}
+
+/// A running program with a process group of its own. Dropped without [`Process::clear_up`], it is killed.
+#[derive(Debug)]
+pub struct Process {
+    child: tokio::process::Child,
+    group: Pid,
+}
+
+/// Our ends of a program's three streams.
+#[derive(Debug)]
+pub struct Streams {
+    /// What we write, it reads.
+    pub stdin: OwnedFd,
+    /// What it says.
+    pub stdout: OwnedFd,
+    /// What it says on the side.
+    pub stderr: OwnedFd,
+}
+
+impl Process {
+    /// Starts the program of `spec`, with `extra` variables on top of its own.
+    pub fn start(spec: &ServerSpec, extra: &[(OsString, OsString)]) -> Result<(Self, Streams), StartError> {
+        let folder = spec.cwd.as_ref().map(PathBuf::from);
+        if let Some(path) = folder.clone().filter(|folder| !folder.is_dir()) {
+            return Err(StartError::NoSuchFolder { path });
+        }
+        // As in any shell, a PATH of the server's own decides where its program is looked for.
+        let own_path = spec.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| OsString::from(value));
+        let path = own_path.or_else(|| std::env::var_os("PATH")).unwrap_or_default();
+        let program = find_program(&spec.command, &path, folder.as_deref())?;
+
+        let mut command = Command::new(&program);
+        command
+            .arg0(&spec.command)
+            .args(&spec.args)
+            .envs(spec.env.iter().map(|(name, value)| (name, value)))
+            .envs(extra.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true);
+        if let Some(folder) = folder {
+            command.current_dir(folder);
+        }
+        die_with_parent(&mut command);
+
+        let failed = |source| StartError::System { path: program.clone(), source };
+        let mut child = command.spawn().map_err(failed)?;
+        let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+        let group = group.ok_or_else(|| failed(io::Error::other("it has no process number")))?;
+        let streams = Streams {
+            stdin: child.stdin.take().map_or_else(missing, |stdin| stdin.into_owned_fd()).map_err(failed)?,
+            stdout: child.stdout.take().map_or_else(missing, |stdout| stdout.into_owned_fd()).map_err(failed)?,
+            stderr: child.stderr.take().map_or_else(missing, |stderr| stderr.into_owned_fd()).map_err(failed)?,
+        };
+        Ok((Self { child, group }, streams))
+    }
+
+    /// The number of its process group, which is also its own.
+    pub fn group(&self) -> Pid {
+        self.group
+    }
+
+    /// Waits for the program itself to end. May be called again and again.
+    pub async fn ended(&mut self) -> io::Result<ExitStatus> {
+        self.child.wait().await
+    }
+
+    /// Sends `signal` to the program and everything in its group. That nobody is left to hear it is fine.
+    pub fn signal(&self, signal: Signal) {
+        if let Err(error) = kill_process_group(self.group, signal)
+            && error != rustix::io::Errno::SRCH
+        {
+            tracing::debug!(group = %self.group.as_raw_nonzero(), %error, "could not signal a process group");
+        }
+    }
+
+    /// Ends what is left of the group after the program itself has ended: asked first, then made to.
+    pub async fn clear_up(self) {
+        let deadline = Instant::now() + STRAGGLER_GRACE;
+        self.signal(Signal::TERM);
+        while test_kill_process_group(self.group).is_ok() {
+            if Instant::now() >= deadline {
+                self.signal(Signal::KILL);
+                break;
+            }
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// Waits for the program to end, but not beyond `deadline`.
+    pub async fn ends_before(&mut self, deadline: Instant) -> bool {
+        timeout_at(deadline, self.child.wait()).await.is_ok()
+    }
+}
+
+fn missing<T>() -> io::Result<T> {
+    Err(io::Error::other("a stream is missing"))
+}
+
+/// Asks the kernel to tell the program when we die. It reaches only the program itself and only while the thread that
+/// started it lives, so it is the second line of defence; the watchdog is the first.
+#[cfg(target_os = "linux")]
+fn die_with_parent(command: &mut Command) {
+    let tell = || rustix::process::set_parent_process_death_signal(Some(Signal::TERM)).map_err(io::Error::from);
+    // SAFETY: the closure runs between fork and exec and makes one system call; it allocates nothing and takes no lock.
+    #[expect(unsafe_code, reason = "running code between fork and exec is unsafe by nature")]
+    unsafe {
+        command.pre_exec(tell);
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn die_with_parent(_command: &mut Command) {}
+
+/// Finds what the operating system would execute for `program`, or says what was looked for and where.
+fn find_program(program: &str, path: &OsString, folder: Option<&Path>) -> Result<PathBuf, StartError> {
+    let here = std::env::current_dir().unwrap_or_default();
+    let base = folder.map_or_else(|| here.clone(), |folder| here.join(folder));
+    if program.contains('/') {
+        let path = base.join(program);
+        return match is_executable(&path) {
+            Some(true) => Ok(path),
+            Some(false) => Err(StartError::NotExecutable { path }),
+            None => Err(StartError::NoSuchFile { path }),
+        };
+    }
+    let searched: Vec<PathBuf> = std::env::split_paths(path).filter(|folder| !folder.as_os_str().is_empty()).collect();
+    let candidates = || searched.iter().map(|folder| base.join(folder).join(program));
+    if let Some(found) = candidates().find(|path| is_executable(path) == Some(true)) {
+        return Ok(found);
+    }
+    match candidates().find(|path| is_executable(path).is_some()) {
+        Some(path) => Err(StartError::NotExecutable { path }),
+        None => Err(StartError::NotInPath { program: program.to_owned(), searched }),
+    }
+}
+
+/// Whether a file can be executed by somebody; `None` if there is none. Folders cannot.
+fn is_executable(path: &Path) -> Option<bool> {
+    let metadata = path.metadata().ok()?;
+    Some(metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn a_program_is_found_in_path_and_a_missing_one_says_where_it_was_looked_for() {
+        let place = tempfile::tempdir().unwrap();
+        let [first, second] = ["first", "second"].map(|name| place.path().join(name));
+        fs::create_dir_all(&first).unwrap();
+        fs::create_dir_all(second.join("tool")).unwrap();
+        let path = std::env::join_paths([&first, &second]).unwrap();
+
+        let error = find_program("nothing", &path, None).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            format!("program `nothing` was not found; looked in {}, {}", first.display(), second.display())
+        );
+
+        fs::write(first.join("tool"), "#!/bin/sh\n").unwrap();
+        let error = find_program("tool", &path, None).unwrap_err();
+        assert!(matches!(error, StartError::NotExecutable { path } if path == first.join("tool")));
+
+        fs::set_permissions(first.join("tool"), fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(find_program("tool", &path, None).unwrap(), first.join("tool"));
+        assert_eq!(find_program("./tool", &OsString::new(), Some(&first)).unwrap(), first.join("./tool"));
+    }
+
+    #[test]
+    fn an_empty_path_is_said_to_be_empty() {
+        let error = find_program("npx", &OsString::new(), None).unwrap_err().to_string();
+        assert!(error.contains("PATH is empty"), "{error}");
+    }
+}

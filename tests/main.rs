@@ -1,0 +1,3 @@
+//! Black-box tests of the real programs, one module per behaviour.
+
+mod real;

@@ -1,0 +1,1 @@
+//! Real servers from npm and PyPI, driven through us by real clients.
