@@ -12,6 +12,7 @@
 //! Nothing here does I/O, reads a clock or spawns anything. Payloads are never parsed into a tree:
 //! what passes through is validated byte by byte and handed on as it came.
 
+mod block;
 pub mod envelope;
 pub mod lines;
 pub mod reply;

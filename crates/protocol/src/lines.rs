@@ -8,8 +8,11 @@ use bytes::{Bytes, BytesMut};
 /// What one message may weigh. Far above any sane result; it keeps a runaway server from eating the machine.
 pub const LONGEST_LINE: usize = 512 << 20;
 
-/// How much room a read gets at least. Small on purpose: fifty quiet servers have fifty of these.
-const READ_ROOM: usize = 8 << 10;
+/// How much room a fresh buffer has. Small on purpose: fifty quiet servers have fifty of these.
+const READ_ROOM: usize = 16 << 10;
+
+/// How much room a read gets at least, before the buffer is renewed or grown.
+const LEAST_ROOM: usize = 4 << 10;
 
 /// How much of an over-long line is kept to find out whose it was.
 const ENDS_KEPT: usize = 1 << 10;
@@ -60,7 +63,9 @@ impl Lines {
 
     /// Where the next read goes: append to it, never take from it.
     pub fn space(&mut self) -> &mut BytesMut {
-        self.buffer.reserve(READ_ROOM);
+        if self.buffer.capacity() - self.buffer.len() < LEAST_ROOM {
+            self.buffer.reserve(READ_ROOM);
+        }
         &mut self.buffer
     }
 

@@ -6,6 +6,8 @@
 
 use std::fmt;
 
+use crate::block;
+
 /// A half-open range of bytes inside one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
@@ -59,6 +61,8 @@ impl<'t> Cursor<'t> {
     pub fn peek(&mut self) -> Option<u8> {
         loop {
             match self.text.get(self.at) {
+                // Almost always, because few writers put blanks between tokens.
+                Some(&byte) if byte > b' ' => return Some(byte),
                 Some(b' ' | b'\t' | b'\n' | b'\r') => self.at += 1,
                 other => return other.copied(),
             }
@@ -93,9 +97,10 @@ impl<'t> Cursor<'t> {
     #[inline]
     pub fn key(&mut self) -> Result<Span, Malformed> {
         self.peek();
-        let key = self.string()?;
-        self.expect(b':')?;
-        Ok(key)
+        let start = self.at;
+        let read = self.skip_string();
+        let key = Span { start, end: self.at };
+        if read && self.take(b':') { Ok(key) } else { Err(self.malformed()) }
     }
 
     /// Takes one whole value, however deep.
@@ -103,29 +108,34 @@ impl<'t> Cursor<'t> {
     pub fn value(&mut self) -> Result<Span, Malformed> {
         let first = self.peek();
         let start = self.at;
-        match first {
-            Some(b'"') => self.string(),
-            Some(b'{' | b'[') => {
-                self.container()?;
-                Ok(Span { start, end: self.at })
-            }
-            _ => {
-                self.scalar()?;
-                Ok(Span { start, end: self.at })
-            }
-        }
+        let read = match first {
+            Some(b'"') => self.skip_string(),
+            Some(b'{' | b'[') => self.skip_container(),
+            _ => self.skip_scalar(),
+        };
+        if read { Ok(Span { start, end: self.at }) } else { Err(self.malformed()) }
     }
 
+    // The `skip_…` functions return whether the text went on as JSON must; where it did not, the cursor stands on the
+    // byte that does not fit. A bare `bool` keeps the inner loops in registers.
+
     /// An object or array, walked without recursion so that depth costs a bit each and never the stack.
-    fn container(&mut self) -> Result<(), Malformed> {
+    fn skip_container(&mut self) -> bool {
         let mut open = Nesting::default();
         'value: loop {
             match self.peek() {
+                Some(b'"') => {
+                    if !self.skip_string() {
+                        return false;
+                    }
+                }
                 Some(b'{') => {
                     self.at += 1;
                     if !self.take(b'}') {
                         open.push(true);
-                        self.key()?;
+                        if !self.skip_key() {
+                            return false;
+                        }
                         continue 'value;
                     }
                 }
@@ -136,120 +146,151 @@ impl<'t> Cursor<'t> {
                         continue 'value;
                     }
                 }
-                Some(b'"') => {
-                    self.string()?;
+                _ => {
+                    if !self.skip_scalar() {
+                        return false;
+                    }
                 }
-                _ => self.scalar()?,
             }
             // A value just ended: close whatever ends with it, or go on to its next sibling.
             loop {
-                let Some(in_object) = open.innermost() else {
-                    return Ok(());
-                };
-                match (self.peek(), in_object) {
-                    (Some(b','), true) => {
+                let Some(in_object) = open.innermost() else { return true };
+                match self.peek() {
+                    Some(b',') => {
                         self.at += 1;
-                        self.key()?;
+                        if in_object && !self.skip_key() {
+                            return false;
+                        }
                         continue 'value;
                     }
-                    (Some(b','), false) => {
-                        self.at += 1;
-                        continue 'value;
-                    }
-                    (Some(b'}'), true) | (Some(b']'), false) => {
-                        self.at += 1;
-                        open.pop();
-                    }
-                    _ => return Err(self.malformed()),
+                    Some(b'}') if in_object => {}
+                    Some(b']') if !in_object => {}
+                    _ => return false,
                 }
+                self.at += 1;
+                open.pop();
             }
         }
     }
 
-    fn string(&mut self) -> Result<Span, Malformed> {
-        let start = self.at;
-        if self.text.get(start) != Some(&b'"') {
-            return Err(self.malformed());
+    #[inline]
+    fn skip_key(&mut self) -> bool {
+        self.peek();
+        self.skip_string() && self.take(b':')
+    }
+
+    #[inline]
+    fn skip_string(&mut self) -> bool {
+        if self.text.get(self.at) != Some(&b'"') {
+            return false;
         }
         self.at += 1;
+        // Keys and most values end within one block.
+        if let Some(block) = self.text[self.at..].first_chunk() {
+            let specials = block::specials(block);
+            let index = specials.trailing_zeros() as usize;
+            if specials != 0 && block[index % block::SIZE] == b'"' {
+                self.at += index + 1;
+                return true;
+            }
+        }
+        self.skip_rest_of_string()
+    }
+
+    fn skip_rest_of_string(&mut self) -> bool {
+        'block: while let Some(block) = self.text[self.at..].first_chunk::<{ block::SIZE }>() {
+            let mut specials = block::specials(block);
+            while specials != 0 {
+                let index = specials.trailing_zeros() as usize;
+                match block[index % block::SIZE] {
+                    b'"' => {
+                        self.at += index + 1;
+                        return true;
+                    }
+                    b'\\' => {
+                        let next = match escape_length(&self.text[self.at + index..]) {
+                            0 => {
+                                self.at += index;
+                                return false;
+                            }
+                            length => index + length,
+                        };
+                        if next >= block::SIZE {
+                            self.at += next;
+                            continue 'block;
+                        }
+                        specials &= u32::MAX << next;
+                    }
+                    _ => {
+                        self.at += index;
+                        return false;
+                    }
+                }
+            }
+            self.at += block::SIZE;
+        }
+        // Close to the end of the text there is no whole block left.
         loop {
-            self.at += plain_prefix(&self.text[self.at..]);
             match self.text.get(self.at) {
                 Some(b'"') => {
                     self.at += 1;
-                    return Ok(Span { start, end: self.at });
+                    return true;
                 }
-                Some(b'\\') => self.escape()?,
-                _ => return Err(self.malformed()),
+                Some(b'\\') => match escape_length(&self.text[self.at..]) {
+                    0 => return false,
+                    length => self.at += length,
+                },
+                None | Some(..0x20) => return false,
+                Some(_) => self.at += 1,
             }
         }
     }
 
-    fn escape(&mut self) -> Result<(), Malformed> {
-        self.at += 1;
+    #[inline]
+    fn skip_scalar(&mut self) -> bool {
         match self.text.get(self.at) {
-            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => self.at += 1,
-            Some(b'u') => {
-                self.at += 1;
-                for _ in 0..4 {
-                    if !self.text.get(self.at).is_some_and(u8::is_ascii_hexdigit) {
-                        return Err(self.malformed());
-                    }
-                    self.at += 1;
-                }
-            }
-            _ => return Err(self.malformed()),
-        }
-        Ok(())
-    }
-
-    fn scalar(&mut self) -> Result<(), Malformed> {
-        match self.text.get(self.at) {
-            Some(b'-' | b'0'..=b'9') => self.number(),
-            Some(b't') => self.literal(b"true"),
-            Some(b'f') => self.literal(b"false"),
-            Some(b'n') => self.literal(b"null"),
-            _ => Err(self.malformed()),
+            Some(b'-' | b'0'..=b'9') => self.skip_number(),
+            Some(b't') => self.skip_word(b"true"),
+            Some(b'f') => self.skip_word(b"false"),
+            Some(b'n') => self.skip_word(b"null"),
+            _ => false,
         }
     }
 
-    fn number(&mut self) -> Result<(), Malformed> {
+    fn skip_number(&mut self) -> bool {
         self.at += usize::from(self.text.get(self.at) == Some(&b'-'));
-        match self.text.get(self.at) {
-            Some(b'0') => self.at += 1,
-            Some(b'1'..=b'9') => self.digits()?,
-            _ => return Err(self.malformed()),
+        if self.text.get(self.at) == Some(&b'0') {
+            self.at += 1;
+        } else if !self.skip_digits() {
+            return false;
         }
         if self.text.get(self.at) == Some(&b'.') {
             self.at += 1;
-            self.digits()?;
+            if !self.skip_digits() {
+                return false;
+            }
         }
         if let Some(b'e' | b'E') = self.text.get(self.at) {
             self.at += 1;
             self.at += usize::from(matches!(self.text.get(self.at), Some(b'+' | b'-')));
-            self.digits()?;
+            return self.skip_digits();
         }
-        Ok(())
+        true
     }
 
-    fn digits(&mut self) -> Result<(), Malformed> {
-        let rest = &self.text[self.at..];
-        match rest.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(rest.len()) {
-            0 => Err(self.malformed()),
-            count => {
-                self.at += count;
-                Ok(())
-            }
+    #[inline]
+    fn skip_digits(&mut self) -> bool {
+        let start = self.at;
+        while self.text.get(self.at).is_some_and(u8::is_ascii_digit) {
+            self.at += 1;
         }
+        self.at > start
     }
 
-    fn literal(&mut self, word: &[u8]) -> Result<(), Malformed> {
-        if self.text[self.at..].starts_with(word) {
-            self.at += word.len();
-            Ok(())
-        } else {
-            Err(self.malformed())
-        }
+    fn skip_word(&mut self, word: &[u8]) -> bool {
+        let found = self.text[self.at..].starts_with(word);
+        self.at += if found { word.len() } else { 0 };
+        found
     }
 
     fn malformed(&self) -> Malformed {
@@ -257,27 +298,14 @@ impl<'t> Cursor<'t> {
     }
 }
 
-/// How many bytes from the start may stand unescaped in a string: no quote, backslash or control character.
-///
-/// Long strings are what big results are made of. The inner loop over a fixed chunk compiles to vector code.
+/// How many bytes the escape at the start of `text` takes; zero if it is none.
 #[inline]
-fn plain_prefix(text: &[u8]) -> usize {
-    const CHUNK: usize = 32;
-    let special = |byte: u8| (byte == b'"') | (byte == b'\\') | (byte < 0x20);
-    // Most strings of an envelope are short: look at a few bytes before warming up the wide loop.
-    let near = &text[..text.len().min(8)];
-    if let Some(found) = near.iter().position(|&byte| special(byte)) {
-        return found;
+fn escape_length(text: &[u8]) -> usize {
+    match text.get(1) {
+        Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => 2,
+        Some(b'u') if text.get(2..6).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit)) => 6,
+        _ => 0,
     }
-    let mut passed = near.len();
-    for chunk in text[passed..].chunks_exact(CHUNK) {
-        if chunk.iter().fold(false, |any, &byte| any | special(byte)) {
-            break;
-        }
-        passed += CHUNK;
-    }
-    let rest = &text[passed..];
-    passed + rest.iter().position(|&byte| special(byte)).unwrap_or(rest.len())
 }
 
 /// Which of the open containers are objects, one bit each; the first 64 levels need no allocation.

@@ -75,14 +75,19 @@ struct Open {
 }
 
 enum Waiting {
-    Caller { caller: Arc<dyn Caller>, id: Bytes, progress: Option<Bytes> },
+    /// The id and token are copies: a few bytes must not keep the whole request in memory until it is answered.
+    Caller {
+        caller: Arc<dyn Caller>,
+        id: Box<[u8]>,
+        progress: Option<Box<[u8]>>,
+    },
     Ourselves(oneshot::Sender<Answer>),
 }
 
 impl std::fmt::Debug for Waiting {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Caller { id, .. } => write!(out, "Caller({id:?})"),
+            Self::Caller { id, .. } => write!(out, "Caller({})", String::from_utf8_lossy(id)),
             Self::Ourselves(_) => out.write_str("Ourselves"),
         }
     }
@@ -119,7 +124,7 @@ impl Connection {
             return Err(CallError::Congested { server: self.server.clone(), waiting: self.outbox.waiting() });
         }
         let line = request.line;
-        let own = |span: Span| line.slice(span.start..span.end);
+        let own = |span: Span| Box::from(span.of(line));
         let waiting =
             Waiting::Caller { caller: Arc::clone(caller), id: own(request.id), progress: request.progress.map(own) };
         let id = Digits::new(self.expect(waiting)?);
