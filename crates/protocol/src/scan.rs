@@ -478,6 +478,19 @@ mod tests {
     }
 
     #[test]
+    fn agrees_with_serde_json_on_the_fuzzing_corpus() {
+        let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/scan");
+        let files: Vec<_> = std::fs::read_dir(corpus).unwrap().map(|file| file.unwrap().path()).collect();
+        assert!(files.len() > 10);
+        for file in files {
+            let text = std::fs::read(&file).unwrap();
+            assert_eq!(accepts(&text), judge(&text), "{}", file.display());
+            // Must not panic, whatever it says.
+            let _envelope = crate::Envelope::scan(&text);
+        }
+    }
+
+    #[test]
     fn nesting_is_limited_by_nothing_but_the_text() {
         for depth in [1, 63, 64, 65, 127, 128, 129, 200, 100_000] {
             let nested = "[{\"a\":".repeat(depth) + "1" + &"}]".repeat(depth);

@@ -120,7 +120,7 @@ impl Connection {
 
     /// Sends a caller's request. It leaves with the next flush of the outbox.
     pub fn forward(&self, request: Request<'_>, caller: &Arc<dyn Caller>) -> Result<(), CallError> {
-        if self.outbox.is_congested() {
+        if self.outbox.is_full() {
             return Err(CallError::Congested { server: self.server.clone(), waiting: self.outbox.waiting() });
         }
         let line = request.line;

@@ -1,5 +1,6 @@
 //! A server from start to end. Where it stands in its life is where the code stands in [`Upstream::run`].
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
@@ -269,7 +270,7 @@ async fn ends_within(process: &mut Process, grace: Duration, urgent: Stop, stop:
 async fn list_tools(connection: &Connection) -> Result<Vec<Tool>, Cause> {
     const METHOD: &str = "tools/list";
     let nonsense = |problem: &str| Cause::Nonsense { method: METHOD, problem: problem.to_owned() };
-    let (mut tools, mut params) = (Vec::<Tool>::new(), None);
+    let (mut tools, mut names, mut params) = (Vec::new(), HashSet::new(), None);
     for _ in 0..MOST_PAGES {
         let answer = answered(connection, METHOD, params.as_deref()).await?;
         let result = match answer.outcome {
@@ -283,10 +284,10 @@ async fn list_tools(connection: &Connection) -> Result<Vec<Tool>, Cause> {
             tracing::warn!(server = %connection.server(), count = page.unusable, "left out tools that have no usable name");
         }
         for tool in page.tools {
-            if tools.iter().any(|known| known.name == tool.name) {
-                tracing::warn!(server = %connection.server(), tool = %tool.name, "left out a second tool of the same name");
-            } else {
+            if names.insert(tool.name.clone()) {
                 tools.push(tool);
+            } else {
+                tracing::warn!(server = %connection.server(), tool = %tool.name, "left out a second tool of the same name");
             }
         }
         let Some(cursor) = page.next_cursor else { return Ok(tools) };

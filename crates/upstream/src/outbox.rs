@@ -14,8 +14,11 @@ use tokio::sync::Notify;
 
 use crate::stream::Sink;
 
-/// With more than this waiting, senders that can wait should, and senders that cannot should refuse new work.
+/// With more than this waiting, senders that can wait should.
 const HIGH_WATER: usize = 4 << 20;
+
+/// With more than this waiting, senders that cannot wait should refuse new work.
+const FULL: usize = 64 << 20;
 
 /// Pieces of at least this size are queued by reference instead of being copied.
 const WORTH_SHARING: usize = 16 << 10;
@@ -94,6 +97,11 @@ impl Outbox {
     /// Whether so much is waiting that the receiver must be called slow.
     pub fn is_congested(&self) -> bool {
         self.lock().waiting > HIGH_WATER
+    }
+
+    /// Whether so much is waiting that nothing should be added.
+    pub fn is_full(&self) -> bool {
+        self.lock().waiting > FULL
     }
 
     /// Bytes not yet taken by the receiver.
