@@ -35,19 +35,26 @@ impl Local {
         Ok(Self { aggregator: Arc::clone(aggregator), client, answers, lines: Lines::default(), draining })
     }
 
-    /// Sends one request and returns the first message that comes back which `is_answer` accepts.
-    pub async fn ask(&mut self, request: Bytes, is_answer: impl Fn(&[u8]) -> bool) -> io::Result<Bytes> {
+    /// Sends one message, a single line without its end, that wants no answer.
+    pub fn tell(&self, message: Bytes) {
         let mut touched = Touched::default();
         let to = Arc::clone(&self.client) as Arc<dyn Respond>;
-        self.aggregator.take(&self.client, &to, &Line::Whole(request), &mut touched);
+        self.aggregator.take(&self.client, &to, &Line::Whole(message), &mut touched);
         touched.flush();
         self.client.outbox().flush();
+    }
+
+    /// Sends one request and returns the first message that comes back which `is_answer` accepts.
+    ///
+    /// May be given up while it waits; the request then still runs until it is cancelled.
+    pub async fn ask(&mut self, request: Bytes, is_answer: impl Fn(&[u8]) -> bool) -> io::Result<Bytes> {
+        self.tell(request);
         loop {
             while let Some(line) = self.lines.next_line() {
-                if let Line::Whole(answer) = line
-                    && is_answer(&answer)
-                {
-                    return Ok(answer);
+                match line {
+                    Line::Whole(answer) if is_answer(&answer) => return Ok(answer),
+                    Line::Whole(_) => {}
+                    Line::TooLong { .. } => return Err(io::ErrorKind::FileTooLarge.into()),
                 }
             }
             if self.answers.read_into(self.lines.space()).await? == 0 {

@@ -59,14 +59,8 @@ impl<'t> Cursor<'t> {
     /// The next byte that is not white space, without taking it.
     #[inline]
     pub fn peek(&mut self) -> Option<u8> {
-        loop {
-            match self.text.get(self.at) {
-                // Almost always, because few writers put blanks between tokens.
-                Some(&byte) if byte > b' ' => return Some(byte),
-                Some(b' ' | b'\t' | b'\n' | b'\r') => self.at += 1,
-                other => return other.copied(),
-            }
-        }
+        self.at = blank(self.text, self.at);
+        self.text.get(self.at).copied()
     }
 
     /// Takes `byte` if it comes next.
@@ -80,7 +74,8 @@ impl<'t> Cursor<'t> {
     /// Takes `byte` or fails where it should have been.
     #[inline]
     pub fn expect(&mut self, byte: u8) -> Result<(), Malformed> {
-        if self.take(byte) { Ok(()) } else { Err(self.malformed()) }
+        self.at = this(byte, self.text, self.at)?;
+        Ok(())
     }
 
     /// Where the cursor stands.
@@ -90,222 +85,211 @@ impl<'t> Cursor<'t> {
 
     /// Nothing but white space is left.
     pub fn finish(&mut self) -> Result<(), Malformed> {
-        if self.peek().is_none() { Ok(()) } else { Err(self.malformed()) }
+        if self.peek().is_none() { Ok(()) } else { Err(Malformed { at: self.at }) }
     }
 
     /// Takes the key of an object member and its colon; the span includes the quotes.
     #[inline]
     pub fn key(&mut self) -> Result<Span, Malformed> {
-        self.peek();
-        let start = self.at;
-        let read = self.skip_string();
-        let key = Span { start, end: self.at };
-        if read && self.take(b':') { Ok(key) } else { Err(self.malformed()) }
+        let start = blank(self.text, self.at);
+        let end = string(self.text, start)?;
+        self.at = this(b':', self.text, end)?;
+        Ok(Span { start, end })
     }
 
     /// Takes one whole value, however deep.
     #[inline]
     pub fn value(&mut self) -> Result<Span, Malformed> {
-        let first = self.peek();
-        let start = self.at;
-        let read = match first {
-            Some(b'"') => self.skip_string(),
-            Some(b'{' | b'[') => self.skip_container(),
-            _ => self.skip_scalar(),
-        };
-        if read { Ok(Span { start, end: self.at }) } else { Err(self.malformed()) }
-    }
-
-    // The `skip_…` functions return whether the text went on as JSON must; where it did not, the cursor stands on the
-    // byte that does not fit. A bare `bool` keeps the inner loops in registers.
-
-    /// An object or array, walked without recursion so that depth costs a bit each and never the stack.
-    fn skip_container(&mut self) -> bool {
-        let mut open = Nesting::default();
-        'value: loop {
-            match self.peek() {
-                Some(b'"') => {
-                    if !self.skip_string() {
-                        return false;
-                    }
-                }
-                Some(b'{') => {
-                    self.at += 1;
-                    if !self.take(b'}') {
-                        open.push(true);
-                        if !self.skip_key() {
-                            return false;
-                        }
-                        continue 'value;
-                    }
-                }
-                Some(b'[') => {
-                    self.at += 1;
-                    if !self.take(b']') {
-                        open.push(false);
-                        continue 'value;
-                    }
-                }
-                _ => {
-                    if !self.skip_scalar() {
-                        return false;
-                    }
-                }
-            }
-            // A value just ended: close whatever ends with it, or go on to its next sibling.
-            loop {
-                let Some(in_object) = open.innermost() else { return true };
-                match self.peek() {
-                    Some(b',') => {
-                        self.at += 1;
-                        if in_object && !self.skip_key() {
-                            return false;
-                        }
-                        continue 'value;
-                    }
-                    Some(b'}') if in_object => {}
-                    Some(b']') if !in_object => {}
-                    _ => return false,
-                }
-                self.at += 1;
-                open.pop();
-            }
-        }
-    }
-
-    #[inline]
-    fn skip_key(&mut self) -> bool {
-        self.peek();
-        self.skip_string() && self.take(b':')
-    }
-
-    #[inline]
-    fn skip_string(&mut self) -> bool {
-        if self.text.get(self.at) != Some(&b'"') {
-            return false;
-        }
-        self.at += 1;
-        // Keys and most values end within one block.
-        if let Some(block) = self.text[self.at..].first_chunk() {
-            let specials = block::specials(block);
-            let index = specials.trailing_zeros() as usize;
-            if specials != 0 && block[index % block::SIZE] == b'"' {
-                self.at += index + 1;
-                return true;
-            }
-        }
-        self.skip_rest_of_string()
-    }
-
-    fn skip_rest_of_string(&mut self) -> bool {
-        'block: while let Some(block) = self.text[self.at..].first_chunk::<{ block::SIZE }>() {
-            let mut specials = block::specials(block);
-            while specials != 0 {
-                let index = specials.trailing_zeros() as usize;
-                match block[index % block::SIZE] {
-                    b'"' => {
-                        self.at += index + 1;
-                        return true;
-                    }
-                    b'\\' => {
-                        let next = match escape_length(&self.text[self.at + index..]) {
-                            0 => {
-                                self.at += index;
-                                return false;
-                            }
-                            length => index + length,
-                        };
-                        if next >= block::SIZE {
-                            self.at += next;
-                            continue 'block;
-                        }
-                        specials &= u32::MAX << next;
-                    }
-                    _ => {
-                        self.at += index;
-                        return false;
-                    }
-                }
-            }
-            self.at += block::SIZE;
-        }
-        // Close to the end of the text there is no whole block left.
-        loop {
-            match self.text.get(self.at) {
-                Some(b'"') => {
-                    self.at += 1;
-                    return true;
-                }
-                Some(b'\\') => match escape_length(&self.text[self.at..]) {
-                    0 => return false,
-                    length => self.at += length,
-                },
-                None | Some(..0x20) => return false,
-                Some(_) => self.at += 1,
-            }
-        }
-    }
-
-    #[inline]
-    fn skip_scalar(&mut self) -> bool {
-        match self.text.get(self.at) {
-            Some(b'-' | b'0'..=b'9') => self.skip_number(),
-            Some(b't') => self.skip_word(b"true"),
-            Some(b'f') => self.skip_word(b"false"),
-            Some(b'n') => self.skip_word(b"null"),
-            _ => false,
-        }
-    }
-
-    fn skip_number(&mut self) -> bool {
-        self.at += usize::from(self.text.get(self.at) == Some(&b'-'));
-        if self.text.get(self.at) == Some(&b'0') {
-            self.at += 1;
-        } else if !self.skip_digits() {
-            return false;
-        }
-        if self.text.get(self.at) == Some(&b'.') {
-            self.at += 1;
-            if !self.skip_digits() {
-                return false;
-            }
-        }
-        if let Some(b'e' | b'E') = self.text.get(self.at) {
-            self.at += 1;
-            self.at += usize::from(matches!(self.text.get(self.at), Some(b'+' | b'-')));
-            return self.skip_digits();
-        }
-        true
-    }
-
-    #[inline]
-    fn skip_digits(&mut self) -> bool {
-        let start = self.at;
-        while self.text.get(self.at).is_some_and(u8::is_ascii_digit) {
-            self.at += 1;
-        }
-        self.at > start
-    }
-
-    fn skip_word(&mut self, word: &[u8]) -> bool {
-        let found = self.text[self.at..].starts_with(word);
-        self.at += if found { word.len() } else { 0 };
-        found
-    }
-
-    fn malformed(&self) -> Malformed {
-        Malformed { at: self.at }
+        let start = blank(self.text, self.at);
+        self.at = value(self.text, start)?;
+        Ok(Span { start, end: self.at })
     }
 }
 
-/// How many bytes the escape at the start of `text` takes; zero if it is none.
-#[inline]
-fn escape_length(text: &[u8]) -> usize {
-    match text.get(1) {
-        Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => 2,
-        Some(b'u') if text.get(2..6).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit)) => 6,
-        _ => 0,
+// From here on, functions take a position and return the one right behind what they read. Passing it by value keeps it
+// in a register, and the walk over a large structured message is little else than moving it.
+
+type Position = Result<usize, Malformed>;
+
+/// Behind any white space.
+#[inline(always)]
+fn blank(text: &[u8], mut at: usize) -> usize {
+    // Few writers put blanks between tokens, so the first look usually decides.
+    while let Some(b' ' | b'\t' | b'\n' | b'\r') = text.get(at) {
+        at += 1;
     }
+    at
+}
+
+/// Behind `byte`, which may have white space in front.
+#[inline(always)]
+fn this(byte: u8, text: &[u8], at: usize) -> Position {
+    let at = blank(text, at);
+    if text.get(at) == Some(&byte) { Ok(at + 1) } else { Err(Malformed { at }) }
+}
+
+/// Behind the value that starts at `at`.
+#[inline]
+fn value(text: &[u8], at: usize) -> Position {
+    match text.get(at) {
+        Some(b'"') => string(text, at),
+        Some(b'{' | b'[') => container(text, at),
+        _ => scalar(text, at),
+    }
+}
+
+/// Behind an object or array, walked without recursion so that depth costs a bit each and never the stack.
+fn container(text: &[u8], mut at: usize) -> Position {
+    let mut open = Nesting::default();
+    'value: loop {
+        match text.get(at) {
+            Some(b'"') => at = string(text, at)?,
+            Some(b'{') => {
+                at = blank(text, at + 1);
+                if text.get(at) != Some(&b'}') {
+                    open.push(true);
+                    at = blank(text, key(text, at)?);
+                    continue 'value;
+                }
+                at += 1;
+            }
+            Some(b'[') => {
+                at = blank(text, at + 1);
+                if text.get(at) != Some(&b']') {
+                    open.push(false);
+                    continue 'value;
+                }
+                at += 1;
+            }
+            _ => at = scalar(text, at)?,
+        }
+        // A value just ended: close whatever ends with it, or go on to its next sibling.
+        loop {
+            let Some(in_object) = open.innermost() else { return Ok(at) };
+            at = blank(text, at);
+            match text.get(at) {
+                Some(b',') => {
+                    at = blank(text, at + 1);
+                    if in_object {
+                        at = blank(text, key(text, at)?);
+                    }
+                    continue 'value;
+                }
+                Some(b'}') if in_object => {}
+                Some(b']') if !in_object => {}
+                _ => return Err(Malformed { at }),
+            }
+            at += 1;
+            open.pop();
+        }
+    }
+}
+
+/// Behind a key and its colon.
+#[inline(always)]
+fn key(text: &[u8], at: usize) -> Position {
+    this(b':', text, string(text, at)?)
+}
+
+/// Behind a string.
+#[inline(always)]
+fn string(text: &[u8], at: usize) -> Position {
+    if text.get(at) != Some(&b'"') {
+        return Err(Malformed { at });
+    }
+    // Keys and most values end within one block.
+    if let Some(block) = text[at + 1..].first_chunk() {
+        let specials = block::specials(block);
+        let index = specials.trailing_zeros() as usize;
+        if specials != 0 && block[index % block::SIZE] == b'"' {
+            return Ok(at + 1 + index + 1);
+        }
+    }
+    rest_of_string(text, at + 1)
+}
+
+fn rest_of_string(text: &[u8], mut at: usize) -> Position {
+    'block: while let Some(block) = text[at..].first_chunk::<{ block::SIZE }>() {
+        let mut specials = block::specials(block);
+        while specials != 0 {
+            let index = specials.trailing_zeros() as usize;
+            match block[index % block::SIZE] {
+                b'"' => return Ok(at + index + 1),
+                b'\\' => {
+                    let behind = escape(text, at + index)?;
+                    if behind >= at + block::SIZE {
+                        at = behind;
+                        continue 'block;
+                    }
+                    specials &= u32::MAX << (behind - at);
+                }
+                _ => return Err(Malformed { at: at + index }),
+            }
+        }
+        at += block::SIZE;
+    }
+    // Close to the end of the text there is no whole block left.
+    loop {
+        match text.get(at) {
+            Some(b'"') => return Ok(at + 1),
+            Some(b'\\') => at = escape(text, at)?,
+            None | Some(..0x20) => return Err(Malformed { at }),
+            Some(_) => at += 1,
+        }
+    }
+}
+
+/// Behind the escape whose backslash is at `at`.
+#[inline]
+fn escape(text: &[u8], at: usize) -> Position {
+    match text.get(at + 1) {
+        Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => Ok(at + 2),
+        Some(b'u') if text.get(at + 2..at + 6).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit)) => {
+            Ok(at + 6)
+        }
+        _ => Err(Malformed { at }),
+    }
+}
+
+#[inline]
+fn scalar(text: &[u8], at: usize) -> Position {
+    match text.get(at) {
+        Some(b'-' | b'0'..=b'9') => number(text, at),
+        Some(b't') => word(b"true", text, at),
+        Some(b'f') => word(b"false", text, at),
+        Some(b'n') => word(b"null", text, at),
+        _ => Err(Malformed { at }),
+    }
+}
+
+#[inline]
+fn number(text: &[u8], mut at: usize) -> Position {
+    at += usize::from(text.get(at) == Some(&b'-'));
+    at = if text.get(at) == Some(&b'0') { at + 1 } else { digits(text, at)? };
+    if text.get(at) == Some(&b'.') {
+        at = digits(text, at + 1)?;
+    }
+    if let Some(b'e' | b'E') = text.get(at) {
+        at += 1;
+        at += usize::from(matches!(text.get(at), Some(b'+' | b'-')));
+        at = digits(text, at)?;
+    }
+    Ok(at)
+}
+
+/// Behind at least one digit.
+#[inline(always)]
+fn digits(text: &[u8], start: usize) -> Position {
+    let mut at = start;
+    while text.get(at).is_some_and(u8::is_ascii_digit) {
+        at += 1;
+    }
+    if at > start { Ok(at) } else { Err(Malformed { at }) }
+}
+
+#[inline(always)]
+fn word(expected: &[u8], text: &[u8], at: usize) -> Position {
+    if text[at..].starts_with(expected) { Ok(at + expected.len()) } else { Err(Malformed { at }) }
 }
 
 /// Which of the open containers are objects, one bit each; the first 64 levels need no allocation.

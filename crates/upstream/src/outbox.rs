@@ -21,7 +21,10 @@ const HIGH_WATER: usize = 4 << 20;
 const FULL: usize = 64 << 20;
 
 /// Pieces of at least this size are queued by reference instead of being copied.
-const WORTH_SHARING: usize = 16 << 10;
+const WORTH_SHARING: usize = 4 << 10;
+
+/// An empty buffer larger than this is given back.
+const KEPT_BUFFER: usize = 64 << 10;
 
 /// At most this many slices go into one write.
 const SLICES_PER_WRITE: usize = 32;
@@ -227,12 +230,12 @@ impl Queue {
                 break;
             }
             let written = if self.chunks.is_empty() {
-                sink.try_write(&[IoSlice::new(&self.tail)])
+                sink.try_write(&self.tail)
             } else {
                 let mut slices = [IoSlice::new(&[]); SLICES_PER_WRITE];
                 let stretches = self.chunks.iter().map(|chunk| &chunk[..]).chain([&self.tail[..]]);
                 let count = slices.iter_mut().zip(stretches).map(|(slice, bytes)| *slice = IoSlice::new(bytes)).count();
-                sink.try_write(&slices[..count])
+                sink.try_write_all(&slices[..count])
             };
             match written {
                 Ok(count) => self.forget(count),
@@ -262,7 +265,7 @@ impl Queue {
         if count == self.tail.len() {
             self.tail.clear();
             // One burst should not cost its buffer for ever.
-            if self.tail.capacity() > WORTH_SHARING * 4 {
+            if self.tail.capacity() > KEPT_BUFFER {
                 self.tail = BytesMut::new();
             }
         } else {

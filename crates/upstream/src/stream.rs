@@ -73,7 +73,15 @@ impl Sink {
     }
 
     /// Writes what the other side takes right now.
-    pub fn try_write(&self, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
+    pub fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Pipe(pipe) => pipe.try_write(bytes),
+            Self::Socket(socket) => socket.try_write(bytes),
+        }
+    }
+
+    /// Writes what the other side takes right now of several stretches.
+    pub fn try_write_all(&self, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
         match self {
             Self::Pipe(pipe) => pipe.try_write_vectored(slices),
             Self::Socket(socket) => socket.try_write_vectored(slices),
