@@ -163,7 +163,10 @@ impl Fleet {
         let was_starting = before.snapshot.servers()[index].state == ServerState::Initializing;
 
         let snapshot = Snapshot::new(servers, self.options.separator.clone());
-        warn_of_shadows(&before.snapshot, &snapshot);
+        // Not before all have started: until then nobody looks at the names, and each look has its price.
+        if snapshot.is_settled() {
+            warn_of_shadows(&before.snapshot, &snapshot);
+        }
         self.views.send_replace(Arc::new(View { snapshot, connections }));
         drop(changing);
         if !same_tools {

@@ -85,31 +85,48 @@ pub enum Missing {
 pub struct Snapshot {
     servers: Vec<ServerEntry>,
     separator: Separator,
-    routes: HashMap<Box<str>, Route>,
-    /// Tools whose canonical name another one had already.
-    shadowed: Vec<Route>,
+    /// Made when first asked for: while fifty servers start, most snapshots are replaced before anybody looks.
+    names: OnceLock<Names>,
     /// The pages of `tools/list` in either style, each the JSON of a `result`, made when first asked for.
     pages: [OnceLock<Vec<Bytes>>; 2],
 }
 
-impl Snapshot {
-    /// Builds the snapshot of `servers`, which are in configuration order.
-    pub fn new(servers: Vec<ServerEntry>, separator: Separator) -> Self {
+/// Every name a tool answers to.
+#[derive(Debug)]
+struct Names {
+    routes: HashMap<Box<str>, Route>,
+    /// Tools whose canonical name another one had already.
+    shadowed: Vec<Route>,
+}
+
+impl Names {
+    fn of(servers: &[ServerEntry], separator: &Separator) -> Self {
         let count: usize = servers.iter().map(|server| server.tools.len()).sum();
         let mut routes = HashMap::with_capacity(2 * count);
         let mut shadowed = Vec::new();
-        for (route, server, tool) in every_tool(&servers) {
-            match routes.entry(names::canonical(server.name.as_ref(), &separator, &tool.name).into_boxed_str()) {
+        for (route, server, tool) in every_tool(servers) {
+            match routes.entry(names::canonical(server.name.as_ref(), separator, &tool.name).into_boxed_str()) {
                 Entry::Vacant(free) => drop(free.insert(route)),
                 Entry::Occupied(_) => shadowed.push(route),
             }
         }
         // Aliases come second: no alias may take a canonical name away from its tool.
-        for (route, server, tool) in every_tool(&servers) {
+        for (route, server, tool) in every_tool(servers) {
             let alias = alias_of(&routes, route, server, tool);
             routes.entry(alias.into_boxed_str()).or_insert(route);
         }
-        Self { servers, separator, routes, shadowed, pages: Default::default() }
+        Self { routes, shadowed }
+    }
+}
+
+impl Snapshot {
+    /// The snapshot of `servers`, which are in configuration order.
+    pub fn new(servers: Vec<ServerEntry>, separator: Separator) -> Self {
+        Self { servers, separator, names: OnceLock::new(), pages: Default::default() }
+    }
+
+    fn names(&self) -> &Names {
+        self.names.get_or_init(|| Names::of(&self.servers, &self.separator))
     }
 
     /// The servers in configuration order.
@@ -124,7 +141,7 @@ impl Snapshot {
 
     /// The tool that answers to `name`, canonical or alias.
     pub fn resolve(&self, name: &str) -> Option<Route> {
-        self.routes.get(name).copied()
+        self.names().routes.get(name).copied()
     }
 
     /// The tool at `route`.
@@ -134,7 +151,7 @@ impl Snapshot {
 
     /// Tools that cannot be listed canonically because an earlier one has the same full name.
     pub fn shadowed(&self) -> &[Route] {
-        &self.shadowed
+        &self.names().shadowed
     }
 
     /// The name `tool` is listed under.
@@ -142,14 +159,14 @@ impl Snapshot {
         let (server, tool) = (&self.servers[route.server], self.tool(route));
         match style {
             NameStyle::Canonical => names::canonical(server.name.as_ref(), &self.separator, &tool.name),
-            NameStyle::Safe => alias_of(&self.routes, route, server, tool),
+            NameStyle::Safe => alias_of(&self.names().routes, route, server, tool),
         }
     }
 
     /// Every tool that can be listed in `style`, in order.
     pub fn listed(&self, style: NameStyle) -> impl Iterator<Item = Route> + '_ {
         let hidden = match style {
-            NameStyle::Canonical => self.shadowed.as_slice(),
+            NameStyle::Canonical => self.shadowed(),
             NameStyle::Safe => &[],
         };
         every_tool(&self.servers).map(|(route, _, _)| route).filter(move |route| !hidden.contains(route))

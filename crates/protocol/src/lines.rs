@@ -14,6 +14,9 @@ const READ_ROOM: usize = 16 << 10;
 /// How much room a read gets at least, before the buffer is renewed or grown.
 const LEAST_ROOM: usize = 4 << 10;
 
+/// A line longer than this takes its buffer with it.
+const LARGE: usize = 64 << 10;
+
 /// How much of an over-long line is kept to find out whose it was.
 const ENDS_KEPT: usize = 1 << 10;
 
@@ -79,6 +82,10 @@ impl Lines {
             };
             let mut line = self.buffer.split_to(self.searched + found + 1);
             self.searched = 0;
+            if line.len() > LARGE {
+                // What stands behind the line moves out, so that the large buffer is freed when the line is.
+                self.buffer = BytesMut::from(&self.buffer[..]);
+            }
             line.truncate(line.len() - 1);
             if let Some(skipped) = self.skipping.take() {
                 return Some(too_long(skipped, line));
@@ -158,6 +165,18 @@ mod tests {
         assert!(tail.ends_with(b"x\"end\"}"));
         assert_eq!(length, long.len());
         assert_eq!(whole(&mut lines), ["next"]);
+    }
+
+    #[test]
+    fn a_large_line_leaves_no_large_buffer_behind() {
+        let mut lines = Lines::default();
+        lines.space().extend_from_slice(&vec![b'x'; 10 << 20]);
+        lines.space().extend_from_slice(b"\nnext");
+        assert!(matches!(lines.next_line(), Some(Line::Whole(line)) if line.len() == 10 << 20));
+        assert_eq!(lines.next_line(), None);
+        assert!(lines.space().capacity() < 64 << 10);
+        lines.space().extend_from_slice(b" one\n");
+        assert_eq!(whole(&mut lines), ["next one"]);
     }
 
     proptest! {

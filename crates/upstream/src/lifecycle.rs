@@ -195,8 +195,9 @@ impl Upstream {
 
         // The pipes are read until here, so that nothing blocks on them; a leftover that holds one open is not waited for.
         for task in [draining, listening, muttering] {
+            // One that has ended may have been waited for already, and must not be again.
             let handle = task.abort_handle();
-            if timeout(LAST_WORDS, task).await.is_err() {
+            if !task.is_finished() && timeout(LAST_WORDS, task).await.is_err() {
                 handle.abort();
             }
         }

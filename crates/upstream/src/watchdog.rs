@@ -6,10 +6,11 @@
 //! left and goes too. On an orderly stop nothing is left, and it is gone before we are.
 
 use std::collections::HashSet;
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufRead, PipeWriter, Write};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
@@ -26,31 +27,43 @@ const GRACE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Watchdog {
     /// Nobody is at the other end if it could not be started.
-    process: Mutex<Option<(Child, ChildStdin)>>,
+    input: Mutex<Option<PipeWriter>>,
+    /// The thread that starts it and then waits for its end: nobody else should have to wait for either.
+    process: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Watchdog {
     /// Starts a watchdog over everything that carries `mark`.
     pub fn start(mark: &Mark) -> io::Result<Self> {
+        let (output, input) = io::pipe()?;
         let program = if cfg!(target_os = "linux") { "/proc/self/exe".into() } else { std::env::current_exe()? };
-        let mut child = Command::new(program)
+        let mut command = Command::new(program);
+        command
             .arg0("mcp-aggregator-watchdog")
             .arg(ROLE)
             .arg(mark.to_string())
-            .stdin(Stdio::piped())
+            .stdin(output)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .current_dir("/")
             // What is sent to our group, such as Ctrl-C, must not reach it.
-            .process_group(0)
-            .spawn()?;
-        let stdin = child.stdin.take().ok_or_else(|| io::Error::other("the watchdog has no input"))?;
-        Ok(Self { process: Mutex::new(Some((child, stdin))) })
+            .process_group(0);
+        let process = std::thread::Builder::new().name("watchdog".into()).spawn(move || {
+            let ended = command.spawn().and_then(|mut child| {
+                // It holds our copy of the pipe's other end; without that, a dead watchdog would go unnoticed.
+                drop(command);
+                child.wait()
+            });
+            if let Err(error) = ended {
+                tracing::warn!(%error, "could not run the watchdog; servers may survive if this process is killed");
+            }
+        })?;
+        Ok(Self { input: Mutex::new(Some(input)), process: Mutex::new(Some(process)) })
     }
 
     /// A watchdog that does nothing, for where none can be started.
     pub fn absent() -> Self {
-        Self { process: Mutex::new(None) }
+        Self { input: Mutex::new(None), process: Mutex::new(None) }
     }
 
     /// From now on the group ends with us.
@@ -64,23 +77,21 @@ impl Watchdog {
     }
 
     fn tell(&self, verb: char, group: Pid) {
-        let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, input)) = process.as_mut()
-            && let Err(error) = writeln!(input, "{verb}{}", group.as_raw_nonzero())
+        let mut input = self.input.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pipe) = input.as_mut()
+            && let Err(error) = writeln!(pipe, "{verb}{}", group.as_raw_nonzero())
         {
             tracing::warn!(%error, "the watchdog is gone; servers may survive if this process is killed");
-            *process = None;
+            *input = None;
         }
     }
 
     /// Lets it look for leftovers one last time and waits until it is gone.
     pub fn dismiss(&self) {
+        drop(self.input.lock().unwrap_or_else(PoisonError::into_inner).take());
         let process = self.process.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some((mut child, input)) = process {
-            drop(input);
-            if let Err(error) = child.wait() {
-                tracing::debug!(%error, "could not wait for the watchdog");
-            }
+        if process.is_some_and(|process| process.join().is_err()) {
+            tracing::debug!("the thread of the watchdog broke");
         }
     }
 }
