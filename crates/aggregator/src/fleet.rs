@@ -1,5 +1,6 @@
 //! All servers: started, watched, stopped; and the current view of what exists.
 
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -13,7 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 use upstream::lineage::{self, Lineage};
 use upstream::watchdog::Watchdog;
-use upstream::{Connection, Ending, Phase, Stop, Upstream, Watcher};
+use upstream::{Connection, Ending, Phase, Report, Stop, Upstream, Watcher};
 
 use crate::client::Client;
 use crate::cycle::{self, Chain};
@@ -21,6 +22,9 @@ use crate::dispatch::Options;
 
 /// How long a list waits for servers that are still starting, counted from our own start.
 const LIST_PATIENCE: Duration = Duration::from_secs(10);
+
+/// The log target of reports on failed servers, for a program that has a better place to tell them.
+pub const FAILURES: &str = "failures";
 
 /// What exists at one moment, and how to reach it.
 pub struct View {
@@ -48,6 +52,7 @@ pub struct Fleet {
     lives: Mutex<JoinSet<()>>,
     watchdog: Arc<Watchdog>,
     clients: Mutex<Vec<Weak<Client>>>,
+    reports: Mutex<HashMap<usize, Arc<Report>>>,
     list_deadline: Instant,
 }
 
@@ -68,6 +73,7 @@ impl Fleet {
             lives: Mutex::new(JoinSet::new()),
             watchdog: Arc::new(watchdog),
             clients: Mutex::default(),
+            reports: Mutex::default(),
             list_deadline: Instant::now() + LIST_PATIENCE,
             options,
         });
@@ -120,6 +126,11 @@ impl Fleet {
     /// From now on `client` is told when tools change.
     pub fn tell(&self, client: &Arc<Client>) {
         lock(&self.clients).push(Arc::downgrade(client));
+    }
+
+    /// All there is to know about a server that failed, once its last words are in.
+    pub fn report(&self, server: usize) -> Option<Arc<Report>> {
+        lock(&self.reports).get(&server).cloned()
     }
 
     /// Asks every server to stop. Asking again, more urgently, is fine; less urgently has no effect.
@@ -210,6 +221,12 @@ impl Watcher for Fleet {
             server.tools = [].into();
             *slot = None;
         });
+    }
+
+    fn reported(&self, index: usize, report: Report) {
+        let view = self.view();
+        tracing::error!(target: FAILURES, "server `{}` {report}", view.snapshot.servers()[index].name);
+        lock(&self.reports).insert(index, Arc::new(report));
     }
 }
 

@@ -84,6 +84,59 @@ pub enum Cause {
     },
 }
 
+impl Cause {
+    /// What the user can do about it, where there is something to do.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Start(StartError::NotInPath { .. }) => Some("install it, or set `command` to its full path"),
+            Self::Start(StartError::NotExecutable { .. }) => Some("make it executable (`chmod +x`)"),
+            Self::TooSlow { .. } => Some("if it needs more time, set MCP_AGGREGATOR_START_TIMEOUT to more seconds"),
+            Self::Start(_) | Self::Exited(_) | Self::ClosedOutput | Self::Refused { .. } | Self::Nonsense { .. } => {
+                None
+            }
+        }
+    }
+}
+
+/// All there is to know about a server that failed.
+#[derive(Debug)]
+pub struct Report {
+    /// How far it had come.
+    pub phase: Phase,
+    /// What went wrong.
+    pub cause: String,
+    /// The last lines of its stderr.
+    pub last_words: Vec<String>,
+    /// What to do about it.
+    pub hint: Option<&'static str>,
+}
+
+impl Report {
+    /// `None` if the server did not fail.
+    pub fn new(ending: &Ending, last_words: Vec<String>) -> Option<Self> {
+        let Ending::Failed { phase, cause } = ending else { return None };
+        let silent = "it said nothing on stderr; run its command by hand to see more";
+        let hint = match cause {
+            Cause::Exited(_) | Cause::ClosedOutput if last_words.is_empty() => Some(silent),
+            cause => cause.hint(),
+        };
+        Some(Self { phase: *phase, cause: cause.to_string(), last_words, hint })
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "failed during {}: {}", self.phase, self.cause)?;
+        if !self.last_words.is_empty() {
+            write!(out, "\n  last lines of its stderr:\n    | {}", self.last_words.join("\n    | "))?;
+        }
+        match self.hint {
+            Some(hint) => write!(out, "\n  hint: {hint}"),
+            None => Ok(()),
+        }
+    }
+}
+
 impl fmt::Display for Ending {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -22,6 +22,6 @@ pub mod stream;
 pub mod watchdog;
 
 pub use connection::{Caller, Connection, Request};
-pub use failure::{CallError, Ending, Phase};
+pub use failure::{CallError, Ending, Phase, Report};
 pub use lifecycle::{Stop, Upstream, Watcher};
 pub use outbox::Outbox;

@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
 use crate::connection::{Answer, Connection};
-use crate::failure::{Cause, Ending, Phase};
+use crate::failure::{Cause, Ending, Phase, Report};
 use crate::lineage::{self, Lineage};
 use crate::outbox::Outbox;
 use crate::process::{Process, Streams};
@@ -53,6 +53,8 @@ pub trait Watcher: Send + Sync {
     fn tools_changed(&self, index: usize, tools: Vec<Tool>);
     /// The server is no more, or never was.
     fn ended(&self, index: usize, ending: &Arc<Ending>);
+    /// The server failed, and this is all there is to know. Comes after `ended`, when its last words are in.
+    fn reported(&self, index: usize, report: Report);
 }
 
 /// One server of the configuration, about to live.
@@ -91,14 +93,14 @@ impl Upstream {
             Err(cause) => {
                 let ending = Arc::new(Ending::Failed { phase: Phase::Startup, cause });
                 watcher.ended(self.index, &ending);
-                self.report(&ending, &[]);
+                self.report(&*watcher, &ending, Vec::new());
                 return;
             }
         };
         let ending = Arc::new(self.serve(&mut live, &*watcher, &mut stop).await);
         watcher.ended(self.index, &ending);
         live.connection.end(&ending);
-        self.clear_up(live, &ending, stop).await;
+        self.clear_up(live, &*watcher, &ending, stop).await;
     }
 
     fn start(&self) -> Result<Live, Cause> {
@@ -185,7 +187,7 @@ impl Upstream {
     }
 
     /// Ends the process if it has not ended, then whatever it left behind; reports a failure with its last words.
-    async fn clear_up(&self, live: Live, ending: &Ending, mut stop: watch::Receiver<Stop>) {
+    async fn clear_up(&self, live: Live, watcher: &dyn Watcher, ending: &Ending, mut stop: watch::Receiver<Stop>) {
         let Live { mut process, connection, listening, draining, muttering, tail } = live;
         end_process(&mut process, &connection, ending, &mut stop).await;
         let group = process.group();
@@ -202,7 +204,7 @@ impl Upstream {
             }
         }
         if matches!(ending, Ending::Failed { .. }) {
-            self.report(ending, &tail.lines());
+            self.report(watcher, ending, tail.lines());
             // On an orderly stop the watchdog looks once for all servers; here only this one is gone.
             let mark = self.lineage.mark_of(self.index);
             let swept = tokio::task::spawn_blocking(move || lineage::signal_all(&mark, Signal::KILL));
@@ -210,14 +212,10 @@ impl Upstream {
         }
     }
 
-    /// Tells the user once, with all there is to know.
-    fn report(&self, ending: &Ending, last_words: &[String]) {
-        let Ending::Failed { phase, cause } = ending else { return };
-        let words = match last_words {
-            [] => String::new(),
-            lines => format!("\n  last lines of its stderr:\n    | {}", lines.join("\n    | ")),
-        };
-        tracing::error!("server `{}` failed during {phase}: {cause}{words}", self.spec.name);
+    fn report(&self, watcher: &dyn Watcher, ending: &Ending, last_words: Vec<String>) {
+        if let Some(report) = Report::new(ending, last_words) {
+            watcher.reported(self.index, report);
+        }
     }
 }
 

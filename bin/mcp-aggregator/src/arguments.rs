@@ -1,0 +1,213 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use aggregator::{NamePolicy, Separator};
+use clap::{Args, Parser, Subcommand};
+
+/// What stands between server and tool, unless the user says otherwise.
+const SEPARATOR: &str = ".";
+
+const EXAMPLES: &str = "\
+The config is the JSON that Claude Desktop and others use:
+  {\"mcpServers\": {\"git\": {\"command\": \"uvx\", \"args\": [\"mcp-server-git\"], \"env\": {\"TOKEN\": \"${TOKEN}\"}}}}
+$VAR, ${VAR} and ${VAR:-default} are filled in from the environment. The tool `git_log` of the server
+`git` is offered as `git.git_log`.
+
+Examples:
+  mcp-aggregator check --config mcp.json              is the config right?
+  mcp-aggregator check --config mcp.json --start      do all the servers start?
+  mcp-aggregator tools --config mcp.json              what can they do?
+  mcp-aggregator call  --config mcp.json git.git_log repo_path=. max_count=3
+  mcp-aggregator stdio --config mcp.json              serve them all as one (for your MCP client)
+
+Environment:
+  MCP_AGGREGATOR_START_TIMEOUT   seconds a server may take to become ready [default: 60]
+
+Exit status:
+  0 all went well                        2 the command line makes no sense
+  1 config, server or call failed        3 the tool ran, and says that it failed
+  130 interrupted
+
+`mcp-aggregator help <command>` tells more about each.";
+
+/// Many MCP servers in, one endpoint out.
+#[derive(Debug, Parser)]
+#[command(version, after_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Stdio(StdioArguments),
+    Check(CheckArguments),
+    Tools(ToolsArguments),
+    Call(CallArguments),
+}
+
+/// Serve the tools of all servers as one MCP server over stdio.
+///
+/// This is what an MCP client starts. It ends when the client closes its end, or by a signal.
+#[derive(Debug, Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+In the config of your MCP client:
+  {\"mcpServers\": {\"all\": {\"command\": \"mcp-aggregator\", \"args\": [\"stdio\", \"--config\", \"/path/to/mcp.json\"]}}}"
+)]
+pub(crate) struct StdioArguments {
+    #[command(flatten)]
+    pub(crate) config: ConfigArgument,
+    #[command(flatten)]
+    pub(crate) names: NameArguments,
+    /// The name reported to the client
+    #[arg(long, value_name = "NAME", default_value = "mcp-aggregator")]
+    pub(crate) name: String,
+    /// Log everything, not only warnings and errors
+    #[arg(long)]
+    pub(crate) debug: bool,
+    /// Append the log to a file instead of writing it to stderr
+    #[arg(long, value_name = "FILE")]
+    pub(crate) log_file: Option<PathBuf>,
+}
+
+/// Check the config, and with --start every server in it.
+///
+/// Without --start nothing is started: the config is read, its variables are filled in, and what would
+/// be started is printed, without arguments and environment, for these may hold secrets.
+/// With --start every server is started, asked for its tools and stopped again; the exit status is 1
+/// if any of them failed.
+#[derive(Debug, Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  mcp-aggregator check --config mcp.json
+  mcp-aggregator check --config mcp.json --start
+  mcp-aggregator check --config mcp.json --start --json | jq '.servers[] | select(.state == \"failed\")'"
+)]
+pub(crate) struct CheckArguments {
+    #[command(flatten)]
+    pub(crate) config: ConfigArgument,
+    /// Start every server and tell what works, and why not
+    #[arg(long)]
+    pub(crate) start: bool,
+    /// Print JSON: {"ok", "servers": [..]}, or {"ok", "error": {..}} if the config is wrong
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Tell everything that happens, on stderr
+    #[arg(long)]
+    pub(crate) debug: bool,
+}
+
+/// List the tools of all servers.
+///
+/// Every server is started, asked and stopped again. A server that fails is named on stderr; the exit
+/// status is 1 only if all of them failed. Descriptions are cut to the width of the terminal, or to
+/// COLUMNS if that is set.
+#[derive(Debug, Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  mcp-aggregator tools --config mcp.json
+  mcp-aggregator tools --config mcp.json --names safe
+  mcp-aggregator tools --config mcp.json --json | jq -r '.[].name'"
+)]
+pub(crate) struct ToolsArguments {
+    #[command(flatten)]
+    pub(crate) config: ConfigArgument,
+    #[command(flatten)]
+    pub(crate) names: NameArguments,
+    /// Print the definitions as a JSON array, as the servers wrote them but for the full name
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Tell everything that happens, on stderr
+    #[arg(long)]
+    pub(crate) debug: bool,
+}
+
+/// Call one tool and print what it returns.
+///
+/// Only the server that can have the tool is started. Text is printed as it is, anything else as one
+/// line of JSON each. A tool that says it failed (`isError`) is told on stderr with exit status 3, a
+/// JSON-RPC error with 1. Ctrl-C cancels the call.
+#[derive(Debug, Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Arguments of the tool, in one of three forms:
+  '{\"a\": 1}'    one JSON object
+  -             one JSON object on stdin
+  key=value ..  the value is JSON if it reads as JSON (5, true, null, [1], \"5\"), else text;
+  key:=json     the value must be JSON
+
+Examples:
+  mcp-aggregator call --config mcp.json time.get_current_time timezone=Europe/Vienna
+  mcp-aggregator call --config mcp.json files.read_text_file '{\"path\": \"/tmp/notes.txt\", \"head\": 5}'
+  mcp-aggregator call --config mcp.json db.query - < arguments.json"
+)]
+pub(crate) struct CallArguments {
+    #[command(flatten)]
+    pub(crate) config: ConfigArgument,
+    #[command(flatten)]
+    pub(crate) separator: SeparatorArgument,
+    /// The tool: `server.tool`, or its safe name `server__tool`
+    #[arg(value_name = "TOOL")]
+    pub(crate) tool: String,
+    /// Its arguments (see below)
+    #[arg(value_name = "JSON | KEY=VALUE")]
+    pub(crate) arguments: Vec<String>,
+    /// Print the result as the server wrote it; a JSON-RPC error is the last line on stderr
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Tell everything that happens, on stderr
+    #[arg(long)]
+    pub(crate) debug: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ConfigArgument {
+    /// The servers, in the JSON that Claude Desktop and others use
+    #[arg(long = "config", value_name = "FILE")]
+    pub(crate) path: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SeparatorArgument {
+    /// What stands between server and tool
+    #[arg(long, value_name = "S", default_value = SEPARATOR)]
+    pub(crate) separator: Separator,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct NameArguments {
+    #[command(flatten)]
+    pub(crate) separator: SeparatorArgument,
+    /// How tools are named: `canonical` is server.tool, `safe` is server__tool, `auto` is canonical
+    /// but for clients that refuse such names; a call is accepted under either
+    #[arg(long, verbatim_doc_comment, value_name = "auto|canonical|safe", default_value_t = NamePolicy::Auto)]
+    pub(crate) names: NamePolicy,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn options_may_stand_anywhere_and_arguments_of_a_tool_may_look_odd() {
+        let typed = ["x", "call", "a.b", "--config", "c", "n=-1", "--json", "-"];
+        let Command::Call(call) = Arguments::try_parse_from(typed).unwrap().command else { panic!() };
+        assert!(call.json);
+        assert_eq!((call.tool.as_str(), call.arguments), ("a.b", vec!["n=-1".to_owned(), "-".to_owned()]));
+        assert_eq!(call.separator.separator.as_str(), ".");
+    }
+}

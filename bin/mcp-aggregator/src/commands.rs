@@ -1,0 +1,6 @@
+//! One file per verb.
+
+pub(crate) mod call;
+pub(crate) mod check;
+pub(crate) mod stdio;
+pub(crate) mod tools;

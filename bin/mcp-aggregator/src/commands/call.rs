@@ -1,0 +1,129 @@
+//! `call`: one tool, called by hand.
+
+use std::io::{self, IsTerminal};
+use std::path::Path;
+
+use aggregator::load::Loaded;
+use aggregator::{NamePolicy, NameStyle, Separator, ServerState};
+use catalog::ServerName;
+use protocol::reply;
+
+use crate::arguments::CallArguments;
+use crate::conversation::{Answer, Conversation};
+use crate::failure::Failure;
+use crate::session::{self, Session};
+use crate::suggestion::{self, Known};
+use crate::{answer, config, exit, output, owners, tool_arguments, words};
+
+/// The token progress is reported under. One call, one token.
+const PROGRESS_TOKEN: &[u8] = b"1";
+
+pub(crate) fn run(arguments: &CallArguments) -> Result<(), Failure> {
+    let CallArguments { config, separator, tool, arguments: typed, json, debug } = arguments;
+    words::tell(*debug);
+    let separator = &separator.separator;
+    let options = session::options("mcp-aggregator", separator.clone(), NamePolicy::Canonical)?;
+    let mut loaded = config::load(&config.path)?;
+    keep_only_needed(&mut loaded, tool, separator)?;
+    let input = tool_arguments::read(typed, io::stdin().lock()).map_err(Failure::usage)?;
+
+    let answer = session::with(loaded, options, async |session| {
+        session.all_decided().await?;
+        look_up(session, tool, &config.path)?;
+        call(session, tool, input).await
+    })?;
+    show(&answer, tool, *json)
+}
+
+/// Leaves only the servers that could have the tool. If none could, all stay, to find out which name was meant.
+fn keep_only_needed(loaded: &mut Loaded, tool: &str, separator: &Separator) -> Result<(), Failure> {
+    let config = &mut loaded.config;
+    let exactly = |server: &ServerName| owners::fits(tool, server.as_str(), separator);
+    let nearly = |server: &ServerName| owners::nearly_fits(tool, server.as_str());
+    for fits in [&exactly as &dyn Fn(&ServerName) -> bool, &nearly] {
+        if config.servers.iter().any(|spec| fits(&spec.name)) {
+            config.servers.retain(|spec| fits(&spec.name));
+            return Ok(());
+        }
+        if let Some(server) = config.disabled.iter().find(|server| fits(server)) {
+            let failure = Failure::new(format!("server `{server}` is disabled in the config"));
+            return Err(failure.with_hint("remove `\"disabled\": true` from it"));
+        }
+    }
+    Ok(())
+}
+
+/// Whether there is such a tool now; if not, why, and what may have been meant.
+fn look_up(session: &Session, tool: &str, config: &Path) -> Result<(), Failure> {
+    let view = session.fleet().view();
+    if view.resolve(tool).is_some() {
+        return Ok(());
+    }
+    let down = view.snapshot.servers().iter().find_map(|server| match &server.state {
+        ServerState::Failed(how) if owners::fits(tool, server.name.as_str(), &session.aggregator.options.separator) => {
+            Some(Failure::new(format!("could not call `{tool}`: server `{}` is down: {how}", server.name)))
+        }
+        _ => None,
+    });
+    if let Some(failure) = down {
+        let hint =
+            format!("`mcp-aggregator check --start --config {}` shows how each server is doing", config.display());
+        return Err(failure.with_hint(hint));
+    }
+    let snapshot = &view.snapshot;
+    let known = |route| Known {
+        full: snapshot.listed_name(route, NameStyle::Canonical),
+        tool: snapshot.tool(route).name.clone(),
+    };
+    let known: Vec<Known> = snapshot.listed(NameStyle::Canonical).map(known).collect();
+    let hint = suggestion::question(&suggestion::closest(tool, &known))
+        .unwrap_or_else(|| format!("`mcp-aggregator tools --config {}` lists all tools", config.display()));
+    Err(Failure::new(format!("there is no tool `{tool}`")).with_hint(hint))
+}
+
+/// Calls the tool; Ctrl-C cancels it.
+async fn call(session: &mut Session, tool: &str, input: Vec<u8>) -> Result<Answer, Failure> {
+    let mut params = vec![("name", reply::string(tool)), ("arguments", input)];
+    if io::stderr().is_terminal() {
+        params.push(("_meta", reply::object([("progressToken", PROGRESS_TOKEN.to_vec())])));
+    }
+    let params = reply::object(params);
+    let mut conversation = Conversation::new(&session.aggregator)?;
+    let show_progress = |message: &[u8]| {
+        if let Some(progress) = answer::progress(message) {
+            output::say(progress);
+        }
+    };
+    let asking = conversation.ask("tools/call", Some(&params), show_progress);
+    match session.unless_interrupted(asking).await {
+        Ok(answer) => answer,
+        Err(interrupted) => {
+            conversation.cancel("interrupted by the user");
+            Err(interrupted)
+        }
+    }
+}
+
+/// Data to stdout; a failure to stderr, with the exit status that tells whose it is.
+fn show(answer: &Answer, tool: &str, json: bool) -> Result<(), Failure> {
+    let result = match answer.bytes() {
+        Ok(result) => result,
+        Err(error) => {
+            let words = if json { format!("\n{}", String::from_utf8_lossy(error)) } else { answer::refusal(error) };
+            return Err(Failure::new(format!("`{tool}` was answered with an error: {words}")));
+        }
+    };
+    let failed = answer::is_error(result);
+    if json {
+        output::print(&[result, b"\n"].concat())?;
+    } else if !failed {
+        output::print(&answer::plain(result))?;
+    }
+    if !failed {
+        return Ok(());
+    }
+    let words = if json { Vec::new() } else { answer::plain(result) };
+    let words = String::from_utf8_lossy(&words);
+    let message = format!("`{tool}` says that it failed\n{words}");
+    Err(Failure { code: exit::TOOL_FAILED, ..Failure::new(message.trim_end()) })
+}

@@ -1,0 +1,200 @@
+//! `check`: is the config right, and with `--start`, does every server in it work?
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use aggregator::load::{self, LoadError, Loaded};
+use aggregator::{Fleet, NamePolicy, Separator, ServerState};
+use catalog::ConfigError;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use upstream::Report;
+
+use crate::arguments::CheckArguments;
+use crate::config;
+use crate::failure::Failure;
+use crate::output;
+use crate::session::{self, Session};
+use crate::table::{aligned, printable};
+use crate::words;
+
+pub(crate) fn run(arguments: &CheckArguments) -> Result<(), Failure> {
+    let loaded = match load::load(&arguments.config.path) {
+        Ok(loaded) => loaded,
+        Err(error) => {
+            if arguments.json {
+                print_json(&json!({"ok": false, "error": described(&error)}))?;
+            }
+            return Err(config::explain(&error));
+        }
+    };
+    if arguments.start { start_all(loaded, arguments) } else { show_plan(&loaded, arguments.json) }
+}
+
+/// What would be started. Arguments and environment stay hidden: they may hold secrets.
+fn show_plan(loaded: &Loaded, as_json: bool) -> Result<(), Failure> {
+    let (servers, disabled) = (&loaded.config.servers, &loaded.config.disabled);
+    if as_json {
+        let enabled = servers.iter().map(|spec| json!({"server": spec.name.as_str(), "command": spec.command}));
+        let disabled = disabled.iter().map(|name| json!({"server": name.as_str(), "disabled": true}));
+        return print_json(&json!({"ok": true, "servers": enabled.chain(disabled).collect::<Vec<_>>()}));
+    }
+    let header = ["SERVER", "COMMAND"].map(str::to_owned);
+    let enabled = servers.iter().map(|spec| [printable(spec.name.as_str()), printable(&spec.command)]);
+    let off = disabled.iter().map(|name| [printable(name.as_str()), "(disabled)".to_owned()]);
+    let rows: Vec<_> = [header].into_iter().chain(enabled).chain(off).collect();
+    print_lines(&aligned(&rows))?;
+    output::say(format_args!("the config is fine: {} to start, {} disabled", servers.len(), disabled.len()));
+    Ok(())
+}
+
+/// How one server did.
+struct Finding {
+    server: String,
+    state: ServerState,
+    /// Why it failed, if it did.
+    report: Option<Arc<Report>>,
+    tools: usize,
+    took: Duration,
+}
+
+/// Starts every server, waits until each is up or down, and tells how they did.
+fn start_all(loaded: Loaded, arguments: &CheckArguments) -> Result<(), Failure> {
+    words::tell_without_failures(arguments.debug);
+    let options = session::options("mcp-aggregator", Separator::default(), NamePolicy::Auto)?;
+    let disabled: Vec<String> = loaded.config.disabled.iter().map(ToString::to_string).collect();
+    let (fleet, mut findings) = session::with(loaded, options, async |session| find(session).await)?;
+    // A report is complete only when its server has ended, which by now all have.
+    for (server, finding) in findings.iter_mut().enumerate() {
+        finding.report = fleet.report(server);
+    }
+
+    let failed = findings.iter().filter(|finding| finding.has_failed()).count();
+    if arguments.json {
+        let servers = findings.iter().map(Finding::to_json);
+        let disabled = disabled.iter().map(|name| json!({"server": name, "state": "disabled"}));
+        print_json(&json!({"ok": failed == 0, "servers": servers.chain(disabled).collect::<Vec<_>>()}))?;
+    } else {
+        print_lines(&table(&findings, &disabled))?;
+    }
+    match (failed, findings.len()) {
+        (0, 0) => output::say("there is no server to start"),
+        (0, 1) => output::say("the server works"),
+        (0, all) => output::say(format_args!("all {all} servers work")),
+        (failed, all) => return Err(Failure::new(format!("{failed} of {all} servers failed"))),
+    }
+    Ok(())
+}
+
+async fn find(session: &mut Session) -> Result<(Arc<Fleet>, Vec<Finding>), Failure> {
+    let started = Instant::now();
+    let fleet = Arc::clone(session.fleet());
+    let count = fleet.view().snapshot.servers().len();
+    let times = session.unless_interrupted(start_times(&fleet, count, started)).await?;
+    let view = fleet.view();
+    let findings = view.snapshot.servers().iter().zip(times).map(|(server, took)| Finding {
+        server: server.name.to_string(),
+        state: server.state.clone(),
+        report: None,
+        tools: server.tools.len(),
+        took,
+    });
+    let findings = findings.collect();
+    Ok((fleet, findings))
+}
+
+/// How long each server took to come up or go down.
+async fn start_times(fleet: &Arc<Fleet>, count: usize, started: Instant) -> Vec<Duration> {
+    let mut watching = JoinSet::new();
+    for server in 0..count {
+        let fleet = Arc::clone(fleet);
+        watching.spawn(async move {
+            fleet.settled(server).await;
+            (server, started.elapsed())
+        });
+    }
+    let mut times = watching.join_all().await;
+    times.sort_unstable_by_key(|&(server, _)| server);
+    times.into_iter().map(|(_, took)| took).collect()
+}
+
+impl Finding {
+    fn has_failed(&self) -> bool {
+        self.state != ServerState::Running
+    }
+
+    fn to_json(&self) -> Value {
+        let millis = u64::try_from(self.took.as_millis()).unwrap_or(u64::MAX);
+        if !self.has_failed() {
+            return json!({"server": self.server, "state": "running", "tools": self.tools, "startMs": millis});
+        }
+        let mut finding = json!({"server": self.server, "state": "failed", "startMs": millis, "reason": self.reason()});
+        if let Some(report) = &self.report {
+            finding["phase"] = json!(report.phase.to_string());
+            finding["stderr"] = json!(report.last_words);
+            finding["hint"] = json!(report.hint);
+        }
+        finding
+    }
+
+    fn reason(&self) -> String {
+        match (&self.report, &self.state) {
+            (Some(report), _) => format!("{}: {}", report.phase, report.cause),
+            (None, ServerState::Failed(how)) => how.to_string(),
+            (None, other) => other.to_string(),
+        }
+    }
+
+    fn row(&self) -> [String; 4] {
+        let (state, tools) =
+            if self.has_failed() { ("failed", "-".to_owned()) } else { ("running", self.tools.to_string()) };
+        [printable(&self.server), state.to_owned(), tools, format!("{:.2} s", self.took.as_secs_f64())]
+    }
+
+    /// What stands under the row of a server that failed.
+    fn details(&self) -> Vec<String> {
+        if !self.has_failed() {
+            return Vec::new();
+        }
+        let mut lines = vec![format!("  why: {}", printable(&self.reason()))];
+        if let Some(report) = &self.report {
+            lines.extend(report.last_words.iter().map(|line| format!("  | {}", printable(line))));
+            lines.extend(report.hint.iter().map(|hint| format!("  hint: {hint}")));
+        }
+        lines
+    }
+}
+
+/// A line for each server; under one that failed, why, its last words and a hint.
+fn table(findings: &[Finding], disabled: &[String]) -> Vec<String> {
+    let header = ["SERVER", "STATE", "TOOLS", "START"].map(str::to_owned);
+    let off = |name: &String| [printable(name), "disabled".to_owned(), "-".to_owned(), "-".to_owned()];
+    let rows: Vec<_> =
+        [header].into_iter().chain(findings.iter().map(Finding::row)).chain(disabled.iter().map(off)).collect();
+    let mut lines = Vec::new();
+    for (index, line) in aligned(&rows).into_iter().enumerate() {
+        lines.push(line);
+        let finding = index.checked_sub(1).and_then(|index| findings.get(index));
+        lines.extend(finding.into_iter().flat_map(Finding::details));
+    }
+    lines
+}
+
+/// A config that cannot be run, for programs.
+fn described(error: &LoadError) -> Value {
+    let problems = match error {
+        LoadError::Invalid { source: ConfigError::Problems(problems), .. } => problems.as_slice(),
+        _ => &[],
+    };
+    let problem = |problem: &catalog::config::Problem| json!({"path": problem.path, "message": problem.message, "hint": problem.hint});
+    let problems: Vec<Value> = problems.iter().map(problem).collect();
+    json!({"code": config::code(error), "message": error.to_string(), "problems": problems})
+}
+
+fn print_json(value: &Value) -> Result<(), Failure> {
+    output::print(format!("{value:#}\n").as_bytes())
+}
+
+fn print_lines(lines: &[String]) -> Result<(), Failure> {
+    output::print((lines.join("\n") + "\n").as_bytes())
+}

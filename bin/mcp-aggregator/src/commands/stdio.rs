@@ -1,0 +1,24 @@
+//! `stdio`: the tools of all servers, served as one MCP server.
+
+use std::sync::Arc;
+
+use aggregator::{Aggregator, Fleet, logging, stdio};
+
+use crate::arguments::StdioArguments;
+use crate::failure::Failure;
+use crate::{config, session};
+
+pub(crate) fn run(arguments: StdioArguments) -> Result<(), Failure> {
+    let StdioArguments { config, names, name, debug, log_file } = arguments;
+    logging::init(debug, log_file.as_deref()).map_err(|error| {
+        let path = log_file.as_deref().unwrap_or("-".as_ref()).display();
+        Failure::new(format!("could not open log file {path}: {error}"))
+    })?;
+    let options = session::options(&name, names.separator.separator, names.names)?;
+    let loaded = config::load(&config.path)?;
+    session::block_on(async {
+        let fleet = Fleet::start(loaded.config, options.clone(), &loaded.chain);
+        let served = stdio::serve(Arc::new(Aggregator { fleet, options })).await;
+        served.map_err(|error| Failure::new(format!("could not serve: {error}")))
+    })
+}

@@ -1,0 +1,134 @@
+//! `tools`: what all servers offer, as a table or as JSON.
+
+use aggregator::ServerState;
+use catalog::Tool;
+use catalog::tools::Page;
+use protocol::scan::{Span, member};
+use protocol::{reply, text};
+
+use crate::answer;
+use crate::arguments::ToolsArguments;
+use crate::conversation::Conversation;
+use crate::failure::Failure;
+use crate::output;
+use crate::session::{self, Session};
+use crate::table::{aligned, cut, line_width, printable};
+use crate::{config, words};
+
+/// However long the names are, this much of each description is shown.
+const LEAST_DESCRIPTION: usize = 20;
+
+pub(crate) fn run(arguments: &ToolsArguments) -> Result<(), Failure> {
+    words::tell(arguments.debug);
+    let names = &arguments.names;
+    let options = session::options("mcp-aggregator", names.separator.separator.clone(), names.names)?;
+    let loaded = config::load(&arguments.config.path)?;
+    let (tools, tally) = session::with(loaded, options, async |session| {
+        session.all_decided().await?;
+        let tally = Tally::of(session);
+        Ok((list(session).await?, tally))
+    })?;
+
+    output::print(&if arguments.json { json(&tools) } else { table(&tools, line_width()) })?;
+    let summary = tally.in_words(tools.len());
+    if tally.running == 0 && !tally.failed.is_empty() {
+        return Err(Failure::new(summary));
+    }
+    output::say(summary);
+    Ok(())
+}
+
+/// Every page of the list.
+async fn list(session: &mut Session) -> Result<Vec<Tool>, Failure> {
+    let mut conversation = Conversation::new(&session.aggregator)?;
+    let (mut tools, mut params) = (Vec::new(), None);
+    loop {
+        let asking = conversation.ask("tools/list", params.as_deref(), |_| {});
+        let answer = session.unless_interrupted(asking).await??;
+        let result = answer.outcome.map_err(|error| Failure::new(answer::refusal(error.of(&answer.line))))?;
+        let page = Page::read(&answer.line, result).ok_or_else(|| Failure::new("the list of tools is unreadable"))?;
+        tools.extend(page.tools);
+        let Some(cursor) = page.next_cursor else { return Ok(tools) };
+        params = Some(reply::object([("cursor", cursor.to_vec())]));
+    }
+}
+
+/// How the servers did.
+struct Tally {
+    running: usize,
+    failed: Vec<String>,
+}
+
+impl Tally {
+    fn of(session: &Session) -> Self {
+        let view = session.fleet().view();
+        let servers = view.snapshot.servers();
+        let failed = servers.iter().filter(|server| matches!(server.state, ServerState::Failed(_)));
+        Self {
+            running: servers.iter().filter(|server| server.state == ServerState::Running).count(),
+            failed: failed.map(|server| printable(server.name.as_str())).collect(),
+        }
+    }
+
+    /// `12 tools from 3 servers; 1 server failed: db`
+    fn in_words(&self, tools: usize) -> String {
+        let mut words = format!("{} from {}", counted(tools, "tool"), counted(self.running, "server"));
+        if !self.failed.is_empty() {
+            let failed = counted(self.failed.len(), "server");
+            words.push_str(&format!("; {failed} failed: {}", self.failed.join(", ")));
+        }
+        words
+    }
+}
+
+fn counted(count: usize, thing: &str) -> String {
+    format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
+}
+
+/// The definitions as an array, one a line, each as its server wrote it.
+fn json(tools: &[Tool]) -> Vec<u8> {
+    let definitions: Vec<&[u8]> = tools.iter().map(|tool| &tool.definition[..]).collect();
+    [b"[", definitions.join(&b",\n"[..]).as_slice(), b"]\n"].concat()
+}
+
+fn table(tools: &[Tool], width: usize) -> Vec<u8> {
+    let name_width = tools.iter().map(|tool| tool.name.chars().count()).max().unwrap_or(0);
+    let room = width.saturating_sub(name_width + 2).max(LEAST_DESCRIPTION);
+    let row = |tool: &Tool| [printable(&tool.name), cut(&first_line_of_description(tool), room)];
+    let rows: Vec<_> = tools.iter().map(row).collect();
+    aligned(&rows).into_iter().flat_map(|line| (line + "\n").into_bytes()).collect()
+}
+
+fn first_line_of_description(tool: &Tool) -> String {
+    let definition = &tool.definition;
+    let found = member(definition, Span { start: 0, end: definition.len() }, "description");
+    let description = found.and_then(|span| text::decode(span.of(definition))).unwrap_or_default();
+    let line = description.lines().map(str::trim).find(|line| !line.is_empty());
+    printable(line.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+
+    #[test]
+    fn a_row_shows_the_first_line_of_the_description_cut_to_the_width() {
+        let tools = [
+            r#"{"name":"a.long_name","description":"\n  First line.\nSecond line."}"#,
+            r#"{"name":"b.x"}"#,
+            r#"{"name":"b.y","description":"one two three four five six seven"}"#,
+        ]
+        .map(|definition| Tool::read(Bytes::from_static(definition.as_bytes())).unwrap());
+        let shown = String::from_utf8(table(&tools, 36)).unwrap();
+        assert_eq!(shown, "a.long_name  First line.\nb.x\nb.y          one two three four fiv…\n");
+    }
+
+    #[test]
+    fn the_tally_counts_in_good_english() {
+        let tally = Tally { running: 1, failed: vec![] };
+        assert_eq!(tally.in_words(1), "1 tool from 1 server");
+        let tally = Tally { running: 3, failed: vec!["db".to_owned(), "x".to_owned()] };
+        assert_eq!(tally.in_words(12), "12 tools from 3 servers; 2 servers failed: db, x");
+    }
+}

@@ -1,0 +1,23 @@
+//! Data to stdout, words to stderr.
+
+use std::fmt::Display;
+use std::io::{self, Write};
+
+use crate::failure::Failure;
+
+/// Writes `data` to stdout. A reader that has seen enough (`| head`) is no failure.
+pub(crate) fn print(data: &[u8]) -> Result<(), Failure> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(data).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::new(format!("could not write to stdout: {error}")))
+        }
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// Says something on stderr.
+pub(crate) fn say(words: impl Display) {
+    // If that cannot be written, there is nobody left to be told.
+    writeln!(io::stderr(), "{words}").ok();
+}

@@ -1,0 +1,104 @@
+//! The servers of a config, running for the length of one command.
+
+use std::io;
+use std::sync::Arc;
+
+use aggregator::load::{self, Loaded};
+use aggregator::{Aggregator, Fleet, NamePolicy, Options, Separator};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use upstream::Stop;
+
+use crate::failure::Failure;
+
+/// Running servers, and an ear for Ctrl-C.
+pub(crate) struct Session {
+    pub(crate) aggregator: Arc<Aggregator>,
+    signals: Signals,
+}
+
+/// How this program presents itself to the servers it starts.
+pub(crate) fn options(name: &str, separator: Separator, names: NamePolicy) -> Result<Options, Failure> {
+    Ok(Options {
+        name: name.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        separator,
+        names,
+        start_timeout: load::start_timeout().map_err(Failure::usage)?,
+    })
+}
+
+/// Runs `work` to its end on the one thread that moves all bytes.
+pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|error| Failure::new(format!("could not start: {error}")))?.block_on(work)
+}
+
+/// Starts the servers, does `work`, and stops them again, however it went.
+pub(crate) fn with<T>(
+    loaded: Loaded,
+    options: Options,
+    work: impl AsyncFnOnce(&mut Session) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    block_on(async {
+        let signals = Signals::new().map_err(|error| Failure::new(format!("could not start: {error}")))?;
+        let fleet = Fleet::start(loaded.config, options.clone(), &loaded.chain);
+        let mut session = Session { aggregator: Arc::new(Aggregator { fleet, options }), signals };
+        let done = work(&mut session).await;
+        session.stop().await;
+        done
+    })
+}
+
+impl Session {
+    /// The servers.
+    pub(crate) fn fleet(&self) -> &Arc<Fleet> {
+        &self.aggregator.fleet
+    }
+
+    /// Waits for `work`, but not beyond Ctrl-C.
+    pub(crate) async fn unless_interrupted<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Failure> {
+        tokio::select! {
+            done = work => Ok(done),
+            () = self.signals.next() => Err(Failure::interrupted()),
+        }
+    }
+
+    /// Waits until every server is up or down, but not beyond Ctrl-C.
+    pub(crate) async fn all_decided(&mut self) -> Result<(), Failure> {
+        let fleet = Arc::clone(self.fleet());
+        self.unless_interrupted(fleet.all_decided()).await
+    }
+
+    /// Stops every server. Gently, so that what they were last told still reaches them; at once for a user who asks again.
+    async fn stop(mut self) {
+        self.aggregator.fleet.stop(Stop::Gently);
+        let fleet = Arc::clone(self.fleet());
+        let mut ended = std::pin::pin!(fleet.ended());
+        loop {
+            tokio::select! {
+                () = &mut ended => return,
+                () = self.signals.next() => self.aggregator.fleet.stop(Stop::Now),
+            }
+        }
+    }
+}
+
+/// The signals that mean stop.
+struct Signals([Signal; 3]);
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        let [interrupt, terminate, hang_up] =
+            [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()].map(signal);
+        Ok(Self([interrupt?, terminate?, hang_up?]))
+    }
+
+    async fn next(&mut self) {
+        let [interrupt, terminate, hang_up] = &mut self.0;
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+            _ = hang_up.recv() => {}
+        }
+    }
+}

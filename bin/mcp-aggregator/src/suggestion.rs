@@ -1,0 +1,88 @@
+//! What a user who typed a name that does not exist may have meant.
+
+/// More would be a list, and `tools` gives that.
+const MOST: usize = 3;
+
+/// A name that exists: the whole of it, and the tool's own part.
+pub(crate) struct Known {
+    pub(crate) full: String,
+    pub(crate) tool: String,
+}
+
+/// The known names closest to `typed`, best first.
+pub(crate) fn closest(typed: &str, known: &[Known]) -> Vec<String> {
+    let far = 2.max(typed.chars().count() / 3);
+    let mut near: Vec<(usize, &str)> = known
+        .iter()
+        // Who typed the tool's own name has it right but for the server.
+        .map(|name| (distance(typed, &name.full).min(1 + distance(typed, &name.tool)), name.full.as_str()))
+        .filter(|&(distance, _)| distance <= far)
+        .collect();
+    near.sort_by_key(|&(distance, _)| distance);
+    near.into_iter().take(MOST).map(|(_, name)| name.to_owned()).collect()
+}
+
+/// ``did you mean `a`, `b` or `c`?``
+pub(crate) fn question(names: &[String]) -> Option<String> {
+    let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    let (last, others) = quoted.split_last()?;
+    Some(match others {
+        [] => format!("did you mean {last}?"),
+        _ => format!("did you mean {} or {last}?", others.join(", ")),
+    })
+}
+
+/// How many characters must be added, removed or replaced, whatever their case (Levenshtein).
+fn distance(one: &str, other: &str) -> usize {
+    let lower = |text: &str| text.to_lowercase().chars().collect::<Vec<char>>();
+    let (one, other) = (lower(one), lower(other));
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (at, &mine) in one.iter().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = at + 1;
+        for (column, &theirs) in other.iter().enumerate() {
+            let replaced = diagonal + usize::from(mine != theirs);
+            diagonal = row[column + 1];
+            row[column + 1] = replaced.min(row[column] + 1).min(diagonal + 1);
+        }
+    }
+    row[other.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn suggested(typed: &str) -> Vec<String> {
+        let known = ["git.log", "git.show", "files.read_file", "files.read_files"].map(|full| {
+            let (_, tool) = full.split_once('.').unwrap();
+            Known { full: full.to_owned(), tool: tool.to_owned() }
+        });
+        closest(typed, &known)
+    }
+
+    #[test]
+    fn slips_wrong_separators_and_forgotten_servers_are_understood() {
+        assert_eq!(suggested("git.lgo"), ["git.log"]);
+        assert_eq!(suggested("git:show"), ["git.show"]);
+        assert_eq!(suggested("Git.Log"), ["git.log"]);
+        assert_eq!(suggested("read_file"), ["files.read_file", "files.read_files"]);
+        assert!(suggested("postgres.query").is_empty());
+    }
+
+    #[test]
+    fn the_question_reads_well() {
+        let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+        assert_eq!(question(&[]), None);
+        assert_eq!(question(&names(&["a"])).unwrap(), "did you mean `a`?");
+        assert_eq!(question(&names(&["a", "b", "c"])).unwrap(), "did you mean `a`, `b` or `c`?");
+    }
+
+    #[test]
+    fn distance_counts_edits() {
+        for (one, other, expected) in [("", "", 0), ("", "ab", 2), ("kitten", "sitting", 3), ("a", "A", 0)] {
+            assert_eq!(distance(one, other), expected);
+            assert_eq!(distance(other, one), expected);
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Text in columns.
+
+use std::io;
+
+/// The width of a line that nobody looks at on a terminal.
+const USUAL_WIDTH: usize = 100;
+/// What stands between two columns.
+const GAP: &str = "  ";
+
+/// Rows of cells, every column as wide as its widest cell but for the last, which is never padded.
+pub(crate) fn aligned<const N: usize>(rows: &[[String; N]]) -> Vec<String> {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: [usize; N] = std::array::from_fn(width);
+    let line = |row: &[String; N]| {
+        let cells: Vec<String> = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        cells.join(GAP).trim_end().to_owned()
+    };
+    rows.iter().map(line).collect()
+}
+
+/// Cuts `line` to `width` characters, showing that something is missing.
+pub(crate) fn cut(line: &str, width: usize) -> String {
+    if line.chars().count() <= width {
+        return line.to_owned();
+    }
+    let mut short: String = line.chars().take(width.saturating_sub(1)).collect();
+    short.truncate(short.trim_end().len());
+    short.push('…');
+    short
+}
+
+/// `text` on one line, and without what would steer a terminal: names and descriptions are a stranger's words.
+pub(crate) fn printable(text: &str) -> String {
+    text.chars().map(|character| if character.is_control() { ' ' } else { character }).collect()
+}
+
+/// How wide a line may be: `COLUMNS` if it is set, else the terminal's width.
+pub(crate) fn line_width() -> usize {
+    let wished = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    let of_terminal = || rustix::termios::tcgetwinsize(io::stdout()).ok().map(|size| usize::from(size.ws_col));
+    wished.or_else(of_terminal).filter(|&width| width > 0).unwrap_or(USUAL_WIDTH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned_by_characters_and_lines_do_not_end_in_blanks() {
+        let rows = [["é", "1"], ["long", ""], ["x", "22"]].map(|row| row.map(str::to_owned));
+        assert_eq!(aligned(&rows), ["é     1", "long", "x     22"]);
+    }
+
+    #[test]
+    fn a_cut_is_shown() {
+        assert_eq!(cut("short", 5), "short");
+        assert_eq!(cut("longer words", 8), "longer…");
+        assert_eq!(cut("ééééé", 3), "éé…");
+        assert_eq!(cut("x", 0), "…");
+    }
+
+    #[test]
+    fn a_stranger_cannot_steer_the_terminal() {
+        assert_eq!(printable("a\u{1b}[2Jb\nc"), "a [2Jb c");
+    }
+}

@@ -1,0 +1,69 @@
+//! What the engine has to say, on stderr in the manner of a command line: no time stamps, no targets.
+
+use std::fmt::{self, Write};
+
+use aggregator::fleet::FAILURES;
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Metadata, Subscriber};
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+use tracing_subscriber::registry;
+
+use crate::output::say;
+use crate::table::printable;
+
+/// Tells warnings and errors, or everything, as they come.
+pub(crate) fn tell(debug: bool) {
+    Words { debug, with_failures: true }.install();
+}
+
+/// The same, but without the reports on servers that failed: the command has a better place for them.
+pub(crate) fn tell_without_failures(debug: bool) {
+    Words { debug, with_failures: false }.install();
+}
+
+struct Words {
+    debug: bool,
+    with_failures: bool,
+}
+
+impl Words {
+    fn install(self) {
+        let installed = tracing::subscriber::set_global_default(registry().with(self));
+        installed.expect("a command sets up its words once");
+    }
+}
+
+impl<S: Subscriber> Layer<S> for Words {
+    fn enabled(&self, metadata: &Metadata<'_>, _: Context<'_, S>) -> bool {
+        let is_wanted = self.with_failures || metadata.target() != FAILURES;
+        is_wanted && *metadata.level() <= if self.debug { Level::DEBUG } else { Level::WARN }
+    }
+
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let mut sentence = Sentence::default();
+        event.record(&mut sentence);
+        // What servers wrote is part of it: the lines are ours, what else would steer a terminal is not.
+        let text = sentence.0.lines().map(printable).collect::<Vec<_>>().join("\n");
+        match *event.metadata().level() {
+            Level::ERROR => say(format_args!("error: {text}")),
+            Level::WARN => say(format_args!("warning: {text}")),
+            _ => say(format_args!("debug: {text}")),
+        }
+    }
+}
+
+/// The message of an event with its fields behind it: `left out a tool [server: a] [tool: b]`.
+#[derive(Default)]
+struct Sentence(String);
+
+impl Visit for Sentence {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        let written = if field.name() == "message" {
+            let rest = std::mem::take(&mut self.0);
+            write!(self.0, "{value:?}{rest}")
+        } else {
+            write!(self.0, " [{}: {value:?}]", field.name())
+        };
+        written.expect("writing to a string cannot fail");
+    }
+}

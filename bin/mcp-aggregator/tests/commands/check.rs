@@ -1,0 +1,154 @@
+//! `check`.
+
+use serde_json::json;
+use testkit::{Config, ServerEntry, fake};
+
+use crate::{Run, expect, failing, json, noted, one, run};
+
+fn secretive() -> ServerEntry {
+    ServerEntry::new("npx").args(["--token=hunter2"]).env("API_KEY", "hunter2")
+}
+
+#[test]
+fn what_would_be_started_is_shown_without_secrets_and_nothing_is_started() {
+    let folder = one();
+    let config = Config::new()
+        .server("database", secretive())
+        .server("x", noted(folder.folder(), "journal"))
+        .server("off", ServerEntry::new("y").field("disabled", true))
+        .write();
+    for arguments in [&[][..], &["--json"]] {
+        let output = run("check", &config, arguments);
+        expect(&output, 0);
+        assert!(!output.stdout.contains("hunter2") && !output.stderr.contains("hunter2"));
+        assert!(!output.stdout.contains("API_KEY"));
+    }
+    let output = run("check", &config, &[]);
+    let lines: Vec<&str> = output.stdout.lines().collect();
+    assert_eq!(lines[0], "SERVER    COMMAND");
+    assert_eq!(lines[1], "database  npx");
+    assert_eq!(lines[3], "off       (disabled)");
+    assert_eq!(output.stderr, "the config is fine: 2 to start, 1 disabled\n");
+    let plan = json(&run("check", &config, &["--json"]));
+    assert_eq!(plan["ok"], true);
+    assert_eq!(plan["servers"][0], json!({"server": "database", "command": "npx"}));
+    assert_eq!(plan["servers"][2], json!({"server": "off", "disabled": true}));
+    assert!(!folder.folder().join("journal").exists());
+}
+
+#[test]
+fn a_wrong_config_is_told_with_all_its_problems() {
+    let config = Config::new().raw(r#"{"mcpServers": {"a": {}, "b": {"command": 5}}}"#).write();
+    let output = run("check", &config, &[]);
+    expect(&output, 1);
+    assert_eq!(output.stdout, "");
+    for needed in ["error: ", "2 problems", "$.mcpServers.a.command", "$.mcpServers.b.command"] {
+        assert!(output.stderr.contains(needed), "{}", output.stderr);
+    }
+    assert!(!output.stderr.contains("HTTP"));
+
+    for verb in [&["--json"][..], &["--start", "--json"]] {
+        let output = run("check", &config, verb);
+        expect(&output, 1);
+        let told = json(&output);
+        assert_eq!((&told["ok"], &told["error"]["code"]), (&json!(false), &json!("invalid_schema")));
+        assert_eq!(told["error"]["problems"][1]["path"], "$.mcpServers.b.command");
+    }
+}
+
+#[test]
+fn a_config_that_is_not_there_is_an_error_of_every_verb() {
+    for (verb, more) in [("check", None), ("tools", None), ("call", Some("a.b")), ("stdio", None)] {
+        let output = Run::new(verb, "/nowhere/c.json".as_ref()).args(more.as_slice()).output();
+        expect(&output, 1);
+        assert_eq!(output.stderr, "error: config file not found: /nowhere/c.json\n", "{verb}");
+    }
+}
+
+#[test]
+fn a_server_over_http_is_refused_for_now_by_every_verb() {
+    let config = Config::new().raw(r#"{"mcpServers": {"web": {"url": "https://example.com/mcp"}}}"#).write();
+    for (verb, more) in [("check", None), ("tools", None), ("call", Some("web.x")), ("stdio", None)] {
+        let output = run(verb, &config, more.as_slice());
+        expect(&output, 1);
+        let last = output.stderr.lines().last().unwrap();
+        assert_eq!(last, "hint: servers over HTTP are not supported by this version of mcp-aggregator yet");
+    }
+}
+
+#[test]
+fn servers_that_work_are_started_counted_and_stopped() {
+    let config = Config::new()
+        .server("first", fake().args(["--tools", "3", "--only-generated"]))
+        .server("b", fake().args(["--tools", "20", "--only-generated", "--page-size", "7"]))
+        .server("off", fake().field("disabled", true))
+        .write();
+    let output = run("check", &config, &["--start"]);
+    expect(&output, 0);
+    let rows: Vec<Vec<&str>> = output.stdout.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(rows[0], ["SERVER", "STATE", "TOOLS", "START"]);
+    assert_eq!(rows[1][..3], ["first", "running", "3"]);
+    assert_eq!(rows[2][..3], ["b", "running", "20"]);
+    assert!(rows[2][3].parse::<f64>().is_ok() && rows[2][4] == "s");
+    assert_eq!(rows[3], ["off", "disabled", "-", "-"]);
+    assert_eq!(output.stderr, "all 2 servers work\n");
+
+    let told = json(&run("check", &config, &["--start", "--json"]));
+    assert_eq!(told["ok"], true);
+    assert_eq!((&told["servers"][1]["state"], &told["servers"][1]["tools"]), (&json!("running"), &json!(20)));
+    assert!(told["servers"][1]["startMs"].is_u64());
+}
+
+#[test]
+fn servers_that_fail_are_told_with_why_their_last_words_and_a_hint() {
+    let config = Config::new()
+        .server("good", fake())
+        .server("bad", failing())
+        .server("gone", ServerEntry::new("no-such-program"))
+        .server("stuck", fake().args(["--hang-at", "list"]))
+        .server("mute", ServerEntry::new("false").env("TOKEN", "hunter2"))
+        .write();
+    let patience = ("MCP_AGGREGATOR_START_TIMEOUT", "0.5");
+    let output = Run::new("check", config.path()).args(&["--start"]).env(patience.0, patience.1).output();
+    expect(&output, 1);
+    let text = &output.stdout;
+    for needed in [
+        "good    running",
+        "bad     failed   -",
+        "  why: initialization: it exited with status 3\n",
+        "  | no database here\n",
+        "  why: startup: program `no-such-program` was not found; looked in ",
+        "  hint: install it, or set `command` to its full path\n",
+        "did not answer `tools/list` within 0.5 s",
+        "  hint: if it needs more time, set MCP_AGGREGATOR_START_TIMEOUT",
+        "it exited with status 1\n  hint: it said nothing on stderr",
+    ] {
+        assert!(text.contains(needed), "{needed:?} in\n{text}");
+    }
+    assert_eq!(output.stderr, "error: 4 of 5 servers failed\n");
+    assert!(!text.contains("hunter2"));
+
+    let output = Run::new("check", config.path()).args(&["--start", "--json"]).env(patience.0, patience.1).output();
+    expect(&output, 1);
+    let told = json(&output);
+    assert_eq!(told["ok"], false);
+    assert_eq!(told["servers"][1]["state"], "failed");
+    assert!(told["servers"][1]["stderr"].as_array().unwrap().contains(&json!("no database here")));
+    assert!(told["servers"][2]["hint"].as_str().unwrap().contains("install"));
+}
+
+#[test]
+fn a_start_timeout_that_is_no_number_is_named() {
+    let output =
+        Run::new("check", one().path()).args(&["--start"]).env("MCP_AGGREGATOR_START_TIMEOUT", "soon").output();
+    expect(&output, 2);
+    assert!(output.stderr.starts_with("error: MCP_AGGREGATOR_START_TIMEOUT"), "{}", output.stderr);
+}
+
+#[test]
+fn no_server_at_all_is_fine() {
+    let config = Config::new().write();
+    let output = run("check", &config, &["--start"]);
+    expect(&output, 0);
+    assert_eq!(output.stderr, "there is no server to start\n");
+}

@@ -1,0 +1,44 @@
+//! The command line itself.
+
+use crate::{PROGRAM, expect};
+
+#[test]
+fn help_shows_every_verb_with_examples_and_exit_codes() {
+    let output = testkit::run(PROGRAM, ["--help"]);
+    expect(&output, 0);
+    for needed in ["stdio", "check", "tools", "call", "Examples:", "mcpServers", "Exit status:", "--config mcp.json"] {
+        assert!(output.stdout.contains(needed), "{needed} in\n{}", output.stdout);
+    }
+    for verb in ["stdio", "check", "tools", "call"] {
+        let output = testkit::run(PROGRAM, [verb, "--help"]);
+        expect(&output, 0);
+        assert!(output.stdout.contains("--config <FILE>"), "{}", output.stdout);
+        assert!(output.stdout.contains("mcp-aggregator"), "{}", output.stdout);
+    }
+}
+
+#[test]
+fn the_version_is_that_of_the_package() {
+    let output = testkit::run(PROGRAM, ["--version"]);
+    expect(&output, 0);
+    assert_eq!(output.stdout, format!("mcp-aggregator {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn a_command_line_that_makes_no_sense_is_exit_status_2_and_leaves_stdout_empty() {
+    for (arguments, expected) in [
+        (&[][..], "Usage:"),
+        (&["serve"], "serve"),
+        (&["tools"], "--config"),
+        (&["check", "--config", "c", "--bogus"], "--bogus"),
+        (&["stdio", "--config", "c", "--separator", ""], "--separator"),
+        (&["stdio", "--config", "c", "--separator", "a b"], "white space"),
+        (&["tools", "--config", "c", "--names", "nice"], "`auto`, `canonical` or `safe`"),
+        (&["call", "--config", "c"], "TOOL"),
+    ] {
+        let output = testkit::run(PROGRAM, arguments);
+        expect(&output, 2);
+        assert_eq!(output.stdout, "", "{arguments:?}");
+        assert!(output.stderr.contains(expected), "{arguments:?}: {}", output.stderr);
+    }
+}
