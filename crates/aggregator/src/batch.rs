@@ -43,7 +43,11 @@ pub fn split(aggregator: &Arc<Aggregator>, message: Incoming<'_>) {
         Arc::new(Batch { client: Arc::clone(client), gathered: Mutex::new(Gathered { missing, array: Vec::new() }) });
     let to = batch as Arc<dyn Respond>;
     for part in parts {
-        aggregator.take(client, &to, &Line::Whole(part), touched);
+        if part.starts_with(b"[") {
+            to.send(&reply::error(b"null", code::INVALID_REQUEST, "Invalid Request: a batch within a batch", None));
+        } else {
+            aggregator.take(client, &to, &Line::Whole(part), touched);
+        }
     }
 }
 

@@ -201,7 +201,12 @@ fn find_program(program: &str, path: &OsString, folder: Option<&Path>) -> Result
             None => Err(StartError::NoSuchFile { path }),
         };
     }
-    let searched: Vec<PathBuf> = std::env::split_paths(path).filter(|folder| !folder.as_os_str().is_empty()).collect();
+    let mut searched: Vec<PathBuf> = Vec::new();
+    for folder in std::env::split_paths(path) {
+        if !folder.as_os_str().is_empty() && !searched.contains(&folder) {
+            searched.push(folder);
+        }
+    }
     let candidates = || searched.iter().map(|folder| base.join(folder).join(program));
     if let Some(found) = candidates().find(|path| is_executable(path) == Some(true)) {
         return Ok(found);
