@@ -14,6 +14,7 @@
 
 mod block;
 pub mod envelope;
+mod grammar;
 pub mod lines;
 pub mod reply;
 pub mod revision;
