@@ -8,6 +8,8 @@ use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use upstream::stderr::CIRCLE;
+
 /// The variable that holds the list: one resolved path a line, outermost first.
 pub const VARIABLE: &str = "MCP_AGGREGATOR_CONFIGS";
 
@@ -43,7 +45,7 @@ impl Chain {
 impl fmt::Display for Cycle {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let paths: Vec<_> = self.0.iter().map(|path| path.display().to_string()).collect();
-        write!(out, "this aggregator would start itself: {}", paths.join(" → "))
+        write!(out, "{CIRCLE}: {}", paths.join(" → "))
     }
 }
 

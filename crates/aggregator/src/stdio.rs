@@ -31,6 +31,8 @@ pub async fn serve(aggregator: Arc<Aggregator>) -> io::Result<()> {
 
     let how = tokio::select! {
         () = listen(&aggregator, &client, source) => Stop::Gently,
+        // Nobody hears us any more, even if somebody still speaks.
+        () = client.outbox().closed() => Stop::Gently,
         () = signals.next() => Stop::Promptly,
     };
     client.leave();

@@ -174,12 +174,12 @@ impl Snapshot {
 
     /// Why `name`, which does not resolve, leads nowhere.
     pub fn why_missing(&self, name: &str, style: NameStyle) -> Missing {
+        // A call is accepted under either form, so a refusal looks at both.
+        let starts_with =
+            |key: &str, separator: &str| name.strip_prefix(key).is_some_and(|rest| rest.starts_with(separator));
         let is_under = |server: &ServerEntry| {
             let key = server.name.as_ref();
-            let canonical = name.strip_prefix(key).is_some_and(|rest| rest.starts_with(self.separator.as_ref()));
-            let safe = style == NameStyle::Safe
-                && name.strip_prefix(names::sanitised(key).as_str()).is_some_and(|rest| rest.starts_with("__"));
-            canonical || safe
+            starts_with(key, self.separator.as_ref()) || starts_with(&names::sanitised(key), "__")
         };
         // A key may be the beginning of another: the longest that fits is meant.
         let owner = (0..self.servers.len())
@@ -355,14 +355,15 @@ mod tests {
         ]);
         let why = |name| snapshot.why_missing(name, NameStyle::Canonical);
         assert_eq!(why("t"), Missing::NoPrefix);
-        assert_eq!(why("up__x"), Missing::NoPrefix);
+        assert_eq!(why("other__x"), Missing::NoPrefix);
+        assert_eq!(why("up__x"), Missing::UnknownTool(0), "the alias of a server counts, whatever was listed");
         assert_eq!(why("other:t"), Missing::UnknownServer);
         assert_eq!(why(":t"), Missing::UnknownServer);
         assert_eq!(why("up:x"), Missing::UnknownTool(0));
         assert_eq!(why("down:x"), Missing::Down(1));
         assert_eq!(why("soon:x"), Missing::Starting(2));
         assert_eq!(why("up:deep:x"), Missing::Starting(3));
-        assert_eq!(snapshot.why_missing("up__x", NameStyle::Safe), Missing::UnknownTool(0));
+        assert_eq!(snapshot.why_missing("other__x", NameStyle::Safe), Missing::UnknownServer);
         assert!(!snapshot.is_settled());
     }
 }

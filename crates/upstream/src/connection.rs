@@ -16,7 +16,7 @@ use protocol::envelope::{Envelope, Fault, Kind, salvage_id};
 use protocol::reply::{self, code};
 use protocol::splice::Edit;
 use protocol::{Line, Lines, Span, text};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, oneshot, watch};
 
 use crate::failure::{CallError, Ending, Unreadable};
 use crate::outbox::Outbox;
@@ -64,6 +64,8 @@ pub struct Connection {
     tools_changed: Notify,
     /// A warning about junk on stdout was given; one is enough.
     warned: AtomicBool,
+    /// The server has ended: what it left in the pipe is little, and is read without waiting for slow callers.
+    read_on: watch::Sender<bool>,
 }
 
 #[derive(Debug, Default)]
@@ -105,7 +107,14 @@ pub struct Answer {
 impl Connection {
     /// A conversation that has not begun.
     pub fn new(server: ServerName, outbox: Outbox) -> Self {
-        Self { server, outbox, open: Mutex::default(), tools_changed: Notify::new(), warned: AtomicBool::new(false) }
+        Self {
+            server,
+            outbox,
+            open: Mutex::default(),
+            tools_changed: Notify::new(),
+            warned: AtomicBool::new(false),
+            read_on: watch::Sender::new(false),
+        }
     }
 
     /// Who is at the other end.
@@ -196,8 +205,8 @@ impl Connection {
 
     /// Reads what the server says until it stops saying anything.
     pub async fn listen(self: Arc<Self>, mut source: Source) {
-        let mut lines = Lines::default();
-        let mut callers = Vec::new();
+        let (mut lines, mut callers) = (Lines::default(), Vec::new());
+        let mut read_on = self.read_on.subscribe();
         while matches!(source.read_into(lines.space()).await, Ok(1..)) {
             while let Some(line) = lines.next_line() {
                 self.receive(line, &mut callers);
@@ -206,7 +215,10 @@ impl Connection {
             for caller in callers.drain(..) {
                 caller.flush();
                 if let Some(caught_up) = caller.catching_up() {
-                    caught_up.await;
+                    tokio::select! {
+                        () = caught_up => {}
+                        _ = read_on.wait_for(|&read_on| read_on) => {}
+                    }
                 }
             }
         }
@@ -214,6 +226,11 @@ impl Connection {
             self.receive(line, &mut callers);
             callers.iter().for_each(|caller| caller.flush());
         }
+    }
+
+    /// The server has ended: read what is left, whether callers keep up or not.
+    pub fn read_on(&self) {
+        self.read_on.send_replace(true);
     }
 
     fn receive(&self, line: Line, callers: &mut Vec<Arc<dyn Caller>>) {

@@ -58,6 +58,9 @@ pub enum Cause {
     /// It closed its output but did not end.
     #[error("it closed its output")]
     ClosedOutput,
+    /// It closed its input but did not end.
+    #[error("it closed its input")]
+    ClosedInput,
     /// It took too long to become ready.
     #[error("it did not answer `{method}` within {} s", waited.as_secs_f32())]
     TooSlow {
@@ -91,9 +94,12 @@ impl Cause {
             Self::Start(StartError::NotInPath { .. }) => Some("install it, or set `command` to its full path"),
             Self::Start(StartError::NotExecutable { .. }) => Some("make it executable (`chmod +x`)"),
             Self::TooSlow { .. } => Some("if it needs more time, set MCP_AGGREGATOR_START_TIMEOUT to more seconds"),
-            Self::Start(_) | Self::Exited(_) | Self::ClosedOutput | Self::Refused { .. } | Self::Nonsense { .. } => {
-                None
-            }
+            Self::Start(_)
+            | Self::Exited(_)
+            | Self::ClosedOutput
+            | Self::ClosedInput
+            | Self::Refused { .. }
+            | Self::Nonsense { .. } => None,
         }
     }
 }
@@ -117,7 +123,7 @@ impl Report {
         let Ending::Failed { phase, cause } = ending else { return None };
         let silent = "it said nothing on stderr; run its command by hand to see more";
         let hint = match cause {
-            Cause::Exited(_) | Cause::ClosedOutput if last_words.is_empty() => Some(silent),
+            Cause::Exited(_) | Cause::ClosedOutput | Cause::ClosedInput if last_words.is_empty() => Some(silent),
             cause => cause.hint(),
         };
         Some(Self { phase: *phase, cause: cause.to_string(), last_words, hint })

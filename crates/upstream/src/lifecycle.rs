@@ -131,7 +131,7 @@ impl Upstream {
             // Stopping wins, so that an orderly end is never reported as a failure.
             biased;
             _ = stop.wait_for(|&stop| stop > Stop::Never) => return Ending::Stopped,
-            cause = last_breath(process, listening) => return failed(Phase::Initialization, cause),
+            cause = last_breath(process, connection, listening) => return failed(Phase::Initialization, cause),
             ready = self.get_ready(connection) => match ready {
                 Ok(tools) => tools,
                 Err(cause) => return failed(Phase::Initialization, cause),
@@ -143,7 +143,7 @@ impl Upstream {
         tokio::select! {
             biased;
             _ = stop.wait_for(|&stop| stop > Stop::Never) => Ending::Stopped,
-            cause = last_breath(process, listening) => failed(Phase::Runtime, cause),
+            cause = last_breath(process, connection, listening) => failed(Phase::Runtime, cause),
             () = self.follow_changes(connection, watcher) => Ending::Stopped,
         }
     }
@@ -220,17 +220,23 @@ impl Upstream {
 }
 
 /// Waits for the end of a server that was not asked to end.
-async fn last_breath(process: &mut Process, listening: &mut JoinHandle<()>) -> Cause {
-    tokio::select! {
-        status = process.ended() => {
-            // What it said before it ended still counts.
-            drop(timeout(LAST_WORDS, listening).await);
-            status.map_or(Cause::ClosedOutput, Cause::Exited)
-        }
-        _ = &mut *listening => match timeout(LAST_WORDS, process.ended()).await {
-            Ok(Ok(status)) => Cause::Exited(status),
-            Ok(Err(_)) | Err(_) => Cause::ClosedOutput,
-        },
+async fn last_breath(process: &mut Process, connection: &Connection, listening: &mut JoinHandle<()>) -> Cause {
+    let sign = tokio::select! {
+        _ = process.ended() => None,
+        _ = &mut *listening => Some(Cause::ClosedOutput),
+        () = connection.outbox().closed() => Some(Cause::ClosedInput),
+    };
+    // A server that dies closes everything; its exit status says best what happened.
+    let status = timeout(LAST_WORDS, process.ended()).await;
+    // What it said before it ended still counts, however slowly it is taken from us.
+    connection.read_on();
+    if !listening.is_finished() {
+        drop(timeout(LAST_WORDS, listening).await);
+    }
+    match (status, sign) {
+        (Ok(Ok(status)), _) => Cause::Exited(status),
+        (_, Some(sign)) => sign,
+        (_, None) => Cause::ClosedOutput,
     }
 }
 

@@ -66,10 +66,6 @@ fn explain(error: &io::Error) -> String {
     match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
         // The file is there (we looked), so what is missing is what its first line names.
         Some(rustix::io::Errno::NOENT) => "the interpreter in its first line (`#!`) was not found".to_owned(),
-        Some(rustix::io::Errno::NOEXEC) => {
-            "it is neither a program for this machine nor a script with an interpreter (`#!`) in its first line"
-                .to_owned()
-        }
         _ => error.to_string(),
     }
 }

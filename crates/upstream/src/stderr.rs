@@ -11,16 +11,20 @@ use protocol::{Line, Lines};
 
 use crate::stream::Source;
 
+/// How an aggregator says that it would start itself. It may be the server of a server of ours, and its words would be
+/// lost on the way up, so a server's line that holds this is passed on as a warning.
+pub const CIRCLE: &str = "this aggregator would start itself";
+
 /// Lines kept.
 const LINES: usize = 20;
-/// Characters kept of each.
+/// Bytes kept of each.
 const LINE_WIDTH: usize = 400;
 /// Bytes of one line that are looked at.
 const LONGEST_LINE: usize = 64 << 10;
 
 /// The last lines of a server's stderr.
 #[derive(Debug, Default, Clone)]
-pub struct Tail(Arc<Mutex<VecDeque<String>>>);
+pub struct Tail(Arc<Mutex<VecDeque<Vec<u8>>>>);
 
 impl Tail {
     /// Reads `source` to its end, keeping the last lines and telling all of them to the log when it is verbose.
@@ -41,17 +45,22 @@ impl Tail {
             Line::Whole(bytes) => bytes,
             Line::TooLong { head, .. } => head,
         };
-        let text: String = String::from_utf8_lossy(bytes).chars().take(LINE_WIDTH).collect();
-        tracing::debug!(%server, "stderr: {text}");
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() == LINES {
-            kept.pop_front();
+        let bytes = &bytes[..bytes.len().min(LINE_WIDTH)];
+        if memchr::memmem::find(bytes, CIRCLE.as_bytes()).is_some() {
+            tracing::warn!(%server, "it says: {}", String::from_utf8_lossy(bytes).trim());
         }
-        kept.push_back(text);
+        tracing::debug!(%server, "stderr: {}", String::from_utf8_lossy(bytes));
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // A server may write without end, so a line costs no more than its copy.
+        let mut line = if kept.len() == LINES { kept.pop_front().unwrap_or_default() } else { Vec::new() };
+        line.clear();
+        line.extend_from_slice(bytes);
+        kept.push_back(line);
     }
 
     /// The lines kept so far, oldest first.
     pub fn lines(&self) -> Vec<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.iter().map(|line| String::from_utf8_lossy(line).into_owned()).collect()
     }
 }

@@ -13,12 +13,20 @@ use rustix::fs::FileType;
 use tokio::io::{AsyncReadExt, Interest};
 use tokio::net::{UnixStream, unix::pipe};
 
+/// How much is read before others get a turn. One who writes without end must not starve the rest.
+const FAIR_SHARE: usize = 128 << 10;
+
 /// Where bytes come from.
 #[derive(Debug)]
-pub enum Source {
-    /// The reading end of a pipe.
+pub struct Source {
+    end: Readable,
+    /// Read since others last had a turn.
+    taken: usize,
+}
+
+#[derive(Debug)]
+enum Readable {
     Pipe(pipe::Receiver),
-    /// A connected Unix socket.
     Socket(UnixStream),
 }
 
@@ -37,24 +45,31 @@ pub type Pump = JoinHandle<io::Result<u64>>;
 impl Source {
     /// Takes over a descriptor for reading, whatever it is.
     pub fn adopt(fd: OwnedFd) -> io::Result<Self> {
-        match kind_of(&fd)? {
-            FileType::Fifo => Ok(Self::Pipe(pipe::Receiver::from_owned_fd(fd)?)),
-            FileType::Socket => Ok(Self::Socket(adopt_socket(fd)?)),
+        let end = match kind_of(&fd)? {
+            FileType::Fifo => Readable::Pipe(pipe::Receiver::from_owned_fd(fd)?),
+            FileType::Socket => Readable::Socket(adopt_socket(fd)?),
             _ => {
                 let (reader, mut writer) = io::pipe()?;
                 // Nobody waits for this thread: it ends with its input, or with us.
                 std::thread::spawn(move || io::copy(&mut File::from(fd), &mut writer));
-                Ok(Self::Pipe(pipe::Receiver::from_owned_fd(reader.into())?))
+                Readable::Pipe(pipe::Receiver::from_owned_fd(reader.into())?)
             }
-        }
+        };
+        Ok(Self { end, taken: 0 })
     }
 
     /// Appends what has arrived to `buffer`; zero means the other side is done.
     pub async fn read_into(&mut self, buffer: &mut BytesMut) -> io::Result<usize> {
-        match self {
-            Self::Pipe(pipe) => pipe.read_buf(buffer).await,
-            Self::Socket(socket) => socket.read_buf(buffer).await,
+        if self.taken > FAIR_SHARE {
+            self.taken = 0;
+            tokio::task::yield_now().await;
         }
+        let count = match &mut self.end {
+            Readable::Pipe(pipe) => pipe.read_buf(buffer).await?,
+            Readable::Socket(socket) => socket.read_buf(buffer).await?,
+        };
+        self.taken += count;
+        Ok(count)
     }
 }
 

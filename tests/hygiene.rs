@@ -1,0 +1,102 @@
+//! After hundreds of starts, stops, crashes and kills: no process, no zombie, no open file is left.
+
+use std::time::Instant;
+
+use rustix::process::Signal;
+use serde_json::json;
+use testkit::{Config, Launch, descendants, fake, open_fds, process_state, processes_with_env, program, wait_until};
+
+use crate::setting::connected;
+
+const CYCLES: usize = 200;
+/// Enough to overlap, few enough for two cores.
+const AT_ONCE: usize = 4;
+
+/// One life of the program; how it ends depends on `number`.
+fn live_and_end(number: usize, mark: &str) {
+    let first = if number % 7 == 3 { fake().args(["--fail-at", "initialize"]) } else { fake() };
+    let launch = Launch::aggregator(&Config::new().server("a", first).server("b", fake()));
+    let mut client = launch.env("HYGIENE_MARK", mark).start();
+    if !number.is_multiple_of(5) {
+        client.initialize();
+        client.tool_names();
+    }
+    if number % 6 == 2 {
+        client.call("b:grandchild", json!({"setsid": number.is_multiple_of(4)}));
+    }
+    if number % 6 == 4 {
+        client.call("b:crash", json!({"signal": 9}));
+    }
+    match number % 4 {
+        0 => client.close_stdin(),
+        1 => client.signal(Signal::TERM),
+        2 => client.kill_hard(),
+        _ => {
+            client.start_call("b:hang", json!({}));
+            client.signal(Signal::INT);
+        }
+    }
+    let status = client.wait_exit();
+    // Told to stop before it listened for signals, it ends by the signal; killed, it always does.
+    let may_be_signalled = number % 4 == 2 || number.is_multiple_of(5);
+    assert!(status.code() == Some(0) || may_be_signalled, "cycle {number}: {status}, {}", client.stderr_text());
+}
+
+#[test]
+fn two_hundred_lives_leave_nothing_behind() {
+    let mark = format!("hygiene-{}", std::process::id());
+    let begun = Instant::now();
+    std::thread::scope(|scope| {
+        for lane in 0..AT_ONCE {
+            let mark = &mark;
+            scope.spawn(move || (lane..CYCLES).step_by(AT_ONCE).for_each(|number| live_and_end(number, mark)));
+        }
+    });
+    let needle = format!("HYGIENE_MARK={mark}");
+    wait_until("every process of every life is gone", || processes_with_env(&needle).is_empty().then_some(()));
+    assert!(begun.elapsed().as_secs() < 60, "{:?}", begun.elapsed());
+}
+
+#[test]
+fn a_long_life_keeps_no_zombies_and_no_files() {
+    let config = (0..10).fold(Config::new(), |config, number| config.server(&format!("s{number}"), fake()));
+    let mut client = connected(&config);
+    client.tool_names();
+    let files_of_ten = open_fds(client.pid());
+    for number in 0..100 {
+        client.call(&format!("s{}:echo", number % 10), json!({}));
+    }
+    assert_eq!(open_fds(client.pid()), files_of_ten, "calls leave no files open");
+
+    for number in 1..10 {
+        client.call(&format!("s{number}:crash"), json!({"code": number}));
+    }
+    let mut alone = connected(&Config::new().server("s0", fake()));
+    alone.tool_names();
+    let files_of_one = open_fds(alone.pid());
+    wait_until("the files of crashed servers are closed", || (open_fds(client.pid()) == files_of_one).then_some(()));
+    wait_until("one server and the watchdog are left, and no zombie", || {
+        let left = descendants(client.pid());
+        (left.len() == 2 && left.iter().all(|&pid| process_state(pid) != Some('Z'))).then_some(())
+    });
+    for _ in 0..100 {
+        client.call("s0:echo", json!({}));
+    }
+    assert_eq!(open_fds(client.pid()), files_of_one);
+}
+
+#[test]
+fn servers_inherit_no_file_of_ours_or_of_each_other() {
+    let config = (0..5).fold(Config::new(), |config, number| config.server(&format!("s{number}"), fake()));
+    let mut client = connected(&config);
+    client.tool_names();
+    let mut counts: Vec<usize> = descendants(client.pid()).into_iter().map(open_fds).collect();
+    counts.sort_unstable();
+    // Whoever runs the tests may have left files open for everybody; a server that we start ourselves has those too.
+    let mut direct = Launch::program(program("fake-server")).start();
+    direct.initialize();
+    let of_a_server = open_fds(direct.pid());
+    // A fake server has a copy of its stdout besides the usual three; the watchdog has just the three.
+    assert_eq!(counts[0], of_a_server - 1, "the watchdog");
+    assert_eq!(counts[1..], [of_a_server; 5]);
+}

@@ -1,0 +1,219 @@
+//! Rules of the house, kept by tests: who may depend on whom, and what is absent where.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Each room and the rooms of ours that it may use in what is shipped. Lower rooms know nothing of higher ones.
+const MAY_USE: &[(&str, &[&str])] = &[
+    ("crates/protocol", &[]),
+    ("crates/catalog", &["protocol"]),
+    ("crates/upstream", &["protocol", "catalog"]),
+    ("crates/aggregator", &["protocol", "catalog", "upstream"]),
+    ("crates/testkit", &[]),
+    ("bin/mcp-simple-aggregator", &["aggregator", "upstream", "catalog", "protocol"]),
+    (
+        "bin/mcp-aggregator",
+        &["aggregator", "upstream", "catalog", "protocol", "http", "notebook", "search", "registry"],
+    ),
+    ("examples/servers", &[]),
+];
+
+const OUR_ROOMS: &[&str] =
+    &["protocol", "catalog", "upstream", "aggregator", "registry", "search", "notebook", "http", "testkit"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests are in the repository").to_owned()
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("could not read {}: {error}", path.display()))
+}
+
+/// The names under `[dependencies]` of a manifest. Those for tests and builds are another matter.
+fn dependencies(manifest: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut is_inside = false;
+    for line in manifest.lines().map(str::trim) {
+        if line.starts_with('[') {
+            is_inside = line == "[dependencies]" || (line.starts_with("[target.") && line.ends_with(".dependencies]"));
+        } else if is_inside && !line.starts_with('#') {
+            let name = line.split(['.', '=', ' ']).next().unwrap_or_default();
+            found.extend((!name.is_empty()).then(|| name.to_owned()));
+        }
+    }
+    found
+}
+
+/// Every Rust file below a folder.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// The lines of a file that are shipped and are no comment, with their numbers.
+fn shipped_code(path: &Path) -> Vec<(usize, String)> {
+    if path.file_stem().is_some_and(|name| name == "tests") {
+        return Vec::new();
+    }
+    let text = read(path);
+    // A `mod tests` closes a file in this repository, so what follows its attribute is not shipped.
+    let mut lines: Vec<(usize, String)> = Vec::new();
+    let mut previous_is_test_attribute = false;
+    for (number, line) in text.lines().enumerate() {
+        let code = line.split("//").next().unwrap_or_default().trim().to_owned();
+        if previous_is_test_attribute && code.starts_with("mod tests {") {
+            break;
+        }
+        previous_is_test_attribute = code == "#[cfg(test)]";
+        if !code.is_empty() {
+            lines.push((number + 1, code));
+        }
+    }
+    lines
+}
+
+fn lines_with(path: &Path, words: &[&str]) -> Vec<String> {
+    let shown = path.strip_prefix(root()).unwrap_or(path).display().to_string();
+    shipped_code(path)
+        .into_iter()
+        .filter(|(_, code)| words.iter().any(|word| code.contains(word)))
+        .map(|(number, code)| format!("{shown}:{number}: {code}"))
+        .collect()
+}
+
+#[test]
+fn each_room_uses_only_rooms_below_it() {
+    for (room, allowed) in MAY_USE {
+        let manifest = read(&root().join(room).join("Cargo.toml"));
+        for dependency in dependencies(&manifest) {
+            let is_ours = OUR_ROOMS.contains(&dependency.as_str());
+            assert!(!is_ours || allowed.contains(&dependency.as_str()), "{room} must not use {dependency}");
+        }
+    }
+}
+
+#[test]
+fn every_room_is_in_the_plan() {
+    for group in ["crates", "bin"] {
+        for entry in fs::read_dir(root().join(group)).unwrap().flatten().filter(|entry| entry.path().is_dir()) {
+            let room = format!("{group}/{}", entry.file_name().to_str().unwrap());
+            assert!(MAY_USE.iter().any(|(known, _)| *known == room), "say in this file what {room} may use");
+        }
+    }
+}
+
+#[test]
+fn the_tiny_program_stays_tiny() {
+    let manifest = read(&root().join("bin/mcp-simple-aggregator/Cargo.toml"));
+    for heavy in ["axum", "hyper", "reqwest", "sqlx", "rusqlite", "clap", "serde_json", "rmcp"] {
+        assert!(!dependencies(&manifest).contains(&heavy.to_owned()), "{heavy}");
+    }
+}
+
+#[test]
+fn protocol_and_catalog_touch_nothing_outside() {
+    let outside = [
+        "tokio",
+        "std::fs",
+        "std::net",
+        "std::process",
+        "std::thread",
+        "std::env",
+        "std::io",
+        "Instant",
+        "SystemTime",
+        "Command",
+        "println!",
+        "eprintln!",
+    ];
+    let found: Vec<String> = ["crates/protocol/src", "crates/catalog/src"]
+        .iter()
+        .flat_map(|room| sources(&root().join(room)))
+        .flat_map(|path| lines_with(&path, &outside))
+        .collect();
+    assert!(found.is_empty(), "these rooms are pure:\n{}", found.join("\n"));
+}
+
+#[test]
+fn only_upstreams_process_and_watchdog_start_programs() {
+    let may = ["crates/upstream/src/process.rs", "crates/upstream/src/watchdog.rs"].map(|path| root().join(path));
+    let found: Vec<String> = ["crates/protocol", "crates/catalog", "crates/upstream", "crates/aggregator", "bin"]
+        .iter()
+        .flat_map(|room| sources(&root().join(room)))
+        .filter(|path| !may.contains(path) && !path.components().any(|part| part.as_os_str() == "tests"))
+        .flat_map(|path| lines_with(&path, &["process::Command", "Command::new", "fork(", "posix_spawn"]))
+        .filter(|line| !line.contains("clap::Command"))
+        .collect();
+    assert!(found.is_empty(), "programs are started elsewhere:\n{}", found.join("\n"));
+}
+
+#[test]
+fn nothing_but_the_front_writes_to_stdout() {
+    let found: Vec<String> = ["crates/protocol", "crates/catalog", "crates/upstream", "crates/aggregator"]
+        .iter()
+        .flat_map(|room| sources(&root().join(room).join("src")))
+        .filter(|path| !path.ends_with("aggregator/src/stdio.rs"))
+        .flat_map(|path| lines_with(&path, &["println!", "print!(", "io::stdout", "stdout()"]))
+        .filter(|line| !line.contains("eprint"))
+        .collect();
+    assert!(found.is_empty(), "stdout carries JSON-RPC only:\n{}", found.join("\n"));
+}
+
+#[test]
+fn every_file_begins_by_saying_what_it_is_for() {
+    for path in ["crates", "bin", "tests"].iter().flat_map(|group| sources(&root().join(group))) {
+        assert!(read(&path).starts_with("//! "), "{} has no module doc", path.display());
+    }
+}
+
+#[test]
+fn payloads_are_not_parsed_on_the_way_of_a_call() {
+    let found: Vec<String> = ["crates/protocol/src", "crates/upstream/src", "crates/aggregator/src"]
+        .iter()
+        .flat_map(|room| sources(&root().join(room)))
+        .flat_map(|path| lines_with(&path, &["serde_json", "serde::"]))
+        .collect();
+    assert!(found.is_empty(), "bytes, not trees:\n{}", found.join("\n"));
+}
+
+#[test]
+fn every_path_that_the_architecture_names_is_there() {
+    let text = read(&root().join("ARCHITECTURE.md"));
+    let tops = ["crates/", "bin/", "tests/", "bench/", "examples/", "scripts/", "fuzz/", ".ci/"];
+    let quoted = text.split('`').skip(1).step_by(2);
+    let missing: Vec<&str> = quoted
+        .filter(|word| tops.iter().any(|top| word.starts_with(top)) && !word.contains(['*', ' ', '<', '{']))
+        .filter(|word| !root().join(word.split(':').next().unwrap_or(word)).exists())
+        .collect();
+    assert!(missing.is_empty(), "ARCHITECTURE.md names what is not there: {missing:?}");
+}
+
+#[test]
+fn the_architecture_tells_the_life_of_a_call_in_its_order() {
+    let text = read(&root().join("ARCHITECTURE.md"));
+    let stations = [
+        "crates/aggregator/src/stdio.rs",
+        "crates/aggregator/src/dispatch.rs",
+        "crates/aggregator/src/call.rs",
+        "crates/catalog/src/snapshot.rs",
+        "crates/upstream/src/connection.rs",
+        "crates/upstream/src/outbox.rs",
+    ];
+    let places: Vec<usize> = stations
+        .iter()
+        .map(|station| text.find(&format!("`{station}`")).unwrap_or_else(|| panic!("{station} is not named")))
+        .collect();
+    assert!(places.is_sorted(), "{stations:?} are told at {places:?}");
+}
