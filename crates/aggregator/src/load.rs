@@ -64,7 +64,7 @@ pub const START_TIMEOUT_VARIABLE: &str = "MCP_AGGREGATOR_START_TIMEOUT";
 /// How long a server may take to become ready. Generous: `npx` and `uvx` download a server before its first start.
 pub fn start_timeout() -> Result<Duration, String> {
     let Ok(text) = std::env::var(START_TIMEOUT_VARIABLE) else { return Ok(Duration::from_secs(60)) };
-    let seconds = text.parse().ok().filter(|&seconds: &f64| seconds > 0.0);
+    let seconds = text.parse().ok().filter(|&seconds: &f64| seconds > 0.0 && seconds.is_finite());
     // Nobody waits longer than a year, and clocks cannot count to every number.
     seconds
         .map(|seconds| Duration::from_secs_f64(seconds.min(365.0 * 24.0 * 3600.0)))
