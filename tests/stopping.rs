@@ -324,3 +324,19 @@ fn a_client_that_no_longer_listens_is_gone() {
     assert_eq!(status.code(), Some(0));
     drop(stdin);
 }
+
+#[test]
+fn a_watchdog_that_is_killed_is_replaced() {
+    let mut client = connected(&Config::new().server("stubborn", fake().arg("--ignore-eof").arg("--ignore-term")));
+    client.tool_names();
+    let watchdog = |client: &Driver| descendants(client.pid()).into_iter().find(|&pid| is_watchdog(pid));
+    let first = watchdog(&client).expect("a watchdog");
+    let number = rustix::process::Pid::from_raw(first.cast_signed()).expect("a process number");
+    rustix::process::kill_process(number, Signal::KILL).unwrap();
+    wait_until("another watchdog", || watchdog(&client).filter(|&second| second != first));
+    assert_nothing_is_left(client, End::KilledHard, &[]);
+}
+
+fn is_watchdog(pid: u32) -> bool {
+    std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.starts_with(b"mcp-aggregator-watchdog"))
+}

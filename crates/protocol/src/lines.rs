@@ -9,10 +9,10 @@ use bytes::{Bytes, BytesMut};
 pub const LONGEST_LINE: usize = 512 << 20;
 
 /// How much room a fresh buffer has. Small on purpose: fifty quiet servers have fifty of these.
-const READ_ROOM: usize = 16 << 10;
+const READ_ROOM: usize = 8 << 10;
 
 /// How much room a read gets at least, before the buffer is renewed or grown.
-const LEAST_ROOM: usize = 4 << 10;
+const LEAST_ROOM: usize = 2 << 10;
 
 /// A line longer than this takes its buffer with it.
 const LARGE: usize = 64 << 10;
@@ -66,7 +66,8 @@ impl Lines {
 
     /// Where the next read goes: append to it, never take from it.
     pub fn space(&mut self) -> &mut BytesMut {
-        if self.buffer.capacity() - self.buffer.len() < LEAST_ROOM {
+        // An empty buffer starts over at its beginning, so that a message the size of the last fits into one read.
+        if self.buffer.is_empty() || self.buffer.capacity() - self.buffer.len() < LEAST_ROOM {
             self.buffer.reserve(READ_ROOM);
         }
         &mut self.buffer

@@ -117,7 +117,7 @@ impl Upstream {
             async move { connection.outbox().drain().await }
         });
         let tail = Tail::default();
-        let source = Source::adopt(stderr).map_err(adopted)?;
+        let source = Source::adopt(stderr).map_err(adopted)?.with_small_share();
         let muttering = tokio::spawn(tail.clone().follow(self.spec.name.clone(), source));
         Ok(Live { process, connection, listening, draining, muttering, tail })
     }

@@ -9,6 +9,7 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use catalog::ServerSpec;
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 use tokio::process::Command;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -63,9 +64,9 @@ fn list(folders: &[PathBuf]) -> String {
 }
 
 fn explain(error: &io::Error) -> String {
-    match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
+    match Errno::from_io_error(error) {
         // The file is there (we looked), so what is missing is what its first line names.
-        Some(rustix::io::Errno::NOENT) => "the interpreter in its first line (`#!`) was not found".to_owned(),
+        Some(Errno::NOENT) => "the interpreter in its first line (`#!`) was not found".to_owned(),
         _ => error.to_string(),
     }
 }
@@ -100,24 +101,35 @@ impl Process {
         let path = own_path.or_else(|| std::env::var_os("PATH")).unwrap_or_default();
         let program = find_program(&spec.command, &path, folder.as_deref())?;
 
-        let mut command = Command::new(&program);
-        command
-            .arg0(&spec.command)
-            .args(&spec.args)
-            .envs(spec.env.iter().map(|(name, value)| (name, value)))
-            .envs(extra.iter().map(|(name, value)| (name, value)))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0)
-            .kill_on_drop(true);
-        if let Some(folder) = folder {
-            command.current_dir(folder);
-        }
-        die_with_parent(&mut command);
-
         let failed = |source| StartError::System { path: program.clone(), source };
-        let mut child = command.spawn().map_err(failed)?;
+        let start = |mut command: Command| {
+            if let Some(folder) = &folder {
+                command.current_dir(folder);
+            }
+            command
+                .args(&spec.args)
+                .envs(spec.env.iter().map(|(name, value)| (name, value)))
+                .envs(extra.iter().map(|(name, value)| (name, value)))
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .process_group(0)
+                .kill_on_drop(true)
+                .spawn()
+        };
+        let mut command = Command::new(&program);
+        command.arg0(&spec.command);
+        let mut child = start(command)
+            .or_else(|error| match Errno::from_io_error(&error) {
+                // A script that does not say what reads it is read by the shell, as a shell would have it.
+                Some(Errno::NOEXEC) => {
+                    let mut shell = Command::new("/bin/sh");
+                    shell.arg(&program);
+                    start(shell)
+                }
+                _ => Err(error),
+            })
+            .map_err(failed)?;
         let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         let group = group.ok_or_else(|| failed(io::Error::other("it has no process number")))?;
         let streams = Streams {
@@ -141,7 +153,7 @@ impl Process {
     /// Sends `signal` to the program and everything in its group. That nobody is left to hear it is fine.
     pub fn signal(&self, signal: Signal) {
         if let Err(error) = kill_process_group(self.group, signal)
-            && error != rustix::io::Errno::SRCH
+            && error != Errno::SRCH
         {
             tracing::debug!(group = %self.group.as_raw_nonzero(), %error, "could not signal a process group");
         }
@@ -169,21 +181,6 @@ impl Process {
 fn missing<T>() -> io::Result<T> {
     Err(io::Error::other("a stream is missing"))
 }
-
-/// Asks the kernel to tell the program when we die. It reaches only the program itself and only while the thread that
-/// started it lives, so it is the second line of defence; the watchdog is the first.
-#[cfg(target_os = "linux")]
-fn die_with_parent(command: &mut Command) {
-    let tell = || rustix::process::set_parent_process_death_signal(Some(Signal::TERM)).map_err(io::Error::from);
-    // SAFETY: the closure runs between fork and exec and makes one system call; it allocates nothing and takes no lock.
-    #[expect(unsafe_code, reason = "running code between fork and exec is unsafe by nature")]
-    unsafe {
-        command.pre_exec(tell);
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn die_with_parent(_command: &mut Command) {}
 
 /// Finds what the operating system would execute for `program`, or says what was looked for and where.
 fn find_program(program: &str, path: &OsString, folder: Option<&Path>) -> Result<PathBuf, StartError> {

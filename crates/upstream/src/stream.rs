@@ -15,6 +15,7 @@ use tokio::net::{UnixStream, unix::pipe};
 
 /// How much is read before others get a turn. One who writes without end must not starve the rest.
 const FAIR_SHARE: usize = 128 << 10;
+const SMALL_SHARE: usize = 8 << 10;
 
 /// Where bytes come from.
 #[derive(Debug)]
@@ -22,6 +23,7 @@ pub struct Source {
     end: Readable,
     /// Read since others last had a turn.
     taken: usize,
+    share: usize,
 }
 
 #[derive(Debug)]
@@ -55,12 +57,17 @@ impl Source {
                 Readable::Pipe(pipe::Receiver::from_owned_fd(reader.into())?)
             }
         };
-        Ok(Self { end, taken: 0 })
+        Ok(Self { end, taken: 0, share: FAIR_SHARE })
+    }
+
+    /// For what matters less: others get a turn more often.
+    pub fn with_small_share(self) -> Self {
+        Self { share: SMALL_SHARE, ..self }
     }
 
     /// Appends what has arrived to `buffer`; zero means the other side is done.
     pub async fn read_into(&mut self, buffer: &mut BytesMut) -> io::Result<usize> {
-        if self.taken > FAIR_SHARE {
+        if self.taken >= self.share {
             self.taken = 0;
             tokio::task::yield_now().await;
         }
