@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use testkit::{Config, Driver, fake};
 
-use crate::setting::{error_of, text_of, with_one_server};
+use crate::setting::{Journal, error_of, text_of, with_one_server};
 
 const PARSE_ERROR: i64 = -32700;
 const INVALID_REQUEST: i64 = -32600;
@@ -354,4 +354,33 @@ fn a_batch_whose_server_dies_is_still_answered() {
     let line = client.line_where("the answer to the batch", |line| line.starts_with(b"["));
     let answers: Value = serde_json::from_slice(&line).unwrap();
     assert_eq!(answers.as_array().unwrap().len(), 2, "{answers}");
+}
+
+#[test]
+fn a_batch_of_more_than_a_hundred_is_refused_and_nothing_of_it_is_done() {
+    let journal = Journal::new();
+    let mut client = Driver::start(&Config::new().server("one", journal.fake()));
+    client.initialize_as("testkit", "2025-03-26");
+    client.tool_names();
+    let batch = |count: usize| {
+        let call = |id| json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": "one:echo"}});
+        Value::from_iter((0..count).map(call)).to_string()
+    };
+    let answer = answer_to(&mut client, batch(101).as_bytes());
+    assert_eq!((error_of(&answer).0, &answer["id"]), (INVALID_REQUEST, &json!(null)));
+    // A server takes calls in their order, so any of the batch would have come before this.
+    client.call("one:echo", json!({}));
+    assert_eq!(journal.of_method("tools/call").len(), 1);
+    assert_eq!(answer_to(&mut client, batch(100).as_bytes()).as_array().unwrap().len(), 100);
+}
+
+#[test]
+fn a_list_with_params_that_do_not_fit_is_refused() {
+    let mut client = with_one_server();
+    for params in ["[]", r#"["x"]"#, "5", "\"x\"", "true"] {
+        let line = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{params}}}"#);
+        let answer = answer_to(&mut client, line.as_bytes());
+        assert_eq!((error_of(&answer).0, &answer["id"]), (INVALID_PARAMS, &json!(1)), "{params}");
+    }
+    assert_alive(&mut client);
 }

@@ -445,3 +445,70 @@ fn the_last_answer_of_a_server_that_leaves_reaches_a_slow_client_too() {
     }
     assert_eq!(text_of(&client.response(last)), "done");
 }
+
+#[test]
+fn calls_that_wait_for_a_server_reach_it_in_the_order_they_were_sent() {
+    let journal = Journal::new();
+    let mut client = connected(&Config::new().server("slow", journal.fake().args(["--start-delay-ms", "400"])));
+    let expected: Vec<String> = (0..50).map(|number| number.to_string()).collect();
+    let calls: String = expected
+        .iter()
+        .map(|number| {
+            format!(
+                r#"{{"jsonrpc":"2.0","id":{number},"method":"tools/call","params":{{"name":"slow:echo","arguments":{{"number":{number}}}}}}}"#
+            ) + "\n"
+        })
+        .collect();
+    client.send_raw(calls.as_bytes());
+    for number in &expected {
+        client.response_to_raw_id(number);
+    }
+    let received: Vec<String> = journal
+        .of_method("tools/call")
+        .iter()
+        .map(|call| raw::at(call, &["params", "arguments", "number"]).unwrap().to_owned())
+        .collect();
+    assert_eq!(received, expected);
+}
+
+#[test]
+fn only_so_much_waits_for_a_server_and_what_is_too_much_is_told_at_once() {
+    let config = Config::new().server("late", fake().args(["--start-delay-ms", "60000"])).server("good", fake());
+    let mut client = connected(&config);
+    let padding = "p".repeat(1 << 20);
+    let calls: Vec<u64> = (0..70).map(|_| client.start_call("late:size", json!({"p": padding}))).collect();
+    let answer = client.response(calls[69]);
+    error_of(&answer);
+    let refusal = json!({"server": "late", "reason": "server_congested", "safeToRetry": true});
+    assert_eq!(answer["error"]["data"], refusal);
+    assert_eq!(text_of(&client.call("good:echo", json!({"text": "unharmed"}))), "unharmed");
+    // 64 calls of a little more than 1 MiB are what fits; those wait on.
+    let answered: Vec<String> =
+        client.drain().iter().filter_map(|line| raw::at(line, &["id"]).map(str::to_owned)).collect();
+    let refused: Vec<String> = calls[64..69].iter().map(u64::to_string).collect();
+    assert_eq!(answered, refused);
+}
+
+#[test]
+fn an_answer_with_an_error_that_is_null_is_a_result_and_keeps_every_byte() {
+    let mut client = with_one_server();
+    for rest in [
+        r#""result":{"content":[ ],"x":1.0},"error":null}"#,
+        r#""error":null,"result":{"content":[ ],"x":1.0}}"#,
+        r#""error" : null , "result" : {} }"#,
+    ] {
+        let line = format!(r#"{{"jsonrpc":"2.0","id":{{id}},{rest}"#);
+        let id = client.start_call("one:raw_line", json!({"line": line}));
+        let expected = format!(r#"{{"jsonrpc":"2.0","id":{id},{rest}"#);
+        assert_eq!(String::from_utf8(client.response_line(id)).unwrap(), expected);
+    }
+}
+
+#[test]
+fn an_answer_whose_id_came_back_as_a_string_reaches_its_caller() {
+    let mut client = with_one_server();
+    let line = r#"{"jsonrpc":"2.0","id":"{id}","result":{"content":[],"x":1.0}}"#;
+    let id = client.start_call("one:raw_line", json!({"line": line}));
+    let expected = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[],"x":1.0}}}}"#);
+    assert_eq!(String::from_utf8(client.response_line(id)).unwrap(), expected);
+}

@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::json;
 use testkit::{Config, Driver, Launch, fake};
 
-use crate::setting::{Journal, connected, initialized, run_arguments, text_of};
+use crate::setting::{Journal, START_TIMEOUT, connected, initialized, run_arguments, text_of};
 
 const USAGE: i32 = 2;
 
@@ -152,4 +152,13 @@ fn debug_prints_no_value_of_a_variable() {
     client.wait_for_stderr("failed during runtime");
     let stderr = client.stderr_text();
     assert!(!stderr.contains("hunter2") && !stderr.contains("swordfish"), "{stderr}");
+}
+
+#[test]
+fn help_is_given_whatever_the_environment_says() {
+    for (flag, word) in [("--help", "usage:"), ("--version", "mcp-simple-aggregator")] {
+        let output = run_arguments([flag], &[(START_TIMEOUT, "nonsense")]);
+        assert_eq!((output.status.code(), output.stderr.as_str()), (Some(0), ""));
+        assert!(output.stdout.contains(word), "{}", output.stdout);
+    }
 }

@@ -253,3 +253,11 @@ fn a_working_directory_is_honoured() {
     let answer = client.call("one:cwd", json!({}));
     assert_eq!(answer["result"]["structuredContent"]["cwd"], there.to_str().unwrap());
 }
+
+#[test]
+fn a_config_may_come_through_a_pipe() {
+    let file = Config::new().server("one", fake()).write();
+    let launch = Launch::program("bash").args(["-c", r#"exec "$0" --config <(cat "$1")"#]);
+    let mut client = initialized(launch.arg(program("mcp-simple-aggregator")).arg(file.path()));
+    assert_eq!(text_of(&client.call("one:echo", json!({"text": "hi"}))), "hi");
+}

@@ -422,3 +422,61 @@ fn a_server_with_a_hundred_thousand_tools_delays_nobody() {
     // Building such a list takes its time, but nothing that grows with the square of it.
     assert!(slowest < Duration::from_secs(2), "a ping took {slowest:?}");
 }
+
+#[test]
+fn a_server_that_lists_its_tools_and_closes_its_output_in_the_same_breath_is_down() {
+    for _ in 0..10 {
+        let mut client = connected(&beside_a_healthy_one(fake().arg("--close-stdout-after-list")));
+        let early = client.start_call("bad one:echo", json!({}));
+        error_of(&client.response(early));
+        client.wait_for_stderr("server `bad one` failed");
+        assert_eq!(client.tool_names(), ["good:tool_0"]);
+        error_of(&client.call("bad one:echo", json!({})));
+        assert_eq!(text_of(&client.call("good:tool_0", json!({"text": "unharmed"}))), "unharmed");
+    }
+}
+
+#[test]
+fn a_server_whose_tools_change_without_end_is_asked_for_them_now_and_then() {
+    let journal = Journal::new();
+    let config = Config::new().server("restless", journal.fake().arg("--restless")).server("good", fake());
+    let mut client = connected(&config);
+    client.tool_names();
+    for _ in 0..300 {
+        assert_eq!(text_of(&client.call("good:echo", json!({"text": "swift"}))), "swift");
+    }
+    let changes = format!("{{\"jsonrpc\":\"2.0\",\"method\":\"{LIST_CHANGED}\"}}\n").repeat(300);
+    let line = format!(r#"{changes}{{"jsonrpc":"2.0","id":{{id}},"result":{{"content":[]}}}}"#);
+    assert!(client.call("restless:raw_line", json!({"line": line})).get("result").is_some());
+    client.call("restless:change_tools", json!({"names": ["last"]}));
+    client.notification(LIST_CHANGED);
+    assert!(client.tool_names().contains(&"restless:last".to_owned()));
+    assert_eq!(text_of(&client.call("good:echo", json!({"text": "still swift"}))), "still swift");
+    let asked = journal.of_method("tools/list").len();
+    assert!(asked < 20, "asked {asked} times");
+}
+
+#[test]
+fn a_start_that_fails_is_told_without_the_value_of_any_variable() {
+    let file = tempfile::NamedTempFile::with_prefix("hunter2-").unwrap();
+    let file = file.path().to_str().unwrap();
+    for (bad, secret) in [
+        (ServerEntry::new("${SECRET}"), "hunter2-program"),
+        (ServerEntry::new("${SECRET}"), "/no/such/hunter2-program"),
+        (ServerEntry::new("${SECRET}"), file),
+        (ServerEntry::new("/no/such/${SECRET}/x"), "hunter2-folder"),
+        (fake().field("cwd", "${SECRET}"), "/no/such/hunter2-folder"),
+        (fake().field("cwd", "/no/such/${SECRET}"), "hunter2-folder"),
+    ] {
+        let launch = Launch::aggregator(&beside_a_healthy_one(bad)).arg("--debug").env("SECRET", secret);
+        let mut client = initialized(launch);
+        let answer = client.call("bad one:echo", json!({}));
+        client.wait_for_stderr("server `bad one` failed during startup");
+        client.close_stdin();
+        assert_eq!(client.wait_exit().code(), Some(0));
+        for told in [answer["error"]["data"]["detail"].as_str().unwrap(), &client.stderr_text()] {
+            assert!(told.contains("${SECRET}"), "as it was written: {told}");
+            assert!(!told.contains("hunter2"), "{told}");
+        }
+    }
+}

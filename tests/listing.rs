@@ -159,12 +159,15 @@ fn a_cursor_that_is_not_ours_is_refused() {
     let mut client = connected(&Config::new().server("one", with_tools(1001)));
     let id = client.request("tools/list", json!({}));
     let ours = client.response(id)["result"]["nextCursor"].as_str().unwrap().to_owned();
+    assert_eq!(ours, "mcpa-page-1");
     let foreign = [
         json!("x"),
         json!(""),
         json!("→ \"page\" \\ 7"),
         json!(format!("{ours}0")),
         json!(format!("{ours} ")),
+        json!("mcpa-page-+1"),
+        json!("mcpa-page-01"),
         json!(5),
         json!(["x"]),
         json!({}),

@@ -12,6 +12,7 @@ mod hygiene;
 mod large;
 mod listing;
 mod real;
+mod remote_servers;
 mod rooms;
 mod setting;
 mod sockets;

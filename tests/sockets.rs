@@ -5,9 +5,10 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 
 use serde_json::{Value, json};
+use testkit::config::ConfigFile;
 use testkit::{Config, Launch, descendants, fake, program, wait_gone_or_zombie, wait_until};
 
 use crate::setting::{initialized, text_of};
@@ -43,16 +44,22 @@ fn sockets_work_as_pipes_do() {
     processes.into_iter().for_each(wait_gone_or_zombie);
 }
 
+/// Starts the program with one and the same socket as stdin and stdout.
+#[track_caller]
+fn over_one_socket(config: &ConfigFile) -> (Child, UnixStream) {
+    let (ours, theirs) = UnixStream::pair().expect("a pair of sockets can be made");
+    let mut command = Command::new(program("mcp-simple-aggregator"));
+    command.arg("--config").arg(config.path()).stderr(Stdio::null());
+    command.stdin(OwnedFd::from(theirs.try_clone().expect("a socket can be shared"))).stdout(OwnedFd::from(theirs));
+    let child = command.spawn().expect("the program can be started");
+    ours.set_read_timeout(Some(testkit::DEADLINE)).expect("a limit can be set");
+    (child, ours)
+}
+
 #[test]
 fn one_socket_may_be_both_stdin_and_stdout() {
     let file = Config::new().server("one", fake()).write();
-    let (ours, theirs) = UnixStream::pair().unwrap();
-    let mut command = Command::new(program("mcp-simple-aggregator"));
-    command.arg("--config").arg(file.path()).stderr(Stdio::null());
-    command.stdin(OwnedFd::from(theirs.try_clone().unwrap())).stdout(OwnedFd::from(theirs));
-    let mut child = command.spawn().unwrap();
-    drop(command);
-    ours.set_read_timeout(Some(testkit::DEADLINE)).unwrap();
+    let (mut child, ours) = over_one_socket(&file);
     (&ours).write_all(CONVERSATION.as_bytes()).unwrap();
     let mut answers = BufReader::new(&ours);
     let mut lines = vec![String::new(); 4];
@@ -61,6 +68,22 @@ fn one_socket_may_be_both_stdin_and_stdout() {
     }
     assert!(lines.iter().any(|line| line.len() > 3_000_000));
     ours.shutdown(std::net::Shutdown::Write).unwrap();
+    let status = wait_until("the program has ended", || child.try_wait().unwrap());
+    assert_eq!(status.code(), Some(0));
+}
+
+#[test]
+fn a_client_that_shuts_down_half_of_a_socket_still_gets_its_answers() {
+    let file = Config::new().server("one", fake()).write();
+    let (mut child, ours) = over_one_socket(&file);
+    let call =
+        r#"{"jsonrpc":"2.0","id":"last","method":"tools/call","params":{"name":"one:sleep","arguments":{"ms":500}}}"#;
+    (&ours).write_all(format!("{CONVERSATION}{call}\n").as_bytes()).unwrap();
+    ours.shutdown(std::net::Shutdown::Write).unwrap();
+    let lines: Vec<Value> =
+        BufReader::new(&ours).lines().map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect();
+    let last = lines.iter().find(|line| line["id"] == "last").expect("the answer came before the end");
+    assert_eq!(text_of(last), "slept");
     let status = wait_until("the program has ended", || child.try_wait().unwrap());
     assert_eq!(status.code(), Some(0));
 }

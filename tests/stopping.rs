@@ -10,7 +10,7 @@ use testkit::{
     wait_until,
 };
 
-use crate::setting::{Journal, connected, error_of, pid_in, text_of};
+use crate::setting::{Journal, connected, error_of, initialized, pid_in, text_of};
 
 /// How the end begins.
 #[derive(Clone, Copy, Debug)]
@@ -339,4 +339,65 @@ fn a_watchdog_that_is_killed_is_replaced() {
 
 fn is_watchdog(pid: u32) -> bool {
     std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.starts_with(b"mcp-aggregator-watchdog"))
+}
+
+#[test]
+fn killed_in_the_first_moments_we_leave_nothing() {
+    let mark = format!("first-moments-{}", std::process::id());
+    let stubborn = fake().args(["--ignore-eof", "--ignore-term"]);
+    let config = (0..5).fold(Config::new(), |config, number| config.server(&format!("s{number}"), stubborn.clone()));
+    for round in 0..30 {
+        let mut client = Launch::aggregator(&config).env("STOPPING_MARK", &mark).start();
+        // No event marks the middle of a start, so many moments are tried.
+        std::thread::sleep(Duration::from_micros(round * 200));
+        client.kill_hard();
+        client.wait_exit();
+    }
+    let needle = format!("STOPPING_MARK={mark}");
+    wait_until("everything is gone", || testkit::processes_with_env(&needle).is_empty().then_some(()));
+}
+
+#[test]
+fn told_twice_we_do_not_wait_for_a_client_that_does_not_read() {
+    let mut client = initialized(Launch::aggregator(&Config::new().server("one", fake())).read_ahead(1));
+    let server = pid_in(&client.call("one:pid", json!({})));
+    for _ in 0..20 {
+        client.start_call("one:blob", json!({"bytes": 1 << 20}));
+    }
+    // Enough for the way to the client to be full; there is no event to wait for, so give it the time.
+    assert!(client.exit_within(Duration::from_millis(300)).is_none());
+    client.signal(Signal::TERM);
+    wait_gone(server);
+    client.signal(Signal::TERM);
+    let status = client.exit_within(Duration::from_secs(3));
+    assert_eq!(status.expect("a prompt end").code(), Some(0));
+}
+
+#[test]
+fn a_list_that_waits_for_a_server_is_answered_as_it_stands_when_the_client_leaves() {
+    let quick = fake().args(["--only-generated", "--tools", "1"]);
+    let config = Config::new().server("late", fake().args(["--start-delay-ms", "20000"])).server("quick", quick);
+    let mut client = connected(&config);
+    client.call("quick:tool_0", json!({}));
+    let list = client.request("tools/list", json!({}));
+    client.close_stdin();
+    let answer = client.response(list);
+    let names: Vec<_> = answer["result"]["tools"].as_array().unwrap().iter().map(|tool| &tool["name"]).collect();
+    assert_eq!(names, ["quick:tool_0"]);
+    assert_eq!(client.wait_exit().code(), Some(0));
+}
+
+#[test]
+fn a_watchdog_without_a_mark_ends_nobody() {
+    let mut client = connected(&Config::new().server("bystander", fake()));
+    let bystander = pid_in(&client.call("bystander:pid", json!({})));
+    for arguments in [&["__watchdog"][..], &["__watchdog", ""], &["__watchdog", "nonsense"]] {
+        let mut told = tempfile::tempfile().unwrap();
+        std::io::Write::write_all(&mut told, format!("+{bystander}\n").as_bytes()).unwrap();
+        std::io::Seek::rewind(&mut told).unwrap();
+        let mut command = Command::new(program("mcp-simple-aggregator"));
+        let output = testkit::run::run_command(command.args(arguments).stdin(told));
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+    }
+    assert_eq!(pid_in(&client.call("bystander:pid", json!({}))), bystander);
 }

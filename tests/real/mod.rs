@@ -5,7 +5,7 @@
 //!
 //! - [`parts`]: where the real things are; [`servers`]: how each server is started; [`sandbox`]: what they work on
 //! - [`python_client`]: the `mcp` client, which runs a list of steps (`client.py`)
-//! - the tests: [`answers`], [`listing`], [`long_calls`], [`inspector`], [`processes`]
+//! - the tests: [`answers`], [`listing`], [`long_calls`], [`inspector`], [`processes`], [`remote`]
 
 mod answers;
 mod inspector;
@@ -14,5 +14,6 @@ mod long_calls;
 mod parts;
 mod processes;
 mod python_client;
+mod remote;
 mod sandbox;
 mod servers;

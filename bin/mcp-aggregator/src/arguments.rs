@@ -12,7 +12,7 @@ const EXAMPLES: &str = "\
 The config is the JSON that Claude Desktop and others use:
   {\"mcpServers\": {\"git\": {\"command\": \"uvx\", \"args\": [\"mcp-server-git\"], \"env\": {\"TOKEN\": \"${TOKEN}\"}}}}
 $VAR, ${VAR} and ${VAR:-default} are filled in from the environment. The tool `git_log` of the server
-`git` is offered as `git.git_log`.
+`git` is offered as `git.git_log`. Servers over HTTP have a `url`, and `headers` and a `type` (http, sse) if need be.
 
 Examples:
   mcp-aggregator check --config mcp.json              is the config right?

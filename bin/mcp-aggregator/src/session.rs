@@ -41,7 +41,7 @@ pub(crate) fn with<T>(
 ) -> Result<T, Failure> {
     block_on(async {
         let signals = Signals::new().map_err(|error| Failure::new(format!("could not start: {error}")))?;
-        let fleet = Fleet::start(loaded.config, options.clone(), &loaded.chain);
+        let fleet = Fleet::start(loaded.config, options.clone(), &loaded.chain, Some(remote::life));
         let mut session = Session { aggregator: Arc::new(Aggregator { fleet, options }), signals };
         let done = work(&mut session).await;
         session.stop().await;

@@ -1,6 +1,7 @@
 //! The command line.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use aggregator::{NamePolicy, Options, Separator};
 use lexopt::{Arg, Parser, ValueExt};
@@ -64,7 +65,7 @@ pub(crate) fn parse(mut parser: Parser) -> Result<Wish, String> {
         version: "1.0.0".to_owned(),
         separator: Separator::default(),
         names: NamePolicy::Auto,
-        start_timeout: aggregator::load::start_timeout()?,
+        start_timeout: Duration::ZERO,
     };
     let (mut debug, mut log_file) = (false, None);
     while let Some(argument) = parser.next().map_err(|error| error.to_string())? {
@@ -88,6 +89,7 @@ pub(crate) fn parse(mut parser: Parser) -> Result<Wish, String> {
         }
     }
     let config = config.ok_or("no config given: --config <FILE> is required")?;
+    options.start_timeout = aggregator::load::start_timeout()?;
     Ok(Wish::Serve(Box::new(Arguments { config, options, debug, log_file })))
 }
 
@@ -117,7 +119,6 @@ fn optional_value(parser: &mut Parser) -> Result<Option<String>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     fn wish(arguments: &[&str]) -> Result<Wish, String> {
         parse(Parser::from_args(arguments))

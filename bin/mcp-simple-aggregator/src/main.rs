@@ -5,7 +5,7 @@ mod arguments;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use aggregator::{Aggregator, Fleet, load, logging, stdio};
+use aggregator::{Accepted, Aggregator, Fleet, load, logging, stdio};
 use arguments::{Arguments, Wish};
 
 /// The program ran and ended in order.
@@ -34,7 +34,7 @@ fn run(arguments: Arguments) -> Result<(), String> {
         let path = log_file.as_deref().unwrap_or("-".as_ref()).display();
         format!("could not open log file {path}: {error}")
     })?;
-    let loaded = load::load(&config).map_err(|error| error.to_string())?;
+    let loaded = load::load(&config, Accepted::StdioOnly).map_err(|error| error.to_string())?;
 
     // One thread is enough to move bytes, and the fastest way to do it: no call ever changes threads.
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -42,7 +42,7 @@ fn run(arguments: Arguments) -> Result<(), String> {
         .build()
         .map_err(|error| format!("could not start: {error}"))?;
     runtime.block_on(async {
-        let fleet = Fleet::start(loaded.config, options.clone(), &loaded.chain);
+        let fleet = Fleet::start(loaded.config, options.clone(), &loaded.chain, None);
         stdio::serve(Arc::new(Aggregator { fleet, options })).await.map_err(|error| format!("could not serve: {error}"))
     })
 }

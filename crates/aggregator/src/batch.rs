@@ -15,6 +15,9 @@ use upstream::{CallError, Caller};
 use crate::client::{Client, Respond, failure};
 use crate::dispatch::{Aggregator, Incoming};
 
+/// Messages in one batch. Their answers are kept until all are there, so there must be an end to them.
+const MOST_MESSAGES: usize = 100;
+
 /// The answers to one batch, until they are complete and leave as one array.
 struct Batch {
     client: Arc<Client>,
@@ -37,6 +40,10 @@ pub fn split(aggregator: &Arc<Aggregator>, message: Incoming<'_>) {
         return client.send(&reply::error(b"null", code::INVALID_REQUEST, "Invalid Request: an empty batch", None));
     }
     let parts: Vec<Bytes> = parts.into_iter().map(|part| line.slice(part.start..part.end)).collect();
+    if parts.len() > MOST_MESSAGES {
+        let text = format!("Invalid Request: a batch of more than {MOST_MESSAGES} messages");
+        return client.send(&reply::error(b"null", code::INVALID_REQUEST, &text, None));
+    }
     // Counted before anything is dispatched: the first answer may come before the last message is looked at.
     let missing = parts.iter().filter(|part| wants_answer(part)).count();
     let batch =
@@ -71,7 +78,7 @@ impl Batch {
         gathered.missing = gathered.missing.saturating_sub(1);
         if gathered.missing == 0 && !gathered.array.is_empty() {
             gathered.array.extend_from_slice(b"]\n");
-            self.client.send(&std::mem::take(&mut gathered.array));
+            self.client.send_parts(&[Bytes::from(std::mem::take(&mut gathered.array))]);
         }
     }
 

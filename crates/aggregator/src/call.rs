@@ -2,18 +2,17 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use catalog::Missing;
 use protocol::reply::{self, code};
 use protocol::{Envelope, Params, Span, text};
-use upstream::{Caller, Request};
+use upstream::{CallError, Caller, Request};
 
-use crate::client::{Client, Respond};
-use crate::dispatch::{Aggregator, Incoming};
-use crate::fleet::View;
+use crate::dispatch::{Incoming, Touched};
+use crate::fleet::{Fleet, View};
+use crate::waiting_room::{Entry, WaitingCall};
 
 /// Sends the call to its server, or answers why not.
-pub fn route(aggregator: &Arc<Aggregator>, message: Incoming<'_>, id: Span, params: &Params) {
+pub fn route(fleet: &Fleet, message: Incoming<'_>, id: Span, params: &Params) {
     let Incoming { client, to, line, touched } = message;
     let id_token = id.of(line);
     let Some(name_at) = params.name.filter(|name| line[name.start] == b'"') else {
@@ -24,14 +23,16 @@ pub fn route(aggregator: &Arc<Aggregator>, message: Incoming<'_>, id: Span, para
         let text = "Invalid params: `name` is not valid Unicode";
         return to.send(&reply::error(id_token, code::INVALID_PARAMS, text, None));
     };
-    let view = aggregator.fleet.view();
+    let view = fleet.view();
     let Some((route, connection)) = view.resolve(&name) else {
         let why = view.snapshot.why_missing(&name, client.style());
         if let Missing::Starting(server) = why {
-            return call_later(aggregator, client, to, line.clone(), id, server);
+            return wait(fleet, Incoming { client, to, line, touched }, id, params, server);
         }
+        tracing::debug!(%name, ?why, "call of a tool that is not there");
         return to.send(&not_found(&view, id_token, &name, why));
     };
+    tracing::debug!(%name, server = %connection.server(), bytes = line.len(), "call");
     let server_name = view.snapshot.tool(route).name_token();
     let request = Request { line, id, name: name_at, server_name: &server_name, progress: params.wanted_progress };
     client.request_opened();
@@ -41,41 +42,47 @@ pub fn route(aggregator: &Arc<Aggregator>, message: Incoming<'_>, id: Span, para
     }
 }
 
-/// Waits for the server of the call to start, then routes it again. The server has a deadline, so the call has.
-fn call_later(
-    aggregator: &Arc<Aggregator>,
-    client: &Arc<Client>,
-    to: &Arc<dyn Respond>,
-    line: Bytes,
-    id: Span,
-    server: usize,
-) {
-    let parked_id = line.slice(id.start..id.end);
-    let (aggregator, owner, answer_to) = (Arc::clone(aggregator), Arc::clone(client), Arc::clone(to));
-    let later = async move {
-        aggregator.fleet.settled(server).await;
-        let Ok(Envelope { params, .. }) = Envelope::scan(&line) else { return };
-        let mut touched = Default::default();
-        let message = Incoming { client: &owner, to: &answer_to, line: &line, touched: &mut touched };
-        route(&aggregator, message, id, &params);
-        touched.flush();
-        answer_to.flush();
-    };
-    client.park(parked_id, Arc::clone(to), later);
+/// Lets the call wait for its server to start. The server has a deadline, so the call has.
+fn wait(fleet: &Fleet, message: Incoming<'_>, id: Span, params: &Params, server: usize) {
+    let Incoming { client, to, line, .. } = &message;
+    let call = WaitingCall { client: Arc::clone(client), to: Arc::clone(to), line: (*line).clone(), id };
+    client.request_opened();
+    match fleet.waiting.enter(server, call) {
+        Entry::Waits => {}
+        Entry::Full(waiting) => {
+            let server = fleet.view().snapshot.servers()[server].name.clone();
+            to.failed(id.of(line), &CallError::Congested { server, waiting });
+        }
+        Entry::Settled => {
+            client.request_closed();
+            route(fleet, message, id, params);
+        }
+    }
+}
+
+/// Sends calls that have waited, now that their server is up or down.
+pub fn resume(fleet: &Fleet, calls: impl IntoIterator<Item = WaitingCall>) {
+    let mut touched = Touched::default();
+    for WaitingCall { client, to, line, id } in calls {
+        client.request_closed();
+        let Ok(Envelope { params, .. }) = Envelope::scan(&line) else { continue };
+        let message = Incoming { client: &client, to: &to, line: &line, touched: &mut touched };
+        route(fleet, message, id, &params);
+        to.flush();
+    }
+    touched.flush();
 }
 
 /// Gives up a call the client no longer wants; the server is told under the id it knows.
-pub fn cancel(aggregator: &Aggregator, message: &Incoming<'_>, params: &Params) {
+pub fn cancel(fleet: &Fleet, message: &Incoming<'_>, params: &Params) {
     let Some(id_at) = params.request_id else { return };
-    let id = id_at.of(message.line);
-    if message.client.cancel_parked(id) {
+    let (id, client) = (id_at.of(message.line), message.client.client());
+    if message.client.cancel_parked(id) || fleet.waiting.cancel(client, id) {
         return;
     }
-    let view = aggregator.fleet.view();
-    let connections = view.connections.iter().flatten();
-    let found =
-        connections.into_iter().any(|connection| connection.cancel(message.client.client(), id, message.line, id_at));
-    if !found {
+    let view = fleet.view();
+    let mut connections = view.connections.iter().flatten();
+    if !connections.any(|connection| connection.cancel(client, id, message.line, id_at)) {
         // Usual: the answer and the cancellation crossed on the way.
         tracing::debug!("nothing to cancel under that id");
     }

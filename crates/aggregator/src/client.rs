@@ -1,5 +1,6 @@
 //! Who is connected, and the way back to it.
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -10,9 +11,12 @@ use catalog::{NamePolicy, NameStyle};
 use protocol::reply::{self, code};
 use protocol::splice::Edit;
 use protocol::{Revision, Span};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 use upstream::{CallError, Caller, Outbox};
+
+/// So many lists may wait for servers to start; further ones get what there is.
+const MANY_WAITING: usize = 100;
 
 /// Where answers go: to the client itself, or into the array that answers a batch.
 pub trait Respond: Caller {
@@ -33,6 +37,7 @@ pub struct Client {
     /// Requests that will still be answered.
     open: AtomicUsize,
     answered: Notify,
+    left: watch::Sender<bool>,
 }
 
 struct State {
@@ -42,8 +47,9 @@ struct State {
     is_initialized: bool,
     /// It has asked for our tools, so it wants to know when they change.
     has_listed: bool,
-    /// Requests that wait for a server to start.
-    parked: Vec<Parked>,
+    /// Lists that wait for servers to start, by ticket.
+    parked: HashMap<u64, Parked>,
+    last_ticket: u64,
 }
 
 struct Parked {
@@ -61,7 +67,8 @@ impl Client {
             revision: Revision::NEWEST,
             is_initialized: false,
             has_listed: false,
-            parked: Vec::new(),
+            parked: HashMap::new(),
+            last_ticket: 0,
         };
         Self {
             number: NUMBERS.fetch_add(1, Ordering::Relaxed),
@@ -70,6 +77,7 @@ impl Client {
             state: Mutex::new(state),
             open: AtomicUsize::new(0),
             answered: Notify::new(),
+            left: watch::Sender::new(false),
         }
     }
 
@@ -111,7 +119,8 @@ impl Client {
             let state = self.lock();
             state.has_listed || (state.is_initialized && !while_starting)
         };
-        if cares {
+        // One that has stopped reading altogether learns of it when it asks again.
+        if cares && !*self.left.borrow() && !self.outbox.is_full() {
             self.outbox.push(&reply::notification("notifications/tools/list_changed", None));
             self.outbox.flush();
         }
@@ -124,9 +133,8 @@ impl Client {
 
     /// A request was answered, or never will be.
     pub fn request_closed(&self) {
-        if self.open.fetch_sub(1, Ordering::Relaxed) == 1 {
-            self.answered.notify_waiters();
-        }
+        self.open.fetch_sub(1, Ordering::Relaxed);
+        self.answered.notify_waiters();
     }
 
     /// Waits until every request is answered.
@@ -145,39 +153,53 @@ impl Client {
     pub fn park(self: &Arc<Self>, id: Bytes, to: Arc<dyn Respond>, task: impl Future<Output = ()> + Send + 'static) {
         self.request_opened();
         let client = Arc::clone(self);
-        let ended = id.clone();
         // Held until the entry is made, so that the task cannot end before it is there to be removed.
         let mut state = self.lock();
+        state.last_ticket += 1;
+        let ticket = state.last_ticket;
         let task = tokio::spawn(async move {
             task.await;
-            client.lock().parked.retain(|parked| parked.id != ended);
+            client.lock().parked.remove(&ticket);
             client.request_closed();
         });
-        state.parked.push(Parked { id, to, task: task.abort_handle() });
+        state.parked.insert(ticket, Parked { id, to, task: task.abort_handle() });
+    }
+
+    /// Whether it has let so many requests wait that further ones get what there is.
+    pub fn has_many_waiting(&self) -> bool {
+        self.lock().parked.len() >= MANY_WAITING
     }
 
     /// Gives up a request that waits; whether there was one.
     pub fn cancel_parked(&self, id: &[u8]) -> bool {
-        let mut state = self.lock();
-        let Some(at) = state.parked.iter().position(|parked| &parked.id[..] == id) else { return false };
-        let parked = state.parked.swap_remove(at);
-        drop(state);
+        let parked = {
+            let mut state = self.lock();
+            let ticket = state.parked.iter().find(|(_, parked)| &parked.id[..] == id).map(|(&ticket, _)| ticket);
+            ticket.and_then(|ticket| state.parked.remove(&ticket))
+        };
+        let Some(parked) = parked else { return false };
         parked.task.abort();
         parked.to.cancelled(id);
         true
     }
 
-    /// It is leaving: what waits is given up, and it is told no more news.
-    pub fn leave(&self) {
-        let parked = {
-            let mut state = self.lock();
-            state.is_initialized = false;
-            state.has_listed = false;
-            std::mem::take(&mut state.parked)
-        };
-        for waiting in parked {
-            waiting.task.abort();
+    /// It is leaving: what waits gets what there is, and it is told no more news.
+    pub async fn leave(&self) {
+        self.left.send_replace(true);
+        loop {
+            let mut answered = std::pin::pin!(self.answered.notified());
+            answered.as_mut().enable();
+            if self.lock().parked.is_empty() {
+                return;
+            }
+            answered.await;
         }
+    }
+
+    /// Waits until it leaves.
+    pub async fn leaving(&self) {
+        // The sender is ours, so there is always somebody to hear from.
+        drop(self.left.subscribe().wait_for(|&left| left).await);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -65,7 +65,7 @@ impl Touched {
     /// Flush them all now.
     pub fn flush(&mut self) {
         for connection in self.0.drain(..) {
-            connection.outbox().flush();
+            connection.flush();
         }
     }
 }
@@ -99,7 +99,7 @@ impl Aggregator {
     fn request(self: &Arc<Self>, message: Incoming<'_>, id: Span, method: Span, params: &Params) {
         let id_token = id.of(message.line);
         match text::decode(method.of(message.line)).as_deref() {
-            Some("tools/call") => call::route(self, message, id, params),
+            Some("tools/call") => call::route(&self.fleet, message, id, params),
             Some("tools/list") => listing::answer(self, &message, id, params),
             Some("ping") => message.to.send(&reply::result(id_token, b"{}")),
             Some("initialize") => message.to.send(&self.initialize(&message, id_token, params)),
@@ -113,7 +113,7 @@ impl Aggregator {
     fn notice(&self, message: &Incoming<'_>, method: Span, params: &Params) {
         match text::decode(method.of(message.line)).as_deref() {
             Some("notifications/initialized") => message.client.initialized(),
-            Some("notifications/cancelled") => call::cancel(self, message, params),
+            Some("notifications/cancelled") => call::cancel(&self.fleet, message, params),
             method => tracing::debug!(method = method.unwrap_or("?"), "notification of the client not passed on"),
         }
     }

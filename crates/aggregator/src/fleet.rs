@@ -12,13 +12,16 @@ use protocol::reply;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
+use upstream::failure::Cause;
 use upstream::lineage::{self, Lineage};
 use upstream::watchdog::Watchdog;
-use upstream::{Connection, Ending, Phase, Report, Stop, Upstream, Watcher};
+use upstream::{Connection, Ending, Life, Manners, Phase, Report, Stop, Upstream, Watcher};
 
+use crate::call;
 use crate::client::Client;
 use crate::cycle::{self, Chain};
 use crate::dispatch::Options;
+use crate::waiting_room::WaitingRooms;
 
 /// How long a list waits for servers that are still starting, counted from our own start.
 const LIST_PATIENCE: Duration = Duration::from_secs(10);
@@ -53,12 +56,15 @@ pub struct Fleet {
     watchdog: Arc<Watchdog>,
     clients: Mutex<Vec<Weak<Client>>>,
     reports: Mutex<HashMap<usize, Arc<Report>>>,
+    /// Calls that wait for their server to start.
+    pub(crate) waiting: WaitingRooms,
     list_deadline: Instant,
 }
 
 impl Fleet {
-    /// Starts every server of `config`, all at once, and returns without waiting for any.
-    pub fn start(config: Config, options: Options, chain: &Chain) -> Arc<Self> {
+    /// Starts every server of `config`, all at once, and returns without waiting for any. `remote` is how servers that
+    /// run elsewhere are reached, for programs that do.
+    pub fn start(config: Config, options: Options, chain: &Chain, remote: Option<Life>) -> Arc<Self> {
         let seed = RandomState::new().hash_one(std::time::SystemTime::now());
         let above = std::env::var(lineage::VARIABLE).ok();
         let lineage = Arc::new(Lineage::new(std::process::id(), seed, above.as_deref()));
@@ -74,6 +80,7 @@ impl Fleet {
             watchdog: Arc::new(watchdog),
             clients: Mutex::default(),
             reports: Mutex::default(),
+            waiting: WaitingRooms::new(config.servers.len()),
             list_deadline: Instant::now() + LIST_PATIENCE,
             options,
         });
@@ -85,13 +92,16 @@ impl Fleet {
                     (OsString::from(lineage::VARIABLE), lineage.value_for(index).into()),
                     (OsString::from(cycle::VARIABLE), chain.as_value()),
                 ],
-                introduction: fleet.introduction(),
-                patience: fleet.options.start_timeout,
+                manners: Manners { introduction: fleet.introduction(), patience: fleet.options.start_timeout },
                 lineage: Arc::clone(&lineage),
                 watchdog: Arc::clone(&fleet.watchdog),
             };
-            let life = upstream.run(Arc::clone(&fleet) as Arc<dyn Watcher>, fleet.stop.subscribe());
-            lock(&fleet.lives).spawn(life);
+            let life = upstream.run(Arc::clone(&fleet) as Arc<dyn Watcher>, fleet.stop.subscribe(), remote);
+            let mourner = Mourner { fleet: Arc::clone(&fleet), index };
+            lock(&fleet.lives).spawn(async move {
+                let _mourner = mourner;
+                life.await;
+            });
         }
         fleet
     }
@@ -170,6 +180,10 @@ impl Fleet {
         let mut servers = before.snapshot.servers().to_vec();
         let mut connections = before.connections.clone();
         apply(&mut servers[index], &mut connections[index]);
+        let (was, is) = (&before.snapshot.servers()[index], &servers[index]);
+        if was.state == is.state && was.tools == is.tools {
+            return;
+        }
         let same_tools = servers[index].tools == before.snapshot.servers()[index].tools;
         let was_starting = before.snapshot.servers()[index].state == ServerState::Initializing;
 
@@ -180,6 +194,9 @@ impl Fleet {
         }
         self.views.send_replace(Arc::new(View { snapshot, connections }));
         drop(changing);
+        if was_starting {
+            call::resume(self, self.waiting.open(index));
+        }
         if !same_tools {
             self.tell_clients(was_starting);
         }
@@ -227,6 +244,32 @@ impl Watcher for Fleet {
         let view = self.view();
         tracing::error!(target: FAILURES, "server `{}` {report}", view.snapshot.servers()[index].name);
         lock(&self.reports).insert(index, Arc::new(report));
+    }
+}
+
+/// Makes sure that a server whose task ends has ended for everybody. Usually it has, and there is nothing to do; if its
+/// task broke, its calls fail instead of waiting for ever.
+struct Mourner {
+    fleet: Arc<Fleet>,
+    index: usize,
+}
+
+impl Drop for Mourner {
+    fn drop(&mut self) {
+        let view = self.fleet.view();
+        let state = &view.snapshot.servers()[self.index].state;
+        if matches!(state, ServerState::Failed(_) | ServerState::Stopped) {
+            return;
+        }
+        let ending = Arc::new(Ending::Failed { phase: Phase::Runtime, cause: Cause::Broken });
+        Watcher::ended(&*self.fleet, self.index, &ending);
+        if let Some(connection) = &view.connections[self.index] {
+            connection.end(&ending);
+        }
+        self.fleet.reported(
+            self.index,
+            Report { phase: Phase::Runtime, cause: Cause::Broken.to_string(), last_words: Vec::new(), hint: None },
+        );
     }
 }
 

@@ -4,6 +4,7 @@
 //! - [`stdio`]: the front: lines in from the client, the end of everything when it leaves
 //! - [`dispatch`]: one `match` over the methods, which is all we offer
 //! - [`call`]: a tool call on its way to the server that has the tool
+//! - [`waiting_room`]: calls that wait for their server to start
 //! - [`listing`]: the merged list of tools
 //! - [`client`]: who is connected, and the way back to it
 //! - [`batch`]: several messages in one array, which one revision allows
@@ -23,8 +24,9 @@ pub mod load;
 pub mod local;
 pub mod logging;
 pub mod stdio;
+pub mod waiting_room;
 
-pub use catalog::{NamePolicy, NameStyle, Separator, ServerState};
+pub use catalog::{Accepted, NamePolicy, NameStyle, Separator, ServerState};
 pub use dispatch::{Aggregator, Options};
 pub use fleet::Fleet;
 pub use upstream::watchdog::run_if_asked as become_watchdog_if_asked;

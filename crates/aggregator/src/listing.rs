@@ -12,6 +12,10 @@ use crate::dispatch::{Aggregator, Incoming};
 /// Answers `tools/list`: at once if all servers are known, else when they are or have had their time.
 pub fn answer(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, id: Span, params: &Params) {
     let Incoming { client, to, line, .. } = message;
+    if params.span.is_some() && !params.is_object {
+        let text = "Invalid params: they must be an object";
+        return to.send(&reply::error(id.of(line), code::INVALID_PARAMS, text, None));
+    }
     let cursor = match params.cursor.map(|cursor| cursor.of(line)) {
         None | Some(b"null") => None,
         Some(token) => match text::decode(token) {
@@ -20,13 +24,16 @@ pub fn answer(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, id: Span, pa
         },
     };
     let id = line.slice(id.start..id.end);
-    if aggregator.fleet.is_settled() {
+    if aggregator.fleet.is_settled() || client.has_many_waiting() {
         return send(aggregator, client, &***to, &id, cursor.as_deref());
     }
     let (aggregator, owner, answer_to) = (Arc::clone(aggregator), Arc::clone(client), Arc::clone(to));
     let parked_id = id.clone();
     let later = async move {
-        aggregator.fleet.all_settled().await;
+        tokio::select! {
+            () = aggregator.fleet.all_settled() => {}
+            () = owner.leaving() => {}
+        }
         send(&aggregator, &owner, &*answer_to, &id, cursor.as_deref());
         answer_to.flush();
     };

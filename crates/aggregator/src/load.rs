@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use catalog::{Config, ConfigError};
+use catalog::{Accepted, Config, ConfigError};
 
 use crate::cycle::{self, Chain, Cycle};
 
@@ -45,15 +45,16 @@ pub enum LoadError {
 }
 
 /// Reads the configuration at `path` with the variables of our environment.
-pub fn load(path: &Path) -> Result<Loaded, LoadError> {
+pub fn load(path: &Path, accepted: Accepted) -> Result<Loaded, LoadError> {
     let unreadable = |source: io::Error| match source.kind() {
         io::ErrorKind::NotFound => LoadError::NotFound(path.to_owned()),
         _ => LoadError::Unreadable { path: path.to_owned(), source },
     };
-    let resolved = path.canonicalize().map_err(unreadable)?;
+    let bytes = std::fs::read(path).map_err(unreadable)?;
+    // A pipe (`<(…)` in a shell) can be read but has no path to speak of.
+    let resolved = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let chain = Chain::enter(std::env::var_os(cycle::VARIABLE).as_deref(), &resolved)?;
-    let bytes = std::fs::read(&resolved).map_err(unreadable)?;
-    let config = Config::parse(&bytes, |name| std::env::var(name).ok())
+    let config = Config::parse(&bytes, accepted, |name| std::env::var(name).ok())
         .map_err(|source| LoadError::Invalid { path: path.to_owned(), source })?;
     Ok(Loaded { config, chain })
 }

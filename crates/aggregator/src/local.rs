@@ -66,7 +66,6 @@ impl Local {
 
 impl Drop for Local {
     fn drop(&mut self) {
-        self.client.leave();
         self.draining.abort();
     }
 }

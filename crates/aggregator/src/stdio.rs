@@ -35,9 +35,14 @@ pub async fn serve(aggregator: Arc<Aggregator>) -> io::Result<()> {
         () = client.outbox().closed() => Stop::Gently,
         () = signals.next() => Stop::Promptly,
     };
-    client.leave();
-    stop(&aggregator, how, &mut signals).await;
-    hang_up(&client, pump).await;
+    drop(timeout(FAREWELL, client.leave()).await);
+    let is_urgent = stop(&aggregator, how, &mut signals).await;
+    if !is_urgent {
+        tokio::select! {
+            () = hang_up(&client, pump) => {}
+            () = signals.next() => {}
+        }
+    }
     draining.abort();
     Ok(())
 }
@@ -65,15 +70,18 @@ async fn listen(aggregator: &Arc<Aggregator>, client: &Arc<Client>, mut source: 
     }
 }
 
-/// Stops every server; being told again makes it more urgent.
-async fn stop(aggregator: &Aggregator, how: Stop, signals: &mut Signals) {
+/// Stops every server; being told again makes it more urgent. Whether we were: then nobody waits for a client that does
+/// not read either.
+async fn stop(aggregator: &Aggregator, how: Stop, signals: &mut Signals) -> bool {
     aggregator.fleet.stop(how);
     let mut ended = std::pin::pin!(aggregator.fleet.ended());
     let mut next = if how == Stop::Gently { Stop::Promptly } else { Stop::Now };
+    let mut is_urgent = false;
     loop {
         tokio::select! {
-            () = &mut ended => return,
+            () = &mut ended => return is_urgent,
             () = signals.next() => {
+                is_urgent = true;
                 aggregator.fleet.stop(next);
                 next = Stop::Now;
             }
@@ -86,7 +94,7 @@ async fn hang_up(client: &Client, pump: Option<Pump>) {
     drop(timeout(FAREWELL, client.outbox().emptied()).await);
     client.outbox().abort();
     if let Some(pump) = pump {
-        drop(tokio::task::spawn_blocking(move || pump.join()).await);
+        drop(timeout(FAREWELL, tokio::task::spawn_blocking(move || pump.join())).await);
     }
 }
 

@@ -3,8 +3,8 @@
 //! Two stages. First the bytes become a tree that keeps the order and twice-given keys;
 //! then every server is checked, and its variables are filled in. Nothing stops at the first problem.
 //!
-//! Variables are filled into the values we use (`command`, `args`, the values of `env`, `cwd`) and nowhere
-//! else: keys that only other programs understand are ignored, whatever they refer to.
+//! Variables are filled into the values we use (`command`, `args`, the values of `env`, `cwd`, `url`, the values of
+//! `headers`) and nowhere else: keys that only other programs understand are ignored, whatever they refer to.
 
 mod check;
 mod error;
@@ -28,14 +28,27 @@ pub struct Config {
     pub disabled: Vec<ServerName>,
 }
 
+/// Which servers a program can use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Accepted {
+    /// Those it starts itself. Others are refused, with a pointer to the program that can.
+    StdioOnly,
+    /// Those, and those it reaches over HTTP. VS Code's top-level `servers` is understood too.
+    All,
+}
+
 impl Config {
     /// Reads the bytes of a config file. `lookup` says what a variable is set to.
     ///
     /// No error ever contains what `lookup` returned.
-    pub fn parse(bytes: &[u8], lookup: impl Fn(&str) -> Option<String>) -> Result<Self, ConfigError> {
+    pub fn parse(
+        bytes: &[u8],
+        accepted: Accepted,
+        lookup: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, ConfigError> {
         let text = decode(bytes)?;
         let tree = parse_json(text)?;
-        check::config(&tree, &lookup).map_err(ConfigError::Problems)
+        check::config(&tree, accepted, &lookup).map_err(ConfigError::Problems)
     }
 }
 

@@ -19,8 +19,8 @@ pub mod server;
 pub mod snapshot;
 pub mod tools;
 
-pub use config::{Config, ConfigError};
+pub use config::{Accepted, Config, ConfigError};
 pub use names::{NamePolicy, NameStyle, Separator};
-pub use server::{ServerName, ServerSpec};
+pub use server::{Dialect, Filled, Program, Remote, ServerName, ServerSpec, Transport};
 pub use snapshot::{Missing, Route, ServerEntry, ServerState, Snapshot};
 pub use tools::Tool;

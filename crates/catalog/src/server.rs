@@ -55,19 +55,113 @@ impl fmt::Debug for ServerName {
     }
 }
 
-/// What it takes to start a server over stdio. Checked, and its variables filled in.
-#[derive(Clone, PartialEq, Eq)]
+/// One configured server. Checked, and its variables filled in.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerSpec {
     /// The key in the config.
     pub name: ServerName,
+    /// How it is reached.
+    pub transport: Transport,
+}
+
+/// How a server is reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Transport {
+    /// We start it, and talk to it over its stdin and stdout.
+    Stdio(Program),
+    /// It runs elsewhere, and we talk to it over HTTP.
+    Remote(Remote),
+}
+
+/// A text with its variables filled in, which may hold a secret since, and as it stood in the config, which may be shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Filled {
+    /// With its variables filled in.
+    pub value: String,
+    /// As it was written, where that is something else.
+    written: Option<Box<str>>,
+}
+
+impl Filled {
+    /// `value` is what became of `written`.
+    pub fn new(value: String, written: &str) -> Self {
+        let written = (value != written).then(|| written.into());
+        Self { value, written }
+    }
+
+    /// The text as it was written.
+    pub fn shown(&self) -> &str {
+        self.written.as_deref().unwrap_or(&self.value)
+    }
+
+    /// Whether it says more than the config does.
+    pub fn has_variables(&self) -> bool {
+        self.written.is_some()
+    }
+}
+
+impl From<&str> for Filled {
+    fn from(text: &str) -> Self {
+        Self { value: text.to_owned(), written: None }
+    }
+}
+
+impl fmt::Debug for Filled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.shown(), f)
+    }
+}
+
+/// What it takes to start a server.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Program {
     /// The program: a path, or a name to be looked up in `PATH`. Not blank.
-    pub command: String,
+    pub command: Filled,
     /// The arguments after the program name.
     pub args: Vec<String>,
     /// Set on top of our own environment, in file order. Keys are unique, not empty and without `=`.
     pub env: Vec<(String, String)>,
     /// Where to start it; our own working directory when absent.
-    pub cwd: Option<String>,
+    pub cwd: Option<Filled>,
+}
+
+/// What it takes to reach a server that runs elsewhere.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Remote {
+    /// Where it is: `http://` or `https://`.
+    pub url: Filled,
+    /// Sent with every request, in file order. Tokens live here.
+    pub headers: Vec<(String, String)>,
+    /// Which of the two transports over HTTP it speaks.
+    pub dialect: Dialect,
+}
+
+/// The two ways MCP goes over HTTP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dialect {
+    /// Nobody said: try the newer, then the older.
+    Unknown,
+    /// Streamable HTTP: one address, answers as JSON or as a stream.
+    Streamable,
+    /// HTTP+SSE of 2024-11-05: a stream for answers, an address for requests.
+    Sse,
+}
+
+impl Transport {
+    /// Where the server is, in a word that holds no secret: its program, or its address without what is behind `?`.
+    pub fn place(&self) -> &str {
+        match self {
+            Self::Stdio(program) => program.command.shown(),
+            Self::Remote(remote) => remote.place(),
+        }
+    }
+}
+
+impl Remote {
+    /// Its address as it was written, without what is behind `?`.
+    pub fn place(&self) -> &str {
+        self.url.shown().split(['?', '#']).next().unwrap_or_default()
+    }
 }
 
 /// Stands for arguments or values that may hold a secret.
@@ -79,16 +173,26 @@ impl fmt::Debug for Hidden {
     }
 }
 
-// Tokens are passed in `env` and, against all advice, in `args`: a stray `{:?}` must not log them.
-impl fmt::Debug for ServerSpec {
+// Tokens are passed in `env`, in headers and, against all advice, in `args`: a stray `{:?}` must not log them.
+impl fmt::Debug for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let env_keys: Vec<&str> = self.env.iter().map(|(key, _)| key.as_str()).collect();
-        f.debug_struct("ServerSpec")
-            .field("name", &self.name)
+        f.debug_struct("Program")
             .field("command", &self.command)
             .field("args", &Hidden(self.args.len()))
             .field("env_keys", &env_keys)
             .field("cwd", &self.cwd)
+            .finish()
+    }
+}
+
+impl fmt::Debug for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let header_names: Vec<&str> = self.headers.iter().map(|(name, _)| name.as_str()).collect();
+        f.debug_struct("Remote")
+            .field("url", &self.place())
+            .field("header_names", &header_names)
+            .field("dialect", &self.dialect)
             .finish()
     }
 }
@@ -113,16 +217,23 @@ mod tests {
     }
 
     #[test]
-    fn the_debug_form_of_a_spec_shows_no_argument_and_no_env_value() {
-        let spec = ServerSpec {
-            name: ServerName::new("db").unwrap(),
+    fn the_debug_form_of_a_spec_shows_no_secret() {
+        let program = Program {
             command: "npx".into(),
             args: vec!["--token=hunter2".into()],
             env: vec![("API_KEY".into(), "hunter2".into())],
             cwd: None,
         };
-        let shown = format!("{spec:?} {spec:#?}");
+        let remote = Remote {
+            url: Filled::new("https://example.org/hunter2".into(), "https://example.org/$KEY?x=1"),
+            headers: vec![("Authorization".into(), "Bearer hunter2".into())],
+            dialect: Dialect::Unknown,
+        };
+        let name = ServerName::new("db").unwrap();
+        let specs = [Transport::Stdio(program), Transport::Remote(remote)]
+            .map(|transport| ServerSpec { name: name.clone(), transport });
+        let shown = format!("{specs:?} {specs:#?} {}", specs[1].transport.place());
         assert!(!shown.contains("hunter2"), "{shown}");
-        assert!(shown.contains("API_KEY") && shown.contains("npx"), "{shown}");
+        assert!(shown.contains("API_KEY") && shown.contains("npx") && shown.contains("Authorization"), "{shown}");
     }
 }

@@ -201,7 +201,10 @@ impl Snapshot {
     pub fn page(&self, style: NameStyle, cursor: Option<&str>) -> Option<&Bytes> {
         let index = match cursor {
             None => 0,
-            Some(cursor) => cursor.strip_prefix(CURSOR_PREFIX)?.parse::<usize>().ok().filter(|&index| index > 0)?,
+            Some(cursor) => {
+                let number = cursor.strip_prefix(CURSOR_PREFIX).filter(|number| !number.starts_with(['0', '+']))?;
+                number.parse().ok()?
+            }
         };
         self.pages[style as usize].get_or_init(|| self.write_pages(style)).get(index)
     }
@@ -334,7 +337,9 @@ mod tests {
             cursor = Some(rest.trim_end_matches("\"}").to_owned());
         }
         assert_eq!(seen, 2500);
-        for foreign in ["", "0", "mcpa-page-", "mcpa-page-0", "mcpa-page-9", "mcpa-page--1", "abc"] {
+        for foreign in
+            ["", "0", "mcpa-page-", "mcpa-page-0", "mcpa-page-9", "mcpa-page--1", "mcpa-page-+1", "mcpa-page-01", "abc"]
+        {
             assert_eq!(snapshot.page(NameStyle::Canonical, Some(foreign)), None, "{foreign:?}");
         }
     }

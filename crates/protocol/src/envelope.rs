@@ -219,6 +219,9 @@ impl Found {
             (None, Some(id)) if is_id(id, line) || id.of(line) == b"null" => match (self.result, self.error) {
                 (Some(result), None) => Kind::Response { id, outcome: Ok(result) },
                 (None, Some(error)) => Kind::Response { id, outcome: Err(error) },
+                // Some writers name both and leave one empty.
+                (Some(result), Some(error)) if error.of(line) == b"null" => Kind::Response { id, outcome: Ok(result) },
+                (Some(result), Some(error)) if result.of(line) == b"null" => Kind::Response { id, outcome: Err(error) },
                 (Some(_), Some(_)) => {
                     return Err("a response has `result` or `error`, not both");
                 }
@@ -334,6 +337,8 @@ mod tests {
     #[test]
     fn responses_are_told_apart() {
         let line = br#"{"result":{},"jsonrpc":"2.0","id":3}"#;
+        assert!(matches!(Envelope::scan(line).unwrap().kind, Kind::Response { outcome: Ok(_), .. }));
+        let line = br#"{"jsonrpc":"2.0","id":3,"result":{},"error":null}"#;
         assert!(matches!(Envelope::scan(line).unwrap().kind, Kind::Response { outcome: Ok(_), .. }));
         let line = br#"{"jsonrpc":"2.0","id":null,"error":{"code":1}}"#;
         assert!(matches!(Envelope::scan(line).unwrap().kind, Kind::Response { outcome: Err(_), .. }));

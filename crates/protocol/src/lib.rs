@@ -5,6 +5,7 @@
 //! - [`envelope`]: the JSON-RPC envelope of one message, as spans into its line
 //! - [`splice`]: a message with a few spans replaced, ready to be written without copying the rest
 //! - [`lines`]: newline-delimited framing over a growing buffer
+//! - [`events`]: server-sent events, the framing of streams over HTTP
 //! - [`text`]: JSON string tokens, decoded and encoded
 //! - [`reply`]: the messages we write ourselves
 //! - [`revision`]: the protocol revisions and how one is agreed on
@@ -14,6 +15,7 @@
 
 mod block;
 pub mod envelope;
+pub mod events;
 mod grammar;
 pub mod lines;
 pub mod reply;

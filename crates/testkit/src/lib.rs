@@ -8,6 +8,7 @@
 //! - [`processes`]: what the kernel knows about a process
 //! - [`raw`]: looking into JSON without changing it
 //! - `src/bin/fake-server`: the server
+//! - [`http_server`]: a server over HTTP that follows a script; `src/bin/fake-http-server`: the same as a program
 //!
 //! Everything blocks, waits for a line or a state, and panics with the program's stderr when [`DEADLINE`] passes.
 //!
@@ -24,6 +25,7 @@ mod capture;
 pub mod client;
 pub mod config;
 pub mod driver;
+pub mod http_server;
 pub mod launch;
 pub mod processes;
 pub mod program;
@@ -33,6 +35,7 @@ pub mod waiting;
 
 pub use config::{Config, ServerEntry, fake};
 pub use driver::Driver;
+pub use http_server::{HttpServer, Script};
 pub use launch::Launch;
 pub use processes::{
     descendants, open_fds, process_exists, process_state, processes_with_env, rss_kb, wait_gone, wait_gone_or_zombie,

@@ -19,8 +19,8 @@ use protocol::{Line, Lines, Span, text};
 use tokio::sync::{Notify, oneshot, watch};
 
 use crate::failure::{CallError, Ending, Unreadable};
-use crate::outbox::Outbox;
 use crate::stream::Source;
+use crate::wire::Wire;
 
 /// Somebody who made requests and gets the answers. Every request ends in one of `answered`, `failed`, `cancelled`.
 pub trait Caller: Send + Sync {
@@ -59,7 +59,7 @@ pub struct Request<'r> {
 #[derive(Debug)]
 pub struct Connection {
     server: ServerName,
-    outbox: Outbox,
+    wire: Wire,
     open: Mutex<Open>,
     tools_changed: Notify,
     /// A warning about junk on stdout was given; one is enough.
@@ -106,10 +106,10 @@ pub struct Answer {
 
 impl Connection {
     /// A conversation that has not begun.
-    pub fn new(server: ServerName, outbox: Outbox) -> Self {
+    pub fn new(server: ServerName, wire: Wire) -> Self {
         Self {
             server,
-            outbox,
+            wire,
             open: Mutex::default(),
             tools_changed: Notify::new(),
             warned: AtomicBool::new(false),
@@ -122,28 +122,29 @@ impl Connection {
         &self.server
     }
 
-    /// The way to the server.
-    pub fn outbox(&self) -> &Outbox {
-        &self.outbox
+    /// Lets out what was sent.
+    pub fn flush(&self) {
+        self.wire.flush();
     }
 
-    /// Sends a caller's request. It leaves with the next flush of the outbox.
+    /// Sends a caller's request. It leaves with the next flush.
     pub fn forward(&self, request: Request<'_>, caller: &Arc<dyn Caller>) -> Result<(), CallError> {
-        if self.outbox.is_full() {
-            return Err(CallError::Congested { server: self.server.clone(), waiting: self.outbox.waiting() });
+        if self.wire.is_full() {
+            return Err(CallError::Congested { server: self.server.clone(), waiting: self.wire.waiting() });
         }
         let line = request.line;
         let own = |span: Span| Box::from(span.of(line));
         let waiting =
             Waiting::Caller { caller: Arc::clone(caller), id: own(request.id), progress: request.progress.map(own) };
-        let id = Digits::new(self.expect(waiting)?);
+        let number = self.expect(waiting)?;
+        let id = Digits::new(number);
         let mut edits = [
             Edit { span: request.id, with: id.as_bytes() },
             Edit { span: request.name, with: request.server_name },
             Edit { span: request.progress.unwrap_or(request.id), with: id.as_bytes() },
         ];
         let count = if request.progress.is_some() { 3 } else { 2 };
-        self.outbox.push_spliced(line, &mut edits[..count]);
+        self.wire.send_spliced(Some(number), line, &mut edits[..count]);
         Ok(())
     }
 
@@ -160,8 +161,11 @@ impl Connection {
             ours.and_then(|ours| Some((ours, open.waiting.remove(&ours)?)))
         };
         let Some((ours, Waiting::Caller { caller, .. })) = found else { return false };
-        self.outbox.push_spliced(line, &mut [Edit { span: id_at, with: Digits::new(ours).as_bytes() }]);
-        self.outbox.flush();
+        // A server that reads nothing would not hear it either.
+        if !self.wire.is_full() {
+            self.wire.send_spliced(None, line, &mut [Edit { span: id_at, with: Digits::new(ours).as_bytes() }]);
+            self.wire.flush();
+        }
         caller.cancelled(id);
         true
     }
@@ -171,15 +175,15 @@ impl Connection {
         let (sender, receiver) = oneshot::channel();
         let id = self.expect(Waiting::Ourselves(sender)).ok()?;
         let _abandoned = Abandon { connection: self, id };
-        self.outbox.push(&reply::request(id, method, params));
-        self.outbox.flush();
+        self.wire.send(Some(id), &reply::request(id, method, params));
+        self.wire.flush();
         receiver.await.ok()
     }
 
     /// Tells the server something.
     pub fn tell(&self, method: &str, params: Option<&[u8]>) {
-        self.outbox.push(&reply::notification(method, params));
-        self.outbox.flush();
+        self.wire.send(None, &reply::notification(method, params));
+        self.wire.flush();
     }
 
     /// Waits until the server says that its tools have changed.
@@ -195,12 +199,14 @@ impl Connection {
             std::mem::take(&mut open.waiting)
         };
         let error = CallError::Ended { server: self.server.clone(), ending: Arc::clone(ending) };
+        let mut callers = Vec::new();
         for waiting in waiting.into_values() {
             if let Waiting::Caller { caller, id, .. } = waiting {
                 caller.failed(&id, &error);
-                caller.flush();
+                remember(&mut callers, caller);
             }
         }
+        callers.iter().for_each(|caller| caller.flush());
     }
 
     /// Reads what the server says until it stops saying anything.
@@ -225,6 +231,32 @@ impl Connection {
         if let Some(line) = lines.rest() {
             self.receive(line, &mut callers);
             callers.iter().for_each(|caller| caller.flush());
+        }
+    }
+
+    /// Takes one message that came by another way than a pipe, and waits for a caller who cannot keep up.
+    pub async fn take(&self, message: Bytes) {
+        let mut callers = Vec::new();
+        self.receive(Line::Whole(message), &mut callers);
+        for caller in callers {
+            caller.flush();
+            if let Some(caught_up) = caller.catching_up() {
+                caught_up.await;
+            }
+        }
+    }
+
+    /// Whether the request of ours under `number` is still to be answered.
+    pub fn is_open(&self, number: u64) -> bool {
+        self.lock().waiting.contains_key(&number)
+    }
+
+    /// There will be no answer to the request of ours under `number`. A question of our own simply ends.
+    pub fn fail(&self, number: u64, error: &CallError) {
+        let waiting = self.lock().waiting.remove(&number);
+        if let Some(Waiting::Caller { caller, id, .. }) = waiting {
+            caller.failed(&id, error);
+            caller.flush();
         }
     }
 
@@ -303,9 +335,9 @@ impl Connection {
             }
         };
         // A server that floods us with questions and reads no answers must not fill our memory.
-        if !self.outbox.is_congested() {
-            self.outbox.push(&answer);
-            self.outbox.flush();
+        if !self.wire.is_congested() {
+            self.wire.send(None, &answer);
+            self.wire.flush();
         }
     }
 
@@ -358,9 +390,13 @@ fn remember(callers: &mut Vec<Arc<dyn Caller>>, caller: Arc<dyn Caller>) {
     }
 }
 
-/// The number in an id or token of ours, which a server must give back as it got it.
+/// The number in an id or token of ours. A server must give it back as it got it; some make it a string or a float on
+/// the way, and what they mean is clear.
 fn our_number(token: &[u8]) -> Option<u64> {
-    std::str::from_utf8(token).ok()?.parse().ok()
+    let inner = token.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\"")).unwrap_or(token);
+    let digits = inner.strip_suffix(b".0").unwrap_or(inner);
+    let is_plain = digits.iter().all(u8::is_ascii_digit);
+    is_plain.then(|| std::str::from_utf8(digits).ok()?.parse().ok())?
 }
 
 /// A number in decimal, without an allocation.
@@ -392,7 +428,10 @@ mod tests {
         for number in [0, 7, 10, u64::MAX] {
             assert_eq!(our_number(Digits::new(number).as_bytes()), Some(number));
         }
-        for foreign in ["\"7\"", "7.0", "-7", "null", "", "18446744073709551616"] {
+        for sloppy in ["\"7\"", "7.0"] {
+            assert_eq!(our_number(sloppy.as_bytes()), Some(7), "{sloppy}");
+        }
+        for foreign in ["-7", "+7", "7.5", "7e0", "null", "", "\"\"", "\"x\"", "18446744073709551616"] {
             assert_eq!(our_number(foreign.as_bytes()), None, "{foreign}");
         }
     }

@@ -52,9 +52,18 @@ pub enum Cause {
     /// Its program could not be started.
     #[error(transparent)]
     Start(#[from] StartError),
+    /// It runs elsewhere, and this program starts servers only.
+    #[error("this program reaches no servers over HTTP")]
+    NoRemotes,
+    /// It runs elsewhere, and could not be reached or would not talk to us.
+    #[error("{0}")]
+    Remote(String),
     /// Its process ended.
     #[error("{}", describe(*.0))]
     Exited(ExitStatus),
+    /// Our own task that looked after it broke.
+    #[error("the task that looks after it broke, which is a bug in the aggregator")]
+    Broken,
     /// It closed its output but did not end.
     #[error("it closed its output")]
     ClosedOutput,
@@ -95,6 +104,9 @@ impl Cause {
             Self::Start(StartError::NotExecutable { .. }) => Some("make it executable (`chmod +x`)"),
             Self::TooSlow { .. } => Some("if it needs more time, set MCP_AGGREGATOR_START_TIMEOUT to more seconds"),
             Self::Start(_)
+            | Self::NoRemotes
+            | Self::Broken
+            | Self::Remote(_)
             | Self::Exited(_)
             | Self::ClosedOutput
             | Self::ClosedInput
@@ -171,6 +183,16 @@ pub enum CallError {
         /// What was wrong with it.
         problem: Unreadable,
     },
+    /// The server runs elsewhere, and the call did not get through or came back without an answer.
+    #[error("server `{server}`: {problem}")]
+    Remote {
+        /// Whose fault it is.
+        server: ServerName,
+        /// What happened.
+        problem: String,
+        /// Whether the server certainly did not do the work.
+        is_untouched: bool,
+    },
     /// The server does not read its input, and enough is waiting already. The call was not sent.
     #[error("server `{server}` is not reading its input; {} MB are waiting", waiting >> 20)]
     Congested {
@@ -196,7 +218,10 @@ impl CallError {
     /// The server at fault.
     pub fn server(&self) -> &ServerName {
         match self {
-            Self::Ended { server, .. } | Self::Unreadable { server, .. } | Self::Congested { server, .. } => server,
+            Self::Ended { server, .. }
+            | Self::Unreadable { server, .. }
+            | Self::Remote { server, .. }
+            | Self::Congested { server, .. } => server,
         }
     }
 
@@ -205,13 +230,14 @@ impl CallError {
         match self {
             Self::Ended { .. } => "server_ended",
             Self::Unreadable { .. } => "unreadable_answer",
+            Self::Remote { .. } => "server_unreachable",
             Self::Congested { .. } => "server_congested",
         }
     }
 
     /// Whether the server certainly did not see the call, so that sending it again cannot do the work twice.
     pub fn is_safe_to_retry(&self) -> bool {
-        matches!(self, Self::Congested { .. })
+        matches!(self, Self::Congested { .. } | Self::Remote { is_untouched: true, .. })
     }
 }
 

@@ -1,8 +1,11 @@
 //! One server behind us: its process, its pipes, its ids and its end.
 //!
 //! # Layout
-//! - [`lifecycle`]: a server from start to end, read top-down: start → initialize → list → serve → stop
+//! - [`lifecycle`]: the life of a server, however it is reached
+//! - `child`: a server that we start, read top-down: start → initialize → list → serve → stop
+//! - [`acquaintance`]: asking a server who it is and what it offers
 //! - [`connection`]: requests on their way, each under an id of ours, and where its answer goes
+//! - [`wire`]: the way to a server: a pipe, or letters to be posted
 //! - [`outbox`]: bytes on their way out: written at once if the receiver takes them, else queued within bounds
 //! - [`stream`]: the two ends of a pipe or socket
 //! - [`process`]: the only place that starts and ends programs
@@ -11,6 +14,8 @@
 //! - [`stderr`]: the last words of a server
 //! - [`failure`]: how a server or a call failed, in words
 
+pub mod acquaintance;
+mod child;
 pub mod connection;
 pub mod failure;
 pub mod lifecycle;
@@ -20,8 +25,10 @@ pub mod process;
 pub mod stderr;
 pub mod stream;
 pub mod watchdog;
+pub mod wire;
 
+pub use acquaintance::Manners;
 pub use connection::{Caller, Connection, Request};
 pub use failure::{CallError, Ending, Phase, Report};
-pub use lifecycle::{Stop, Upstream, Watcher};
+pub use lifecycle::{Life, Stop, Upstream, Watcher};
 pub use outbox::Outbox;

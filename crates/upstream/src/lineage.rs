@@ -50,9 +50,13 @@ impl Lineage {
 pub struct Mark(String);
 
 impl Mark {
-    /// A mark as it was written by [`fmt::Display`], handed to another process.
-    pub fn from_text(text: String) -> Self {
-        Self(text)
+    /// A mark as it was written by [`fmt::Display`], handed to another process; `None` if it is none, because a mark that
+    /// says nothing would be on everybody.
+    pub fn from_text(text: String) -> Option<Self> {
+        let (process, seed) = text.split_once('.')?;
+        let seed = seed.split_once('/').map(|(seed, _)| seed)?;
+        let is_one = process.parse::<u32>().is_ok() && u64::from_str_radix(seed, 16).is_ok();
+        is_one.then_some(Self(text))
     }
 
     fn is_in(&self, environment: &[u8]) -> bool {
@@ -120,6 +124,15 @@ mod tests {
         assert!(!ours.mark_of(1).is_in(&environment(&ours.value_for(11))), "1 is not 11");
         assert!(!Lineage::new(10, 0xabd, None).mark().is_in(&first), "another run with the same process number");
         assert!(!ours.mark().is_in(format!("OTHER={}\0", ours.value_for(1)).as_bytes()));
+    }
+
+    #[test]
+    fn a_mark_survives_being_handed_on_and_nothing_else_passes_for_one() {
+        let mark = Lineage::new(10, 0xabc, None).mark();
+        assert_eq!(Mark::from_text(mark.to_string()), Some(mark));
+        for text in ["", "/", "10", "10.abc", "x.abc/", "10.xyz/", "./"] {
+            assert_eq!(Mark::from_text(text.to_owned()), None, "{text:?}");
+        }
     }
 
     #[test]

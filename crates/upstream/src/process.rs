@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use catalog::ServerSpec;
+use catalog::{Filled, Program};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 use tokio::process::Command;
@@ -56,6 +56,22 @@ pub enum StartError {
     },
 }
 
+impl StartError {
+    /// The same, told in the words of the config: what its variables were filled with may be a secret.
+    fn without(mut self, command: &Filled) -> Self {
+        if command.has_variables() {
+            match &mut self {
+                Self::NotInPath { program, .. } => *program = command.shown().to_owned(),
+                Self::NoSuchFile { path } | Self::NotExecutable { path } | Self::System { path, .. } => {
+                    *path = command.shown().into();
+                }
+                Self::NoSuchFolder { .. } => {}
+            }
+        }
+        self
+    }
+}
+
 fn list(folders: &[PathBuf]) -> String {
     if folders.is_empty() {
         return "no folder at all, because PATH is empty".to_owned();
@@ -90,25 +106,26 @@ pub struct Streams {
 }
 
 impl Process {
-    /// Starts the program of `spec`, with `extra` variables on top of its own.
-    pub fn start(spec: &ServerSpec, extra: &[(OsString, OsString)]) -> Result<(Self, Streams), StartError> {
-        let folder = spec.cwd.as_ref().map(PathBuf::from);
-        if let Some(path) = folder.clone().filter(|folder| !folder.is_dir()) {
-            return Err(StartError::NoSuchFolder { path });
+    /// Starts `program`, with `extra` variables on top of its own.
+    pub fn start(program: &Program, extra: &[(OsString, OsString)]) -> Result<(Self, Streams), StartError> {
+        let folder = program.cwd.as_ref().map(|cwd| PathBuf::from(&cwd.value));
+        if let Some(cwd) = program.cwd.as_ref().filter(|cwd| !Path::new(&cwd.value).is_dir()) {
+            return Err(StartError::NoSuchFolder { path: cwd.shown().into() });
         }
         // As in any shell, a PATH of the server's own decides where its program is looked for.
-        let own_path = spec.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| OsString::from(value));
+        let own_path = program.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| OsString::from(value));
         let path = own_path.or_else(|| std::env::var_os("PATH")).unwrap_or_default();
-        let program = find_program(&spec.command, &path, folder.as_deref())?;
+        let executable = find_program(&program.command.value, &path, folder.as_deref())
+            .map_err(|error| error.without(&program.command))?;
 
-        let failed = |source| StartError::System { path: program.clone(), source };
+        let failed = |source| StartError::System { path: executable.clone(), source }.without(&program.command);
         let start = |mut command: Command| {
             if let Some(folder) = &folder {
                 command.current_dir(folder);
             }
             command
-                .args(&spec.args)
-                .envs(spec.env.iter().map(|(name, value)| (name, value)))
+                .args(&program.args)
+                .envs(program.env.iter().map(|(name, value)| (name, value)))
                 .envs(extra.iter().map(|(name, value)| (name, value)))
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
@@ -117,14 +134,14 @@ impl Process {
                 .kill_on_drop(true)
                 .spawn()
         };
-        let mut command = Command::new(&program);
-        command.arg0(&spec.command);
+        let mut command = Command::new(&executable);
+        command.arg0(&program.command.value);
         let mut child = start(command)
             .or_else(|error| match Errno::from_io_error(&error) {
                 // A script that does not say what reads it is read by the shell, as a shell would have it.
                 Some(Errno::NOEXEC) => {
                     let mut shell = Command::new("/bin/sh");
-                    shell.arg(&program);
+                    shell.arg(&executable);
                     start(shell)
                 }
                 _ => Err(error),

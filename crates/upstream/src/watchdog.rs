@@ -13,7 +13,7 @@
 use std::collections::HashSet;
 use std::io::{self, BufRead, PipeReader, PipeWriter, Write};
 use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -27,6 +27,12 @@ const ROLE: &str = "__watchdog";
 
 /// How long what is left may take to end by itself before it is killed.
 const GRACE: Duration = Duration::from_secs(1);
+
+/// How long to look for leftovers that do not show yet.
+const SECOND_LOOKS: Duration = Duration::from_millis(300);
+
+/// What we tell it when we need it no more.
+const DISMISSED: &str = "dismissed";
 
 /// A watchdog that is killed more often than this is not wanted here.
 const MOST_STARTS: usize = 10;
@@ -51,10 +57,12 @@ impl Watchdog {
     /// Starts a watchdog over everything that carries `mark`.
     pub fn start(mark: &Mark) -> io::Result<Self> {
         let (output, input) = io::pipe()?;
+        // Here and now, so that it watches before there is anything to watch over.
+        let first = spawn(mark, output)?;
         let told = Arc::new(Mutex::new(Told { groups: HashSet::new(), input: Some(input) }));
         let keeper = std::thread::Builder::new().name("watchdog".into()).spawn({
             let (mark, told) = (mark.clone(), Arc::clone(&told));
-            move || keep(&mark, &told, output)
+            move || keep(&mark, &told, first)
         })?;
         Ok(Self { told, keeper: Mutex::new(Some(keeper)) })
     }
@@ -80,7 +88,10 @@ impl Watchdog {
 
     /// Lets it look for leftovers one last time and waits until it is gone.
     pub fn dismiss(&self) {
-        lock(&self.told).input = None;
+        let input = lock(&self.told).input.take();
+        if let Some(mut input) = input {
+            writeln!(input, "{DISMISSED}").ok();
+        }
         let keeper = lock(&self.keeper).take();
         if keeper.is_some_and(|keeper| keeper.join().is_err()) {
             tracing::debug!("the thread of the watchdog broke");
@@ -98,27 +109,36 @@ impl Told {
 }
 
 /// Keeps a watchdog running until it is dismissed.
-fn keep(mark: &Mark, told: &Mutex<Told>, mut output: PipeReader) {
+fn keep(mark: &Mark, told: &Mutex<Told>, mut watchdog: Child) {
     for _ in 0..MOST_STARTS {
-        if let Err(error) = run(mark, output) {
-            return tracing::warn!(%error, "could not run the watchdog; servers may survive if this process is killed");
-        }
-        let mut told = lock(told);
-        if told.input.is_none() {
-            return;
-        }
-        let Ok((next, input)) = io::pipe() else { return };
-        output = next;
-        told.input = Some(input);
-        for group in told.groups.clone() {
-            told.tell('+', group);
+        let next = watchdog.wait().and_then(|_| succeed(mark, told));
+        match next {
+            Ok(Some(next)) => watchdog = next,
+            Ok(None) => return,
+            Err(error) => {
+                tracing::warn!(%error, "could not keep a watchdog; servers may survive if this process is killed");
+                return;
+            }
         }
     }
     tracing::warn!("the watchdog is killed again and again; servers may survive if this process is killed");
 }
 
-/// Runs one watchdog to its end.
-fn run(mark: &Mark, output: PipeReader) -> io::Result<()> {
+/// A successor for a watchdog that was killed, told everything it knew; `None` if it was dismissed.
+fn succeed(mark: &Mark, told: &Mutex<Told>) -> io::Result<Option<Child>> {
+    let mut told = lock(told);
+    if told.input.is_none() {
+        return Ok(None);
+    }
+    let (output, input) = io::pipe()?;
+    told.input = Some(input);
+    for group in told.groups.clone() {
+        told.tell('+', group);
+    }
+    spawn(mark, output).map(Some)
+}
+
+fn spawn(mark: &Mark, output: PipeReader) -> io::Result<Child> {
     let program = if cfg!(target_os = "linux") { "/proc/self/exe".into() } else { std::env::current_exe()? };
     let mut command = Command::new(program);
     command
@@ -131,10 +151,8 @@ fn run(mark: &Mark, output: PipeReader) -> io::Result<()> {
         .current_dir("/")
         // What is sent to our group, such as Ctrl-C, must not reach it.
         .process_group(0);
-    let mut child = command.spawn()?;
-    // It holds our copy of the pipe's other end.
-    drop(command);
-    child.wait().map(drop)
+    // With the command goes our copy of the pipe's other end.
+    command.spawn()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -145,14 +163,17 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub fn run_if_asked() {
     let mut arguments = std::env::args().skip(1);
     if arguments.next().as_deref() == Some(ROLE) {
-        watch(&Mark::from_text(arguments.next().unwrap_or_default()));
+        // Without a mark it would look after everybody's processes.
+        let Some(mark) = arguments.next().and_then(Mark::from_text) else { std::process::exit(2) };
+        watch(&mark);
         std::process::exit(0);
     }
 }
 
 fn watch(mark: &Mark) {
-    let mut groups = HashSet::new();
+    let (mut groups, mut is_dismissed) = (HashSet::new(), false);
     for line in io::stdin().lock().lines().map_while(Result::ok) {
+        is_dismissed |= line == DISMISSED;
         let Some(group) = line.get(1..).and_then(|number| number.parse().ok()).and_then(Pid::from_raw) else {
             continue;
         };
@@ -163,8 +184,10 @@ fn watch(mark: &Mark) {
         };
     }
     let deadline = Instant::now() + GRACE;
+    // A server that was being started when we were killed carries no mark yet, and nobody told of it: look for a while.
+    let patience = Instant::now() + if is_dismissed { Duration::ZERO } else { SECOND_LOOKS };
     end(mark, &groups, Signal::TERM);
-    while is_anything_left(mark, &groups) {
+    while is_anything_left(mark, &groups) || Instant::now() < patience {
         if Instant::now() >= deadline {
             end(mark, &groups, Signal::KILL);
         }

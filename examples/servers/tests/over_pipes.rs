@@ -160,8 +160,9 @@ fn every_example_config_has_the_usual_shape_and_is_explained() {
         let servers = config["mcpServers"].as_object().expect("mcpServers");
         assert!(!servers.is_empty(), "{name}");
         for (key, server) in servers {
-            assert!(server["command"].as_str().is_some_and(|command| !command.is_empty()), "{name}: {key}");
+            let place = server.get("command").or_else(|| server.get("url"));
+            assert!(place.and_then(Value::as_str).is_some_and(|place| !place.is_empty()), "{name}: {key}");
         }
     }
-    assert_eq!(configs, 6);
+    assert_eq!(configs, 7);
 }

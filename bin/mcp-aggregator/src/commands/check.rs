@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use aggregator::load::{self, LoadError, Loaded};
+use aggregator::load::{LoadError, Loaded};
 use aggregator::{Fleet, NamePolicy, Separator, ServerState};
-use catalog::ConfigError;
+use catalog::{ConfigError, ServerSpec, Transport};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use upstream::Report;
@@ -19,7 +19,7 @@ use crate::table::{aligned, printable};
 use crate::words;
 
 pub(crate) fn run(arguments: &CheckArguments) -> Result<(), Failure> {
-    let loaded = match load::load(&arguments.config.path) {
+    let loaded = match config::read(&arguments.config.path) {
         Ok(loaded) => loaded,
         Err(error) => {
             if arguments.json {
@@ -35,17 +35,25 @@ pub(crate) fn run(arguments: &CheckArguments) -> Result<(), Failure> {
 fn show_plan(loaded: &Loaded, as_json: bool) -> Result<(), Failure> {
     let (servers, disabled) = (&loaded.config.servers, &loaded.config.disabled);
     if as_json {
-        let enabled = servers.iter().map(|spec| json!({"server": spec.name.as_str(), "command": spec.command}));
+        let enabled =
+            servers.iter().map(|spec| json!({"server": spec.name.as_str(), kind_of(spec): spec.transport.place()}));
         let disabled = disabled.iter().map(|name| json!({"server": name.as_str(), "disabled": true}));
         return print_json(&json!({"ok": true, "servers": enabled.chain(disabled).collect::<Vec<_>>()}));
     }
-    let header = ["SERVER", "COMMAND"].map(str::to_owned);
-    let enabled = servers.iter().map(|spec| [printable(spec.name.as_str()), printable(&spec.command)]);
+    let header = ["SERVER", "PROGRAM OR ADDRESS"].map(str::to_owned);
+    let enabled = servers.iter().map(|spec| [printable(spec.name.as_str()), printable(spec.transport.place())]);
     let off = disabled.iter().map(|name| [printable(name.as_str()), "(disabled)".to_owned()]);
     let rows: Vec<_> = [header].into_iter().chain(enabled).chain(off).collect();
     print_lines(&aligned(&rows))?;
     output::say(format_args!("the config is fine: {} to start, {} disabled", servers.len(), disabled.len()));
     Ok(())
+}
+
+fn kind_of(spec: &ServerSpec) -> &'static str {
+    match spec.transport {
+        Transport::Stdio(_) => "command",
+        Transport::Remote(_) => "url",
+    }
 }
 
 /// How one server did.

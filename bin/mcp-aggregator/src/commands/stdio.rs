@@ -17,7 +17,7 @@ pub(crate) fn run(arguments: StdioArguments) -> Result<(), Failure> {
     let options = session::options(&name, names.separator.separator, names.names)?;
     let loaded = config::load(&config.path)?;
     session::block_on(async {
-        let fleet = Fleet::start(loaded.config, options.clone(), &loaded.chain);
+        let fleet = Fleet::start(loaded.config, options.clone(), &loaded.chain, Some(remote::life));
         let served = stdio::serve(Arc::new(Aggregator { fleet, options })).await;
         served.map_err(|error| Failure::new(format!("could not serve: {error}")))
     })

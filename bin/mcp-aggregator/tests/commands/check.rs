@@ -25,7 +25,7 @@ fn what_would_be_started_is_shown_without_secrets_and_nothing_is_started() {
     }
     let output = run("check", &config, &[]);
     let lines: Vec<&str> = output.stdout.lines().collect();
-    assert_eq!(lines[0], "SERVER    COMMAND");
+    assert_eq!(lines[0], "SERVER    PROGRAM OR ADDRESS");
     assert_eq!(lines[1], "database  npx");
     assert_eq!(lines[3], "off       (disabled)");
     assert_eq!(output.stderr, "the config is fine: 2 to start, 1 disabled\n");
@@ -62,17 +62,6 @@ fn a_config_that_is_not_there_is_an_error_of_every_verb() {
         let output = Run::new(verb, "/nowhere/c.json".as_ref()).args(more.as_slice()).output();
         expect(&output, 1);
         assert_eq!(output.stderr, "error: config file not found: /nowhere/c.json\n", "{verb}");
-    }
-}
-
-#[test]
-fn a_server_over_http_is_refused_for_now_by_every_verb() {
-    let config = Config::new().raw(r#"{"mcpServers": {"web": {"url": "https://example.com/mcp"}}}"#).write();
-    for (verb, more) in [("check", None), ("tools", None), ("call", Some("web.x")), ("stdio", None)] {
-        let output = run(verb, &config, more.as_slice());
-        expect(&output, 1);
-        let last = output.stderr.lines().last().unwrap();
-        assert_eq!(last, "hint: servers over HTTP are not supported by this version of mcp-aggregator yet");
     }
 }
 

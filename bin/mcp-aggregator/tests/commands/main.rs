@@ -5,6 +5,7 @@
 mod call;
 mod check;
 mod help;
+mod remote;
 mod stdio;
 mod tools;
 

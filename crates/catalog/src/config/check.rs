@@ -2,9 +2,9 @@
 
 use super::path::{JsonPath, is_identifier, quoted};
 use super::tree::{self, Member, Node};
-use super::{Config, Problem, ProblemKind};
+use super::{Accepted, Config, Problem, ProblemKind};
 use crate::expand::{Template, TemplateError};
-use crate::server::{ServerName, ServerSpec};
+use crate::server::{Dialect, Filled, Program, Remote, ServerName, ServerSpec, Transport};
 use std::collections::HashSet;
 
 type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -13,14 +13,15 @@ type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 const ADDRESS_KEYS: [&str; 3] = ["url", "serverUrl", "httpUrl"];
 
 /// Checks the whole config.
-pub(super) fn config(root: &Node, lookup: Lookup<'_>) -> Result<Config, Vec<Problem>> {
-    let mut check = Check { lookup, problems: Vec::new(), missing: Vec::new() };
+pub(super) fn config(root: &Node, accepted: Accepted, lookup: Lookup<'_>) -> Result<Config, Vec<Problem>> {
+    let mut check = Check { accepted, lookup, problems: Vec::new(), missing: Vec::new() };
     let config = check.root(root);
     let problems = check.into_problems();
     if problems.is_empty() { Ok(config) } else { Err(problems) }
 }
 
 struct Check<'a> {
+    accepted: Accepted,
     lookup: Lookup<'a>,
     problems: Vec<Problem>,
     /// In order of first use.
@@ -71,12 +72,18 @@ impl Check<'_> {
             self.wrong_kind(&path, root, Wanted::Object);
             return Config::default();
         };
-        let path = path.member("mcpServers");
-        let Some(servers) = tree::get(members, "mcpServers") else {
+        let names: &[&str] = match self.accepted {
+            Accepted::StdioOnly => &["mcpServers"],
+            Accepted::All => &["mcpServers", "servers"],
+        };
+        let found = names.iter().find_map(|name| Some((*name, tree::get(members, name)?)));
+        let Some((name, servers)) = found else {
+            let path = path.member("mcpServers");
             self.problem_with_hint(&path, "is missing", missing_servers_hint(members));
             return Config::default();
         };
-        if let Some((_, count)) = tree::repeated(members).iter().find(|(key, _)| *key == "mcpServers") {
+        let path = path.member(name);
+        if let Some((_, count)) = tree::repeated(members).iter().find(|(key, _)| *key == name) {
             self.problem(&path, given_often(*count));
         }
         let Node::Object(servers) = servers else {
@@ -137,23 +144,72 @@ impl Check<'_> {
                 self.wrong_kind(&server.path.member(key), value, Wanted::Text);
             }
         }
-        if let Some(refusal) = refusal_of_remote(server) {
-            // What is never started need not be started over stdio.
-            if server.variables == Variables::Fill {
-                let hint = "use `mcp-aggregator` for servers over HTTP or SSE";
-                self.problem_with_hint(&server.path, refusal, Some(hint));
+        match (Kind::of(server), self.accepted) {
+            (Ok(Kind::Program), _) => Some(ServerSpec { name, transport: Transport::Stdio(self.program(server)?) }),
+            (Ok(Kind::Remote(dialect)), Accepted::All) => {
+                Some(ServerSpec { name, transport: Transport::Remote(self.remote(server, dialect)?) })
             }
-            return None;
+            (Err(unknown), Accepted::All) => {
+                self.problem_with_hint(&server.path, unknown, Some("known are \"stdio\", \"http\" and \"sse\""));
+                None
+            }
+            (Ok(Kind::Remote(_)) | Err(_), Accepted::StdioOnly) => {
+                // What is never started need not be started over stdio.
+                if server.variables == Variables::Fill {
+                    let hint = "use `mcp-aggregator` for servers over HTTP or SSE";
+                    self.problem_with_hint(&server.path, refusal_of_remote(server), Some(hint));
+                }
+                None
+            }
         }
-        // All of them are checked before a missing command ends it.
-        let command = self.command(server);
-        let args = self.args(server);
-        let env = self.env(server);
-        let cwd = self.cwd(server);
-        Some(ServerSpec { name, command: command?, args, env, cwd })
     }
 
-    fn command(&mut self, server: &Entry<'_>) -> Option<String> {
+    /// All of it is checked before a missing command ends it.
+    fn program(&mut self, server: &Entry<'_>) -> Option<Program> {
+        let command = self.command(server);
+        let args = self.args(server);
+        let env = self.named_texts(server, "env", |name| {
+            let unfit = name.contains(['=', '\0']);
+            unfit.then_some("has a name that no environment can hold: it contains `=` or NUL")
+        });
+        let cwd = self.cwd(server);
+        Some(Program { command: command?, args, env, cwd })
+    }
+
+    fn remote(&mut self, server: &Entry<'_>, dialect: Dialect) -> Option<Remote> {
+        let url = self.url(server);
+        let headers = self.named_texts(server, "headers", |name| {
+            let fits = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte));
+            (!fits).then_some("has a name that no header can have")
+        });
+        let mut fits = true;
+        for (name, value) in &headers {
+            if value.bytes().any(|byte| byte < b' ' && byte != b'\t' || byte == 0x7f) {
+                self.problem(&server.path.member("headers").member(name), "contains a control character");
+                fits = false;
+            }
+        }
+        fits.then_some(Remote { url: url?, headers, dialect })
+    }
+
+    fn url(&mut self, server: &Entry<'_>) -> Option<Filled> {
+        let key = ADDRESS_KEYS.into_iter().find(|key| server.get(key).is_some());
+        let path = server.path.member(key.unwrap_or("url"));
+        let Some(value) = key.and_then(|key| server.get(key)) else {
+            self.problem(&path, "is missing");
+            return None;
+        };
+        let url = self.text_not_blank(&path, value, server.variables)?;
+        // The rest of an address is checked by whoever connects; an address is no secret, but what is behind `?` may be.
+        let is_http = ["http://", "https://"].iter().any(|scheme| url.value.to_ascii_lowercase().starts_with(scheme));
+        if !is_http && server.variables == Variables::Fill {
+            self.problem(&path, "must start with http:// or https://");
+            return None;
+        }
+        Some(url)
+    }
+
+    fn command(&mut self, server: &Entry<'_>) -> Option<Filled> {
         let path = server.path.member("command");
         let Some(value) = server.get("command") else {
             self.problem(&path, "is missing");
@@ -177,9 +233,15 @@ impl Check<'_> {
         }
     }
 
-    fn env(&mut self, server: &Entry<'_>) -> Vec<(String, String)> {
-        let path = server.path.member("env");
-        let entries = match server.get("env") {
+    /// An object of strings; `unfit` says what is wrong with a name.
+    fn named_texts(
+        &mut self,
+        server: &Entry<'_>,
+        key: &str,
+        unfit: impl Fn(&str) -> Option<&'static str>,
+    ) -> Vec<(String, String)> {
+        let path = server.path.member(key);
+        let entries = match server.get(key) {
             None => return Vec::new(),
             Some(Node::Object(entries)) => entries,
             Some(other) => {
@@ -188,33 +250,33 @@ impl Check<'_> {
             }
         };
         self.refuse_repeated_keys(&path, entries);
-        let mut env = Vec::with_capacity(entries.len());
-        for (key, value) in entries {
-            let path = path.member(key);
-            if key.is_empty() {
+        let mut texts = Vec::with_capacity(entries.len());
+        for (name, value) in entries {
+            let path = path.member(name);
+            if name.is_empty() {
                 self.problem(&path, "has an empty name");
-            } else if key.contains(['=', '\0']) {
-                self.problem(&path, "has a name that no environment can hold: it contains `=` or NUL");
+            } else if let Some(why) = unfit(name) {
+                self.problem(&path, why);
             }
             if let Some(value) = self.text(&path, value, server.variables) {
-                env.push((key.clone(), value));
+                texts.push((name.clone(), value));
             }
         }
-        env
+        texts
     }
 
-    fn cwd(&mut self, server: &Entry<'_>) -> Option<String> {
+    fn cwd(&mut self, server: &Entry<'_>) -> Option<Filled> {
         let value = server.get("cwd")?;
         self.text_not_blank(&server.path.member("cwd"), value, server.variables)
     }
 
-    fn text_not_blank(&mut self, path: &JsonPath, value: &Node, variables: Variables) -> Option<String> {
+    fn text_not_blank(&mut self, path: &JsonPath, value: &Node, variables: Variables) -> Option<Filled> {
         let text = self.text(path, value, variables)?;
+        let Node::String(written) = value else { return None };
         if !text.trim().is_empty() {
-            return Some(text);
+            return Some(Filled::new(text, written));
         }
-        let was_blank = matches!(value, Node::String(raw) if raw.trim().is_empty());
-        let when = if was_blank { "is empty" } else { "is empty once its variables are filled in" };
+        let when = if written.trim().is_empty() { "is empty" } else { "is empty once its variables are filled in" };
         self.problem(path, when);
         None
     }
@@ -336,20 +398,40 @@ fn given_often(count: usize) -> String {
     }
 }
 
-/// What to say about a server that is not started over stdio; `None` if it is.
-fn refusal_of_remote(server: &Entry<'_>) -> Option<String> {
+/// What kind of server an entry describes.
+enum Kind {
+    Program,
+    Remote(Dialect),
+}
+
+impl Kind {
+    /// By what the entry says of itself, else by what it has; an error tells of a word nobody knows.
+    fn of(server: &Entry<'_>) -> Result<Self, String> {
+        for key in ["type", "transport"] {
+            if let Some(Node::String(value)) = server.get(key) {
+                return match value.to_ascii_lowercase().replace(['_', ' '], "-").as_str() {
+                    "stdio" => Ok(Self::Program),
+                    "http" | "streamable-http" | "streamablehttp" => Ok(Self::Remote(Dialect::Streamable)),
+                    "sse" => Ok(Self::Remote(Dialect::Sse)),
+                    _ => Err(format!("has an unknown {key} {}", quoted(value))),
+                };
+            }
+        }
+        let has_address = ADDRESS_KEYS.into_iter().any(|key| server.get(key).is_some());
+        let is_remote = has_address && server.get("command").is_none();
+        Ok(if is_remote { Self::Remote(Dialect::Unknown) } else { Self::Program })
+    }
+}
+
+/// What to say about a server that is not started over stdio where only such are accepted.
+fn refusal_of_remote(server: &Entry<'_>) -> String {
     for key in ["type", "transport"] {
-        if let Some(Node::String(value)) = server.get(key)
-            && value != "stdio"
-        {
-            return Some(format!("has the {key} {}; this program starts servers over stdio only", quoted(value)));
+        if let Some(Node::String(value)) = server.get(key) {
+            return format!("has the {key} {}; this program starts servers over stdio only", quoted(value));
         }
     }
-    if server.get("command").is_some() {
-        return None;
-    }
-    let key = ADDRESS_KEYS.into_iter().find(|key| server.get(key).is_some())?;
-    Some(format!("is reached over HTTP (`{key}`); this program starts servers over stdio only"))
+    let key = ADDRESS_KEYS.into_iter().find(|key| server.get(key).is_some()).unwrap_or("url");
+    format!("is reached over HTTP (`{key}`); this program starts servers over stdio only")
 }
 
 /// What may have been meant by a file without `mcpServers`.

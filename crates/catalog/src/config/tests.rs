@@ -1,6 +1,7 @@
 //! What a config may say, and what its author is told when it says something else.
 
 use super::*;
+use crate::server::{Dialect, Filled, Program, Remote, Transport};
 use proptest::prelude::*;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
@@ -17,7 +18,7 @@ fn lookup(name: &str) -> Option<String> {
 }
 
 fn parse(text: &str) -> Result<Config, ConfigError> {
-    Config::parse(text.as_bytes(), lookup)
+    Config::parse(text.as_bytes(), Accepted::StdioOnly, lookup)
 }
 
 /// A config with this one server, named `s`.
@@ -56,20 +57,20 @@ mod a_good_config {
             }}"#,
         )
         .unwrap();
-        let spec = |name, command: &str| ServerSpec {
-            name: ServerName::new(name).unwrap(),
-            command: command.to_owned(),
-            args: vec![],
-            env: vec![],
-            cwd: None,
-        };
-        let zeta = ServerSpec {
+        let program = |command: &str| Program { command: command.into(), args: vec![], env: vec![], cwd: None };
+        let spec =
+            |name, program| ServerSpec { name: ServerName::new(name).unwrap(), transport: Transport::Stdio(program) };
+        let zeta = Program {
             args: vec!["-y".into(), "/home/me/x".into()],
             env: vec![("B".into(), "hunter2".into()), ("A".into(), String::new())],
-            ..spec("zeta", "npx")
+            ..program("npx")
         };
-        let alpha = ServerSpec { cwd: Some("/tmp".into()), ..spec("alpha", "/home/me/bin/run") };
-        assert_eq!(config.servers, [zeta, alpha, spec("my server", "uvx")]);
+        let alpha = Program {
+            command: Filled::new("/home/me/bin/run".into(), "$HOME/bin/run"),
+            cwd: Some(Filled::new("/tmp".into(), "${NOPE:-/tmp}")),
+            ..program("")
+        };
+        assert_eq!(config.servers, [spec("zeta", zeta), spec("alpha", alpha), spec("my server", program("uvx"))]);
         assert_eq!(config.disabled, []);
     }
 
@@ -148,11 +149,11 @@ mod a_file_that_is_no_json {
 
     #[test]
     fn is_told_when_it_is_not_even_text() {
-        let error = Config::parse(b"{\n\"a\": \"\xff\"}", lookup).unwrap_err();
+        let error = Config::parse(b"{\n\"a\": \"\xff\"}", Accepted::StdioOnly, lookup).unwrap_err();
         assert_eq!(error.to_string(), "invalid UTF-8 in line 2");
         assert_eq!(error.code(), "invalid_json");
 
-        let error = Config::parse(b"\xff\xfe{\0}\0", lookup).unwrap_err();
+        let error = Config::parse(b"\xff\xfe{\0}\0", Accepted::StdioOnly, lookup).unwrap_err();
         assert!(error.to_string().contains("hint: the file looks like UTF-16"), "{error}");
     }
 
@@ -392,7 +393,8 @@ mod whatever_the_input {
             _ if name.contains("UNSET") => None,
             _ => Some(format!("{secret} ${{{secret}")),
         };
-        if let Err(error) = Config::parse(bytes, lookup) {
+        let both = [Accepted::StdioOnly, Accepted::All].map(|accepted| Config::parse(bytes, accepted, lookup));
+        for error in both.into_iter().filter_map(Result::err) {
             let shown = format!("{error} {error:?}");
             assert!(!shown.contains(&secret), "{shown}");
         }
@@ -432,10 +434,67 @@ mod whatever_the_input {
             key in "[^\\x00]{1,10}", command in "[^$\\x00\\s]{1,10}", args in prop::collection::vec("[^$\\x00]{0,10}", 0..4),
         ) {
             let text = serde_json::json!({"mcpServers": {&key: {"command": command, "args": args}}}).to_string();
-            let config = Config::parse(text.as_bytes(), |_| None).unwrap();
+            let config = Config::parse(text.as_bytes(), Accepted::StdioOnly, |_| None).unwrap();
             prop_assert_eq!(config.servers[0].name.as_str(), &key);
-            prop_assert_eq!(&config.servers[0].command, &command);
-            prop_assert_eq!(&config.servers[0].args, &args);
+            let Transport::Stdio(program) = &config.servers[0].transport else { panic!() };
+            prop_assert_eq!(&program.command.value, &command);
+            prop_assert_eq!(&program.args, &args);
+        }
+    }
+}
+
+mod remote_servers {
+    use super::*;
+
+    fn parse_all(text: &str) -> Result<Config, ConfigError> {
+        Config::parse(text.as_bytes(), Accepted::All, lookup)
+    }
+
+    fn remote(text: &str) -> Remote {
+        let [spec] = parse_all(&with_server(text)).unwrap().servers.try_into().expect("one server");
+        match spec.transport {
+            Transport::Remote(remote) => remote,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn are_understood_as_every_client_writes_them() {
+        for (text, dialect) in [
+            (r#"{"url": "http://x/mcp"}"#, Dialect::Unknown),
+            (r#"{"serverUrl": "http://x/mcp"}"#, Dialect::Unknown),
+            (r#"{"type": "http", "url": "http://x/mcp"}"#, Dialect::Streamable),
+            (r#"{"type": "streamable-http", "url": "http://x/mcp"}"#, Dialect::Streamable),
+            (r#"{"type": "streamableHttp", "url": "http://x/mcp"}"#, Dialect::Streamable),
+            (r#"{"type": "sse", "url": "http://x/mcp"}"#, Dialect::Sse),
+            (r#"{"transport": "SSE", "url": "http://x/mcp"}"#, Dialect::Sse),
+        ] {
+            assert_eq!(remote(text), Remote { url: "http://x/mcp".into(), headers: vec![], dialect }, "{text}");
+        }
+        let servers = parse_all(r#"{"servers": {"s": {"type": "http", "url": "https://x"}}}"#).unwrap().servers;
+        assert_eq!(servers.len(), 1, "as VS Code writes it");
+    }
+
+    #[test]
+    fn have_variables_in_address_and_headers() {
+        let found = remote(r#"{"url": "https://x${HOME}", "headers": {"Authorization": "Bearer $TOKEN"}}"#);
+        assert_eq!((found.url.value.as_str(), found.url.shown()), ("https://x/home/me", "https://x${HOME}"));
+        assert_eq!(found.headers, [("Authorization".to_owned(), "Bearer hunter2".to_owned())]);
+    }
+
+    #[test]
+    fn are_refused_with_the_place_of_every_mistake() {
+        for (text, expected) in [
+            (r#"{"type": "http"}"#, "$.mcpServers.s.url"),
+            (r#"{"url": "ftp://x"}"#, "http:// or https://"),
+            (r#"{"url": 5}"#, "$.mcpServers.s.url"),
+            (r#"{"url": "http://x", "headers": []}"#, "$.mcpServers.s.headers"),
+            (r#"{"url": "http://x", "headers": {"a b": "c"}}"#, "no header can have"),
+            (r#"{"url": "http://x", "headers": {"a": "c\nd"}}"#, "control character"),
+            (r#"{"type": "carrier-pigeon", "url": "http://x"}"#, "carrier-pigeon"),
+        ] {
+            let error = parse_all(&with_server(text)).unwrap_err().to_string();
+            assert!(error.contains(expected), "{text}: {error}");
         }
     }
 }

@@ -44,6 +44,10 @@ pub(crate) struct Options {
     /// Write the members of an answer in the order of the TypeScript SDK.
     pub(crate) result_first: bool,
     pub(crate) close_stdout_after_init: bool,
+    /// Answer the first list and close stdout in the same breath.
+    pub(crate) close_stdout_after_list: bool,
+    /// Say after every list that it has changed.
+    pub(crate) restless: bool,
 }
 
 impl Options {
@@ -74,6 +78,8 @@ impl Options {
                 "--asks" => options.asks = true,
                 "--result-first" => options.result_first = true,
                 "--close-stdout-after-init" => options.close_stdout_after_init = true,
+                "--close-stdout-after-list" => options.close_stdout_after_list = true,
+                "--restless" => options.restless = true,
                 _ => bail!("unknown flag `{flag}`"),
             }
         }
@@ -107,6 +113,8 @@ impl Options {
             asks: false,
             result_first: false,
             close_stdout_after_init: false,
+            close_stdout_after_list: false,
+            restless: false,
         }
     }
 }

@@ -152,6 +152,12 @@ impl Session {
             Some(page) => self.output.result(id, &page),
             None => self.output.error(id, r#"{"code":-32602,"message":"Unknown cursor"}"#),
         }
+        if self.options.restless {
+            self.output.notification("notifications/tools/list_changed", "{}");
+        }
+        if self.options.close_stdout_after_list {
+            self.output.close().expect("stdout can be replaced by /dev/null");
+        }
     }
 
     pub(crate) fn definitions(&self) -> MutexGuard<'_, Definitions> {

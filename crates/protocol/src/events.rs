@@ -1,0 +1,191 @@
+//! Server-sent events: the framing of streams over HTTP.
+
+use bytes::{Buf, Bytes, BytesMut};
+
+/// One event of a stream.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// What kind it is; empty for a plain message.
+    pub kind: String,
+    /// What it carries. Several lines are joined by newlines.
+    pub data: Bytes,
+    /// Where to resume the stream after it.
+    pub id: Option<String>,
+    /// How many milliseconds to wait before connecting again.
+    pub retry: Option<u64>,
+}
+
+/// Splits a stream of bytes into events.
+#[derive(Debug, Default)]
+pub struct Events {
+    buffer: BytesMut,
+    /// No line end in the first this many bytes.
+    searched: usize,
+    /// The last line ended in a carriage return; a line feed right behind it belongs to it.
+    after_return: bool,
+    /// The event under construction, and whether any of its fields has come.
+    event: Event,
+    is_open: bool,
+    data: Data,
+}
+
+/// The data of the event under construction. One line stays where it is in memory; several are gathered.
+#[derive(Debug, Default)]
+enum Data {
+    #[default]
+    None,
+    Line(Bytes),
+    Lines(BytesMut),
+}
+
+impl Data {
+    fn add(&mut self, line: Bytes) {
+        *self = match std::mem::take(self) {
+            Self::None => Self::Line(line),
+            Self::Line(first) => {
+                let mut lines = BytesMut::with_capacity(first.len() + line.len() + 1);
+                for part in [&first[..], b"\n", &line] {
+                    lines.extend_from_slice(part);
+                }
+                Self::Lines(lines)
+            }
+            Self::Lines(mut lines) => {
+                lines.extend_from_slice(b"\n");
+                lines.extend_from_slice(&line);
+                Self::Lines(lines)
+            }
+        };
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::Line(line) => line.len(),
+            Self::Lines(lines) => lines.len(),
+        }
+    }
+
+    fn finish(self) -> Bytes {
+        match self {
+            Self::None => Bytes::new(),
+            Self::Line(line) => line,
+            Self::Lines(lines) => lines.freeze(),
+        }
+    }
+}
+
+impl Events {
+    /// Adds what has arrived.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// Bytes of the event under construction, for whoever limits it.
+    pub fn pending(&self) -> usize {
+        self.buffer.len() + self.data.len()
+    }
+
+    /// The next complete event, if one has arrived. One without data but with an id or a delay is an event too: it only
+    /// says where and when to resume.
+    pub fn next_event(&mut self) -> Option<Event> {
+        while let Some(line) = self.next_line() {
+            if !line.is_empty() {
+                self.field(&line);
+            } else if std::mem::take(&mut self.is_open) {
+                let data = std::mem::take(&mut self.data).finish();
+                return Some(Event { data, ..std::mem::take(&mut self.event) });
+            }
+        }
+        None
+    }
+
+    /// A line without its end, which is a line feed, a carriage return, or both.
+    fn next_line(&mut self) -> Option<Bytes> {
+        if self.after_return && !self.buffer.is_empty() {
+            self.after_return = false;
+            if self.buffer[0] == b'\n' {
+                self.buffer.advance(1);
+            }
+        }
+        let Some(found) = memchr::memchr2(b'\n', b'\r', &self.buffer[self.searched..]) else {
+            self.searched = self.buffer.len();
+            return None;
+        };
+        let line = self.buffer.split_to(self.searched + found).freeze();
+        self.searched = 0;
+        self.after_return = self.buffer[0] == b'\r';
+        self.buffer.advance(1);
+        Some(line)
+    }
+
+    fn field(&mut self, line: &Bytes) {
+        let colon = memchr::memchr(b':', line);
+        let name = &line[..colon.unwrap_or(line.len())];
+        let mut value = colon.map_or_else(Bytes::new, |colon| line.slice(colon + 1..));
+        if value.first() == Some(&b' ') {
+            value.advance(1);
+        }
+        let text = || String::from_utf8_lossy(&value).into_owned();
+        match name {
+            b"data" => self.data.add(value),
+            b"event" => self.event.kind = text(),
+            b"id" if !value.contains(&0) => self.event.id = Some(text()),
+            b"retry" => self.event.retry = text().parse().ok(),
+            // A comment, or a field nobody knows.
+            _ => return,
+        }
+        self.is_open = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn all(stream: &[u8]) -> Vec<Event> {
+        let mut events = Events::default();
+        events.push(stream);
+        std::iter::from_fn(|| events.next_event()).collect()
+    }
+
+    fn message(data: &'static str) -> Event {
+        Event { data: Bytes::from_static(data.as_bytes()), ..Event::default() }
+    }
+
+    #[test]
+    fn events_are_told_apart_with_all_their_fields() {
+        let stream =
+            b": hello\n\nevent: endpoint\ndata: /x\nid: 7\nretry: 50\n\ndata:a\ndata: b\ndata\n\nid: 8\n\ndata: cut";
+        let endpoint = Event { kind: "endpoint".into(), id: Some("7".into()), retry: Some(50), ..message("/x") };
+        let only_id = Event { id: Some("8".into()), ..Event::default() };
+        assert_eq!(all(stream), [endpoint, message("a\nb\n"), only_id]);
+    }
+
+    #[test]
+    fn every_line_end_counts() {
+        for stream in [&b"data: a\n\ndata: b\n\n"[..], b"data: a\r\n\r\ndata: b\r\n\r\n", b"data: a\r\rdata: b\r\r"] {
+            assert_eq!(all(stream), [message("a"), message("b")], "{stream:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn events_do_not_depend_on_how_they_arrive(
+            lines in prop::collection::vec("(data: ?|id: |event:|: )?[a-z]{0,5}(\n|\r\n|\r)", 0..20),
+            cuts in prop::collection::vec(1usize..5, 1..40)
+        ) {
+            let stream = lines.concat() + "\n\n";
+            let expected = all(stream.as_bytes());
+            let (mut events, mut got, mut at) = (Events::default(), Vec::new(), 0);
+            for cut in cuts.iter().cycle() {
+                let end = (at + cut).min(stream.len());
+                events.push(&stream.as_bytes()[at..end]);
+                got.extend(std::iter::from_fn(|| events.next_event()));
+                at = end;
+                if at == stream.len() { break; }
+            }
+            prop_assert_eq!(got, expected);
+        }
+    }
+}

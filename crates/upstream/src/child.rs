@@ -1,0 +1,199 @@
+//! A server that we start ourselves. Where it stands in its life is where the code stands in [`live`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use catalog::Program;
+use rustix::process::Signal;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout};
+
+use crate::connection::Connection;
+use crate::failure::{Cause, Ending, Phase};
+use crate::lifecycle::{Stop, Upstream, Watcher};
+use crate::lineage;
+use crate::outbox::Outbox;
+use crate::process::{Process, StartError, Streams};
+use crate::stderr::Tail;
+use crate::stream::{Sink, Source};
+use crate::wire::Wire;
+
+/// How long a server may take to end by itself once its input has ended.
+const CLOSE_GRACE: Duration = Duration::from_secs(1);
+/// How long it may take once it was asked to terminate.
+const TERM_GRACE: Duration = Duration::from_secs(1);
+/// How long we read on after a server's end, or wait for its end after its last word.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// A process with everything we hold on it.
+struct Live {
+    process: Process,
+    connection: Arc<Connection>,
+    outbox: Arc<Outbox>,
+    listening: JoinHandle<()>,
+    draining: JoinHandle<()>,
+    muttering: JoinHandle<()>,
+    tail: Tail,
+}
+
+/// Lives the server's life; returns when nothing of it is left.
+pub(crate) async fn live(
+    upstream: &Upstream,
+    program: &Program,
+    watcher: &dyn Watcher,
+    mut stop: watch::Receiver<Stop>,
+) {
+    let mut live = match start(upstream, program) {
+        Ok(live) => live,
+        Err(cause) => return upstream.ended(watcher, &Arc::new(Ending::Failed { phase: Phase::Startup, cause })),
+    };
+    let ending = Arc::new(serve(upstream, &mut live, watcher, &mut stop).await);
+    watcher.ended(upstream.index, &ending);
+    live.connection.end(&ending);
+    clear_up(upstream, live, watcher, &ending, stop).await;
+}
+
+fn start(upstream: &Upstream, program: &Program) -> Result<Live, Cause> {
+    let (process, Streams { stdin, stdout, stderr }) = Process::start(program, &upstream.environment)?;
+    upstream.watchdog.guard(process.group());
+    let adopted = |source| Cause::Start(StartError::System { path: program.command.shown().into(), source });
+    let (sink, _) = Sink::adopt(stdin).map_err(adopted)?;
+    let outbox = Arc::new(Outbox::new(sink));
+    let name = &upstream.spec.name;
+    let connection = Arc::new(Connection::new(name.clone(), Wire::Pipe(Arc::clone(&outbox))));
+    let listening = tokio::spawn(Arc::clone(&connection).listen(Source::adopt(stdout).map_err(adopted)?));
+    let draining = tokio::spawn({
+        let outbox = Arc::clone(&outbox);
+        async move { outbox.drain().await }
+    });
+    let tail = Tail::default();
+    let source = Source::adopt(stderr).map_err(adopted)?.with_small_share();
+    let muttering = tokio::spawn(tail.clone().follow(name.clone(), source));
+    Ok(Live { process, connection, outbox, listening, draining, muttering, tail })
+}
+
+/// From the first question to the last answer.
+async fn serve(
+    upstream: &Upstream,
+    live: &mut Live,
+    watcher: &dyn Watcher,
+    stop: &mut watch::Receiver<Stop>,
+) -> Ending {
+    let Live { process, connection, outbox, listening, .. } = live;
+    let failed = |phase, cause| Ending::Failed { phase, cause };
+    // One for the whole life: what it has seen of the end must not be forgotten between the phases.
+    let mut last_breath = std::pin::pin!(last_breath(process, connection, outbox, listening));
+
+    let tools = tokio::select! {
+        // Stopping wins, so that an orderly end is never reported as a failure.
+        biased;
+        _ = stop.wait_for(|&stop| stop > Stop::Never) => return Ending::Stopped,
+        cause = &mut last_breath => return failed(Phase::Initialization, cause),
+        met = upstream.manners.meet(connection, |_| {}) => match met {
+            Ok(acquaintance) => acquaintance.tools,
+            Err(cause) => return failed(Phase::Initialization, cause),
+        },
+    };
+    tracing::debug!(server = %upstream.spec.name, tools = tools.len(), "server is running");
+    watcher.running(upstream.index, connection, tools);
+
+    tokio::select! {
+        biased;
+        _ = stop.wait_for(|&stop| stop > Stop::Never) => Ending::Stopped,
+        cause = &mut last_breath => failed(Phase::Runtime, cause),
+        () = upstream.manners.follow_changes(connection, |tools| watcher.tools_changed(upstream.index, tools)) => {
+            Ending::Stopped
+        }
+    }
+}
+
+/// Ends the process if it has not ended, then whatever it left behind; reports a failure with its last words.
+async fn clear_up(
+    upstream: &Upstream,
+    live: Live,
+    watcher: &dyn Watcher,
+    ending: &Ending,
+    mut stop: watch::Receiver<Stop>,
+) {
+    let Live { mut process, connection, outbox, listening, draining, muttering, tail } = live;
+    end_process(&mut process, &connection, &outbox, ending, &mut stop).await;
+    let group = process.group();
+    process.clear_up().await;
+    upstream.watchdog.release(group);
+    outbox.abort();
+
+    // The pipes are read until here, so that nothing blocks on them; a leftover that holds one open is not waited for.
+    for task in [draining, listening, muttering] {
+        // One that has ended may have been waited for already, and must not be again.
+        let handle = task.abort_handle();
+        if !task.is_finished() && timeout(LAST_WORDS, task).await.is_err() {
+            handle.abort();
+        }
+    }
+    if matches!(ending, Ending::Failed { .. }) {
+        upstream.report(watcher, ending, tail.lines());
+        // On an orderly stop the watchdog looks once for all servers; here only this one is gone.
+        let mark = upstream.lineage.mark_of(upstream.index);
+        let swept = tokio::task::spawn_blocking(move || lineage::signal_all(&mark, Signal::KILL));
+        drop(swept.await);
+    }
+}
+
+/// Waits for the end of a server that was not asked to end.
+async fn last_breath(
+    process: &mut Process,
+    connection: &Connection,
+    outbox: &Outbox,
+    listening: &mut JoinHandle<()>,
+) -> Cause {
+    let sign = tokio::select! {
+        _ = process.ended() => None,
+        _ = &mut *listening => Some(Cause::ClosedOutput),
+        () = outbox.closed() => Some(Cause::ClosedInput),
+    };
+    // A server that dies closes everything; its exit status says best what happened.
+    let status = timeout(LAST_WORDS, process.ended()).await;
+    // What it said before it ended still counts, however slowly it is taken from us.
+    connection.read_on();
+    if !listening.is_finished() {
+        drop(timeout(LAST_WORDS, listening).await);
+    }
+    match (status, sign) {
+        (Ok(Ok(status)), _) => Cause::Exited(status),
+        (_, Some(sign)) => sign,
+        (_, None) => Cause::ClosedOutput,
+    }
+}
+
+/// The ladder: end its input, ask it to terminate, kill it; each step only if the one before was not enough.
+async fn end_process(
+    process: &mut Process,
+    connection: &Connection,
+    outbox: &Outbox,
+    ending: &Ending,
+    stop: &mut watch::Receiver<Stop>,
+) {
+    outbox.close();
+    let patient = matches!(ending, Ending::Stopped);
+    if patient && (ends_within(process, CLOSE_GRACE, Stop::Promptly, stop).await) {
+        return;
+    }
+    process.signal(Signal::TERM);
+    if ends_within(process, TERM_GRACE, Stop::Now, stop).await {
+        return;
+    }
+    process.signal(Signal::KILL);
+    if let Err(error) = process.ended().await {
+        tracing::warn!(server = %connection.server(), %error, "could not wait for the end of a server");
+    }
+}
+
+/// Whether the process ended within its grace; the grace ends early when stopping becomes more urgent.
+async fn ends_within(process: &mut Process, grace: Duration, urgent: Stop, stop: &mut watch::Receiver<Stop>) -> bool {
+    let deadline = Instant::now() + grace;
+    tokio::select! {
+        ended = process.ends_before(deadline) => ended,
+        _ = stop.wait_for(|&stop| stop >= urgent) => false,
+    }
+}

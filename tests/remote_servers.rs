@@ -1,0 +1,77 @@
+//! Servers that run elsewhere, reached by `mcp-aggregator stdio` over HTTP.
+//!
+//! - [`calls`]: tools are listed and called, and nothing changes on the way
+//! - [`sessions`]: the session with a server, from its beginning to its end
+//! - [`headers`]: credentials go to the server and nowhere else
+//! - [`troubles`]: what goes wrong with a request, and what a client hears of it
+//! - [`streams`]: what comes on streams: progress, changes, answers after a break
+//! - [`legacy`]: the older HTTP+SSE
+//! - [`absence`]: servers that are not there, go away, come back or never answer
+
+mod absence;
+mod calls;
+mod headers;
+mod legacy;
+mod sessions;
+mod streams;
+mod troubles;
+
+use serde_json::{Value, json};
+use testkit::http_server::Request;
+use testkit::{Config, Driver, HttpServer, Launch, program};
+
+use crate::setting::{error_of, text_of};
+
+/// Starts `mcp-aggregator` with this one server, called `web`, and initializes.
+#[track_caller]
+fn connected(server: &HttpServer) -> Driver {
+    connected_to(&json!({"web": {"url": server.url()}}))
+}
+
+/// Starts `mcp-aggregator` with these servers, and initializes.
+#[track_caller]
+fn connected_to(servers: &Value) -> Driver {
+    initialized(servers, |launch| launch)
+}
+
+/// The same, with more to say about the launch.
+#[track_caller]
+fn initialized(servers: &Value, adjust: impl FnOnce(Launch) -> Launch) -> Driver {
+    let config = Config::new().raw(json!({"mcpServers": servers}).to_string()).write();
+    let launch = Launch::program(program("mcp-aggregator")).arg("stdio").arg("--config").arg(config.path());
+    let mut client = adjust(launch).start();
+    // When it answers, it has read the file.
+    client.initialize();
+    client
+}
+
+/// The call of `web.echo` works.
+#[track_caller]
+fn assert_echoes(client: &mut Driver) {
+    let answer = client.call("web.echo", json!({"text": "still here"}));
+    assert_eq!(text_of(&answer), "still here");
+}
+
+/// The message of a failed call, which names the server.
+#[track_caller]
+fn problem_of(answer: &Value) -> String {
+    let (_, message) = error_of(answer);
+    assert!(message.contains("`web`"), "{answer}");
+    message.to_owned()
+}
+
+/// Waits until the list has this tool, or has it no more.
+#[track_caller]
+fn wait_for_tool(client: &mut Driver, name: &str, present: bool) {
+    while client.tool_names().iter().any(|tool| tool == name) != present {
+        client.notification("notifications/tools/list_changed");
+    }
+}
+
+fn count(requests: &[Request], rpc_method: &str) -> usize {
+    requests.iter().filter(|request| request.is(rpc_method)).count()
+}
+
+fn count_http(requests: &[Request], method: &str) -> usize {
+    requests.iter().filter(|request| request.method == method).count()
+}

@@ -1,0 +1,77 @@
+//! The older HTTP+SSE.
+
+use serde_json::json;
+use testkit::{HttpServer, Script};
+
+use super::{assert_echoes, connected_to, count, count_http, wait_for_tool};
+use crate::setting::error_of;
+
+#[test]
+fn it_is_spoken_if_the_config_says_so() {
+    let server = HttpServer::start(Script::default().sse());
+    let mut client = connected_to(&json!({"web": {"type": "sse", "url": server.url()}}));
+    assert_echoes(&mut client);
+    assert_eq!(server.requests()[0].method, "GET", "nothing else was tried first");
+    assert!(server.requests()[1..].iter().all(|request| request.path.starts_with("/message?sessionId=")));
+}
+
+#[test]
+fn it_is_spoken_if_the_server_knows_nothing_newer() {
+    for status in [400, 404, 405] {
+        let server = HttpServer::start(Script::default().sse().refuse_initialize(status));
+        let mut client = connected_to(&json!({"web": {"url": server.url()}}));
+        assert_echoes(&mut client);
+        let requests = server.requests();
+        assert!(requests[0].method == "POST" && requests[0].is("initialize") && requests[1].method == "GET");
+        assert_eq!(count(&requests, "initialize"), 2);
+        assert_eq!(client.stderr_text(), "");
+    }
+}
+
+#[test]
+fn it_is_not_tried_if_the_config_says_so_or_if_the_server_is_merely_out_of_order() {
+    let server = HttpServer::start(Script::default().sse());
+    let mut client = connected_to(&json!({"web": {"type": "http", "url": server.url()}}));
+    let answer = client.call("web.echo", json!({}));
+    assert!(answer["error"]["data"]["detail"].as_str().unwrap().contains("405"), "{answer}");
+    assert_eq!(count_http(&server.requests(), "GET"), 0);
+
+    let server = HttpServer::start(Script::default().sse().refuse_initialize(500));
+    let mut client = connected_to(&json!({"web": {"url": server.url()}}));
+    let answer = client.call("web.echo", json!({}));
+    assert!(answer["error"]["data"]["detail"].as_str().unwrap().contains("500"), "{answer}");
+    assert_eq!(count_http(&server.requests(), "GET"), 0);
+}
+
+#[test]
+fn the_server_is_told_that_it_was_understood_before_anything_else() {
+    let server = HttpServer::start(Script::default().sse().slow_headers(30));
+    let mut client = connected_to(&json!({"web": {"type": "sse", "url": server.url()}}));
+    assert_echoes(&mut client);
+    let posted: Vec<String> = server.requests().iter().filter_map(testkit::http_server::Request::rpc_method).collect();
+    assert_eq!(posted, ["initialize", "notifications/initialized", "tools/list", "tools/call"]);
+}
+
+#[test]
+fn a_stream_that_ends_takes_the_server_with_it() {
+    let server = HttpServer::start(Script::default().sse());
+    let mut client = connected_to(&json!({"web": {"type": "sse", "url": server.url()}}));
+    client.tool_names();
+    client.drain();
+    let calls: Vec<u64> = (0..3).map(|_| client.start_call("web.hang", json!({}))).collect();
+    server.wait_for(|requests| count(requests, "tools/call") == 3);
+    server.close_streams();
+    for id in calls {
+        let answer = client.response(id);
+        let (_, message) = error_of(&answer);
+        // A call that the server has heard but not yet taken finds no session any more.
+        let is_told = message.contains("event stream ended") || message.contains("Session not found");
+        assert!(message.contains("`web`") && is_told, "{message}");
+    }
+    client.notification("notifications/tools/list_changed");
+    wait_for_tool(&mut client, "web.echo", false);
+    assert_eq!(client.tool_names(), [""; 0]);
+    let later = client.call("web.echo", json!({}));
+    assert!(later["error"]["data"]["detail"].as_str().unwrap().contains("event stream ended"), "{later}");
+    client.wait_for_stderr("server `web` failed during runtime: its event stream ended");
+}
