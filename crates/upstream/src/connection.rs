@@ -347,7 +347,7 @@ impl Connection {
         if self.warned.swap(true, Ordering::Relaxed) {
             tracing::debug!(server = %self.server, %problem, ?excerpt, "ignored a line that is no message");
         } else {
-            tracing::warn!(server = %self.server, %problem, ?excerpt, "the server writes to stdout what is no JSON-RPC message; ignored from here on");
+            tracing::warn!(server = %self.server, %problem, ?excerpt, "the server sends what is no JSON-RPC message; ignored from here on");
         }
         let waiting = id.and_then(our_number).and_then(|number| self.lock().waiting.remove(&number));
         if let Some(Waiting::Caller { caller, id, .. }) = waiting {

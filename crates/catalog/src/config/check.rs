@@ -206,6 +206,12 @@ impl Check<'_> {
             self.problem(&path, "must start with http:// or https://");
             return None;
         }
+        // They would be shown wherever the address is.
+        let authority = url.value.split(['/', '?', '#']).nth(2).unwrap_or_default();
+        if authority.contains('@') {
+            self.problem_with_hint(&path, "must not hold credentials", Some("put them into `headers`"));
+            return None;
+        }
         Some(url)
     }
 

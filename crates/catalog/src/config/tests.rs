@@ -488,6 +488,7 @@ mod remote_servers {
             (r#"{"type": "http"}"#, "$.mcpServers.s.url"),
             (r#"{"url": "ftp://x"}"#, "http:// or https://"),
             (r#"{"url": 5}"#, "$.mcpServers.s.url"),
+            (r#"{"url": "https://me:hunter2@x/mcp"}"#, "must not hold credentials"),
             (r#"{"url": "http://x", "headers": []}"#, "$.mcpServers.s.headers"),
             (r#"{"url": "http://x", "headers": {"a b": "c"}}"#, "no header can have"),
             (r#"{"url": "http://x", "headers": {"a": "c\nd"}}"#, "control character"),
