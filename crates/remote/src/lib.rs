@@ -63,7 +63,10 @@ async fn live(upstream: Upstream, watcher: Arc<dyn Watcher>, mut stop: watch::Re
     };
     watcher.ended(upstream.index, &ending);
     contact.connection.end(&ending);
-    contact.lost.abort();
+    if !contact.lost.is_finished() {
+        contact.lost.abort();
+        drop((&mut contact.lost).await);
+    }
     drop(timeout(FAREWELL, contact.session.leave()).await);
     upstream.report(&*watcher, &ending, Vec::new());
 }
@@ -115,9 +118,9 @@ async fn meet_in(upstream: &Upstream, http: Http, older: bool) -> Result<(Contac
     let lost = AbortOnDrop(Some(lost));
     let met = upstream.manners.meet(&connection, |revision| session.greeted(revision)).await;
     match met {
-        Ok(acquaintance) => {
+        Ok(tools) => {
             session.start_listening();
-            Ok((Contact { connection, session, lost: lost.keep() }, acquaintance.tools))
+            Ok((Contact { connection, session, lost: lost.keep() }, tools))
         }
         // A question without an answer has a better explanation in what happened to its request.
         Err(Cause::ClosedOutput) => Err(session.explain()),

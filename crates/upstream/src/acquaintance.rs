@@ -28,22 +28,9 @@ pub struct Manners {
     pub patience: Duration,
 }
 
-/// What a server said of itself.
-#[derive(Debug)]
-pub struct Acquaintance {
-    /// The revision it speaks, in its own words.
-    pub revision: Option<String>,
-    /// What it offers.
-    pub tools: Vec<Tool>,
-}
-
 impl Manners {
     /// Asks the server who it is and what it offers. `greeted` hears the revision before anything else is asked.
-    pub async fn meet(
-        &self,
-        connection: &Connection,
-        greeted: impl FnOnce(Option<&str>),
-    ) -> Result<Acquaintance, Cause> {
+    pub async fn meet(&self, connection: &Connection, greeted: impl FnOnce(Option<&str>)) -> Result<Vec<Tool>, Cause> {
         let deadline = Instant::now() + self.patience;
         let too_slow = |method| Cause::TooSlow { method, waited: self.patience };
         let initializing = timeout_at(deadline, self.initialize(connection));
@@ -51,8 +38,7 @@ impl Manners {
         greeted(revision.as_deref());
         connection.tell("notifications/initialized", None);
         let listing = timeout_at(deadline, list_tools(connection));
-        let tools = listing.await.map_err(|_| too_slow("tools/list"))??;
-        Ok(Acquaintance { revision, tools })
+        listing.await.map_err(|_| too_slow("tools/list"))?
     }
 
     /// The parameters of `initialize`.

@@ -91,7 +91,7 @@ async fn serve(
         _ = stop.wait_for(|&stop| stop > Stop::Never) => return Ending::Stopped,
         cause = &mut last_breath => return failed(Phase::Initialization, cause),
         met = upstream.manners.meet(connection, |_| {}) => match met {
-            Ok(acquaintance) => acquaintance.tools,
+            Ok(tools) => tools,
             Err(cause) => return failed(Phase::Initialization, cause),
         },
     };
