@@ -4,7 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
-use testkit::{Launch, program};
+use testkit::http_client::Ask;
+use testkit::{Config, Launch, ModernHttp, Serve, Talk, fake, program};
 
 use crate::setting::{initialized, text_of};
 
@@ -41,6 +42,30 @@ fn every_example_config_is_named_in_the_readme() {
     for path in configs() {
         let name = path.file_name().unwrap().to_str().unwrap().to_owned();
         assert!(readme.contains(&format!("`{name}`")), "{name} is not in examples/README.md");
+    }
+}
+
+#[test]
+fn the_example_token_file_lets_clients_in_once_it_has_tokens_and_not_before() {
+    let text = fs::read_to_string(folder().join("tokens.txt")).unwrap();
+    let config = Config::new().server("s", fake()).write();
+    let unchanged = Launch::program(program("mcp-aggregator"))
+        .args(["serve", "--listen", "127.0.0.1:0", "--token-file"])
+        .arg(folder().join("tokens.txt"))
+        .arg("--config")
+        .arg(config.path())
+        .start();
+    unchanged.wait_for_stderr("tokens.txt cannot be used: line ");
+
+    let tokens = tempfile::NamedTempFile::new().unwrap();
+    fs::write(tokens.path(), text.replace("<a token>", "secret-1").replace("<another token>", "secret-2")).unwrap();
+    let serve =
+        Serve::start_as(&Config::new().server("s", fake()), |launch| launch.arg("--token-file").arg(tokens.path()));
+    let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+    assert_eq!(serve.fetch(&Ask::post("/mcp", ping)).status, 401);
+    for token in ["secret-1", "secret-2"] {
+        let mut client = ModernHttp::new(serve.address(), "/mcp").with_token(token);
+        assert!(client.ask("tools/list", json!({}))["result"]["tools"].is_array(), "{token}");
     }
 }
 

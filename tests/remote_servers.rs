@@ -5,13 +5,17 @@
 //! - [`headers`]: credentials go to the server and nowhere else
 //! - [`troubles`]: what goes wrong with a request, and what a client hears of it
 //! - [`streams`]: what comes on streams: progress, changes, answers after a break
+//! - [`questions`]: what a server asks on the stream of a call
 //! - [`legacy`]: the older HTTP+SSE
+//! - [`modern`]: servers of 2026-07-28
 //! - [`absence`]: servers that are not there, go away, come back or never answer
 
 mod absence;
 mod calls;
 mod headers;
 mod legacy;
+mod modern;
+mod questions;
 mod sessions;
 mod streams;
 mod troubles;

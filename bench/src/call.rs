@@ -98,6 +98,12 @@ pub(crate) fn answer_id(line: &[u8]) -> Result<u64> {
     id.with_context(|| format!("wrong answer: no id of ours: {}", start_of(line)))
 }
 
+/// Requests and notifications name a method; no payload of ours has that word so near the start.
+pub(crate) fn is_answer(line: &[u8]) -> bool {
+    let head = &line[..line.len().min(64)];
+    memchr::memmem::find(head, br#""method""#).is_none()
+}
+
 fn start_of(line: &[u8]) -> String {
     String::from_utf8_lossy(&line[..line.len().min(200)]).into_owned()
 }

@@ -1,11 +1,15 @@
-//! What the benchmark's runner and its test server must agree on.
+//! What the benchmark's runner and its own programs must agree on.
 //!
 //! # Layout
 //! - [`payload`]: the tools, what each of them answers, and the arguments sent to it
-//! - [`scan`]: finds id, method and tool name in a request line without a JSON library
+//! - [`scan`]: finds id, method and tool name in a request without a JSON library
+//! - [`answers`]: what the test server says, over stdio and over HTTP
+//! - [`listening`]: how the programs that speak HTTP start and end
 //!
-//! The runner itself is the binary `bench` (`main.rs` and the modules beside it); the binaries `bench-server` and
-//! `floor` are in `bin/`.
+//! The runner itself is the binary `bench` (`main.rs` and the modules beside it); the test servers and the floors are
+//! in `bin/`.
 
+pub mod answers;
+pub mod listening;
 pub mod payload;
 pub mod scan;

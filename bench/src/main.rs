@@ -2,7 +2,8 @@
 //!
 //! # Layout
 //! - `options` → `run` → `sections/*`: what was asked, who takes part, one file per table
-//! - `contestant`, `connection`, `call`, `listing`: the client side, blocking and cheap
+//! - `contestant`, `session`, `wire`, `connection`, `call`, `listing`, `lanes`: the client side, blocking and cheap
+//! - `http_contestant`, `service`, `http_connection`, `http_answer`: the same over HTTP
 //! - `machine`, `processes`, `stall`, `statistics`, `report`: what is read from the system, and how it is shown
 //!
 //! Exit code 0: every answer was right, whatever the numbers. 1: a wrong answer, or something could not be started.
@@ -10,6 +11,11 @@
 mod call;
 mod connection;
 mod contestant;
+mod http_answer;
+mod http_connection;
+mod http_contestant;
+mod inbox;
+mod lanes;
 mod listing;
 mod machine;
 mod options;
@@ -17,8 +23,11 @@ mod processes;
 mod report;
 mod run;
 mod sections;
+mod service;
+mod session;
 mod stall;
 mod statistics;
+mod wire;
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -59,10 +68,11 @@ fn run(options: &Options) -> Result<()> {
         report: Report::default(),
     };
     say(&format!("Machine: {}.", machine::describe()))?;
-    if let Some(program) = &options.program {
-        // No table of a stand-in may pass for ours.
-        let name = program.file_name().unwrap_or_default();
-        say(&format!("\n**`us` is `{}`** (`--program`).", name.display()))?;
+    // No table of a stand-in may pass for ours.
+    for (option, program) in [("--program", &options.program), ("--service", &options.service)] {
+        if let Some(name) = program.as_ref().and_then(|program| program.file_name()) {
+            say(&format!("\n**`us` is `{}`** (`{option}`).", name.display()))?;
+        }
     }
     if options.effort == Effort::Quick {
         say("\n*A quick run: it shows that everything works; its numbers are noise.*")?;
@@ -89,6 +99,7 @@ fn measure(section: Section, run: &mut Run) -> Result<()> {
         Section::Memory => sections::memory::measure(run),
         Section::Listing => sections::listing::measure(run),
         Section::Isolation => sections::isolation::measure(run),
+        Section::Http => sections::http::measure(run),
     }
 }
 
@@ -108,32 +119,43 @@ fn find_programs(options: &Options) -> Result<Programs> {
     if !optimised {
         eprintln!("warning: this is not a release build; the numbers say little. Use `cargo run --release -p bench`");
     }
+    let mut ours = Vec::new();
+    if options.measures_stdio() && options.program.is_none() {
+        ours.push("mcp-simple-aggregator");
+    }
+    if options.measures_http() && options.service.is_none() {
+        ours.push("mcp-aggregator");
+    }
     if options.build {
-        build(beside, optimised, options.program.is_none())?;
+        build(beside, optimised, &ours)?;
     }
     let programs = Programs {
         server: beside.join("bench-server"),
+        http_server: beside.join("bench-http-server"),
         floor: beside.join("floor"),
+        floor_proxy: beside.join("floor-proxy"),
         us: options.program.clone().unwrap_or_else(|| beside.join("mcp-simple-aggregator")),
+        service: options.service.clone().unwrap_or_else(|| beside.join("mcp-aggregator")),
         scratch: tempfile::tempdir().context("could not make a directory for config files")?,
     };
-    for program in [&programs.server, &programs.floor, &programs.us] {
+    let mut needed = vec![&programs.server, &programs.http_server, &programs.floor, &programs.floor_proxy];
+    needed.extend(options.measures_stdio().then_some(&programs.us));
+    needed.extend(options.measures_http().then_some(&programs.service));
+    for program in needed {
         ensure!(
             program.exists(),
-            "the program `{}` was not found\nhint: run without --no-build, or set --program",
+            "the program `{}` was not found\nhint: run without --no-build, or set --program or --service",
             program.display()
         );
     }
     Ok(programs)
 }
 
-fn build(beside: &Path, optimised: bool, ours_too: bool) -> Result<()> {
+fn build(beside: &Path, optimised: bool, ours: &[&str]) -> Result<()> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.args(["build", "--quiet", "-p", "bench", "--bins"]);
-    if ours_too {
-        command.args(["-p", "mcp-simple-aggregator"]);
-    }
+    command.args(ours.iter().flat_map(|package| ["-p", package]));
     if optimised {
         command.arg("--release");
     }

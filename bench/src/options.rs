@@ -10,9 +10,10 @@ Measures direct, the parse-nothing floor, us, and other aggregators, side by sid
 
 usage: cargo run --release -p bench -- [OPTIONS]
   --quick                a short run that shows that everything works; its numbers are noise
-  --only SECTION         latency, throughput, startup, memory, listing or isolation; repeatable
+  --only SECTION         latency, throughput, startup, memory, listing, isolation or http; repeatable
   --other 'NAME=COMMAND' also measure this command line; {config} in it becomes the config's path; repeatable
-  --program PATH         measure this program as `us` instead of building mcp-simple-aggregator
+  --program PATH         measure this program as `us` over stdio instead of building mcp-simple-aggregator
+  --service PATH         measure this program as `us` over HTTP instead of building mcp-aggregator
   --no-build             take the programs beside this one as they are
   --help                 this text";
 
@@ -25,11 +26,12 @@ pub(crate) enum Section {
     Memory,
     Listing,
     Isolation,
+    Http,
 }
 
 impl Section {
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Latency, Self::Throughput, Self::Startup, Self::Memory, Self::Listing, Self::Isolation];
+    pub(crate) const ALL: [Self; 7] =
+        [Self::Latency, Self::Throughput, Self::Startup, Self::Memory, Self::Listing, Self::Isolation, Self::Http];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -39,6 +41,7 @@ impl Section {
             Self::Memory => "memory",
             Self::Listing => "listing",
             Self::Isolation => "isolation",
+            Self::Http => "http",
         }
     }
 }
@@ -67,6 +70,7 @@ pub(crate) struct Options {
     /// Name and command line.
     pub(crate) others: Vec<(String, String)>,
     pub(crate) program: Option<PathBuf>,
+    pub(crate) service: Option<PathBuf>,
     pub(crate) build: bool,
     pub(crate) help: bool,
 }
@@ -78,6 +82,7 @@ impl Options {
             sections: Vec::new(),
             others: Vec::new(),
             program: None,
+            service: None,
             build: true,
             help: false,
         };
@@ -87,6 +92,7 @@ impl Options {
                 lexopt::Arg::Long("only") => options.sections.push(section(&parser.value()?.string()?)?),
                 lexopt::Arg::Long("other") => options.others.push(other(&parser.value()?.string()?)?),
                 lexopt::Arg::Long("program") => options.program = Some(parser.value()?.into()),
+                lexopt::Arg::Long("service") => options.service = Some(parser.value()?.into()),
                 lexopt::Arg::Long("no-build") => options.build = false,
                 lexopt::Arg::Long("help") | lexopt::Arg::Short('h') => options.help = true,
                 unknown => bail!("{}\n\n{USAGE}", unknown.unexpected()),
@@ -96,6 +102,16 @@ impl Options {
             options.sections = Section::ALL.to_vec();
         }
         Ok(options)
+    }
+
+    /// Whether `us` over HTTP takes part.
+    pub(crate) fn measures_http(&self) -> bool {
+        self.sections.contains(&Section::Http)
+    }
+
+    /// Whether `us` over stdio takes part.
+    pub(crate) fn measures_stdio(&self) -> bool {
+        self.sections.iter().any(|section| *section != Section::Http)
     }
 }
 

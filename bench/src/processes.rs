@@ -4,6 +4,7 @@
 //! except the test servers, which are the same work for everyone.
 
 use std::fs;
+use std::process::Child;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, waitpid};
@@ -118,6 +119,18 @@ pub(crate) fn end_orphans(pids: &[Pid]) {
             }
         }
         std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Kills a child that is still there, and waits for it.
+pub(crate) fn make_end(child: &mut Child) {
+    if let Ok(None) = child.try_wait()
+        && let Err(error) = child.kill()
+    {
+        eprintln!("warning: could not kill process {}: {error}", child.id());
+    }
+    if let Err(error) = child.wait() {
+        eprintln!("warning: could not wait for process {}: {error}", child.id());
     }
 }
 

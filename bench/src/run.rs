@@ -2,9 +2,10 @@
 
 use anyhow::{Context, Result};
 
-use crate::contestant::{Contestant, Programs, Servers, Session};
+use crate::contestant::{Contestant, Programs, Servers};
 use crate::options::Effort;
 use crate::report::Report;
+use crate::session::Session;
 
 pub(crate) struct Run {
     pub(crate) programs: Programs,

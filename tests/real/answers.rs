@@ -4,10 +4,11 @@ use std::fs;
 
 use serde_json::{Value, json};
 
+use super::clients::session_and_session_through_us;
 use super::parts::{Part, Parts};
-use super::python_client::{Mode, call, session, session_through_us};
 use super::sandbox::Sandbox;
 use super::servers::{self, Server};
+use super::steps::call;
 
 /// Makes the same calls in a session with the server and in a session with us, and returns what both answered.
 #[track_caller]
@@ -25,11 +26,11 @@ fn both_answers(
     (directly, behind_us): (&Server, &Server),
     calls: &[(&str, Value)],
 ) -> (Vec<Value>, Vec<Value>) {
-    let steps: Vec<Value> = calls.iter().map(|(tool, arguments)| call(tool, arguments)).collect();
-    let direct = session(parts, sandbox, directly, Mode::Legacy, &steps);
-    let steps: Vec<Value> = calls.iter().map(|(tool, arguments)| call(&behind_us.name_of(tool), arguments)).collect();
-    let through_us = session_through_us(parts, sandbox, &[behind_us], Mode::Legacy, &steps);
-    (direct.answers, through_us.answers)
+    let steps = calls.iter().map(|(tool, arguments)| call(tool, arguments)).collect();
+    let our_steps = calls.iter().map(|(tool, arguments)| call(&behind_us.name_of(tool), arguments)).collect();
+    session_and_session_through_us(parts, sandbox, (directly, steps), (behind_us, our_steps))
+        .map(|session| session.answers)
+        .into()
 }
 
 fn text(answer: &Value) -> &str {

@@ -27,7 +27,7 @@ fn inspect(parts: &Parts, sandbox: &Sandbox, server: &Server, arguments: &[&str]
 
 /// The result that the Inspector prints.
 #[track_caller]
-fn result(output: &Output) -> Value {
+pub(super) fn result(output: &Output) -> Value {
     assert!(output.status.success(), "the Inspector failed: {}\n{}", output.stdout, output.stderr);
     let mut printed: Value = serde_json::from_str(&output.stdout).expect("the Inspector prints JSON");
     printed["result"].take()

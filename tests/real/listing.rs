@@ -2,10 +2,11 @@
 
 use serde_json::{Value, json};
 
+use super::clients::{Client, Mode, Plan, Session, plain_plan};
 use super::parts::{Part, Parts};
-use super::python_client::{Mode, Session, list, session, session_through_us};
 use super::sandbox::Sandbox;
-use super::servers::{self, Server, config_of};
+use super::servers::{self, Server, aggregator, config_of};
+use super::steps::list;
 
 fn prefixes(servers: &[Server]) -> impl Iterator<Item = String> {
     servers.iter().map(|server| server.name_of(""))
@@ -21,12 +22,15 @@ fn the_python_client_sees_every_tool_of_every_server_under_its_key() {
     let Some(parts) = Parts::with(&[Part::Npm, Part::Python]) else { return };
     let sandbox = Sandbox::new();
     let servers = servers::all(&parts, &sandbox);
-    let behind_us: Vec<&Server> = servers.iter().collect();
-    let ours = session_through_us(&parts, &sandbox, &behind_us, Mode::Legacy, &[list(prefixes(&servers))]);
+    let config = config_of(&servers.iter().collect::<Vec<_>>()).write();
+    let with_us = plain_plan(&aggregator(config.path()), vec![list(prefixes(&servers))]);
+    let direct = servers.iter().map(|server| plain_plan(server, vec![list([""])]));
+    let plans: Vec<Plan> = std::iter::once(with_us).chain(direct).collect();
+    let mut sessions = Client::Python.run(&parts, &sandbox, &plans).into_iter();
+    let ours = sessions.next().expect("the first is with us");
 
     let mut expected = Vec::new();
-    for server in &servers {
-        let direct = session(&parts, &sandbox, server, Mode::Legacy, &[list([""])]);
+    for (server, direct) in servers.iter().zip(sessions) {
         for tool in direct.answers[0].as_array().unwrap() {
             let mut tool = tool.clone();
             tool["name"] = server.name_of(tool["name"].as_str().unwrap()).into();
@@ -73,12 +77,13 @@ fn every_tool_definition_is_the_bytes_of_its_server_but_for_the_name() {
 fn the_python_client_agrees_with_us_on_a_revision_with_or_without_asking_for_a_newer_one_first() {
     let Some(parts) = Parts::with(&[Part::Python]) else { return };
     let sandbox = Sandbox::new();
-    let time = servers::time(&parts);
-    for mode in [Mode::Legacy, Mode::Auto] {
-        let Session { revision, server_name, capabilities, answers } =
-            session_through_us(&parts, &sandbox, &[&time], mode, &[list(["time:"])]);
-        assert_eq!(revision, "2025-11-25", "{mode:?}");
-        assert_eq!(server_name, "mcp-simple-aggregator");
+    let config = config_of(&[&servers::time(&parts)]).write();
+    let modes = [(Mode::Legacy, "2025-11-25"), (Mode::Auto, "2026-07-28")];
+    let plans = modes.map(|(mode, _)| Plan { mode, ..plain_plan(&aggregator(config.path()), vec![list(["time:"])]) });
+    for (session, (mode, expected)) in Client::Python.run(&parts, &sandbox, &plans).into_iter().zip(modes) {
+        let Session { revision, server_name, capabilities, answers, .. } = session;
+        assert_eq!(revision, expected, "{mode:?}");
+        assert_eq!(server_name.as_deref(), Some("mcp-simple-aggregator"));
         assert_eq!(capabilities, json!({"tools": {"listChanged": true}}));
         assert_eq!(names(&answers[0]), ["time:get_current_time", "time:convert_time"]);
     }

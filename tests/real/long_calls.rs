@@ -4,10 +4,11 @@ use std::fs;
 
 use serde_json::{Value, json};
 
+use super::clients::{session_and_session_through_us, session_through_us};
 use super::parts::{Part, Parts};
-use super::python_client::{Mode, call, session, session_through_us};
 use super::sandbox::Sandbox;
 use super::servers::{self, Server};
+use super::steps::{call, call_with_progress, cancelled_call};
 
 const LONG_TOOL: &str = "trigger-long-running-operation";
 
@@ -16,18 +17,17 @@ fn every_step_of_a_long_operation_is_reported() {
     let Some(parts) = Parts::with(&[Part::Npm, Part::Python]) else { return };
     let sandbox = Sandbox::new();
     let everything = servers::everything(&parts);
-    let step = |name: &str| {
-        let mut step = call(name, &json!({"duration": 0.8, "steps": 4}));
-        step["progress"] = true.into();
-        [step]
-    };
-    let direct = session(&parts, &sandbox, &everything, Mode::Legacy, &step(LONG_TOOL));
-    let through_us =
-        session_through_us(&parts, &sandbox, &[&everything], Mode::Legacy, &step(&everything.name_of(LONG_TOOL)));
+    let step = |name: &str| vec![call_with_progress(name, &json!({"duration": 0.8, "steps": 4}))];
+    let [direct, through_us] = session_and_session_through_us(
+        &parts,
+        &sandbox,
+        (&everything, step(LONG_TOOL)),
+        (&everything, step(&everything.name_of(LONG_TOOL))),
+    );
     let done = "Long running operation completed. Duration: 0.8 seconds, Steps: 4.";
     let expected = json!({
         "result": {"content": [{"type": "text", "text": done}]},
-        "progress": [[1.0, 4.0], [2.0, 4.0], [3.0, 4.0], [4.0, 4.0]],
+        "progress": [[1.0, 4.0, null], [2.0, 4.0, null], [3.0, 4.0, null], [4.0, 4.0, null]],
     });
     assert_eq!(through_us.answers, [expected]);
     assert_eq!(through_us.answers, direct.answers);
@@ -41,12 +41,12 @@ fn a_cancelled_operation_is_cancelled_at_its_server_and_the_session_goes_on() {
     let recorded = Server { key: "everything", ..record(&servers::everything(&parts), &received, &sent) };
 
     // Twenty seconds: the session ends long before the operation would.
-    let mut cancelled = call(&recorded.name_of(LONG_TOOL), &json!({"duration": 20, "steps": 100}));
-    cancelled["cancelAfter"] = 2.into();
+    let cancelled = cancelled_call(&recorded.name_of(LONG_TOOL), &json!({"duration": 20, "steps": 100}), 2);
     let echo = call(&recorded.name_of("echo"), &json!({"message": "still here"}));
-    let session = session_through_us(&parts, &sandbox, &[&recorded], Mode::Legacy, &[cancelled, echo]);
+    let session = session_through_us(&parts, &sandbox, &[&recorded], vec![cancelled, echo]);
     let echoed = json!({"result": {"content": [{"type": "text", "text": "Echo: still here"}]}});
-    assert_eq!(session.answers, [json!({"cancelled": true}), echoed]);
+    let given_up = json!({"cancelled": true, "progress": [[1.0, 100.0, null], [2.0, 100.0, null]]});
+    assert_eq!(session.answers, [given_up, echoed]);
 
     let received = messages(&received);
     let id = &received.iter().find(|message| message["params"]["name"] == LONG_TOOL).unwrap()["id"];

@@ -3,17 +3,26 @@
 //! `scripts/test` installs them and says where they are in `MCP_TEST_PARTS`; without it these tests are skipped loudly.
 //! Wherever a server can be asked directly, it is, and the answers through us must be the same.
 //!
-//! - [`parts`]: where the real things are; [`servers`]: how each server is started; [`sandbox`]: what they work on
-//! - [`python_client`]: the `mcp` client, which runs a list of steps (`client.py`)
-//! - the tests: [`answers`], [`listing`], [`long_calls`], [`inspector`], [`processes`], [`remote`]
+//! - [`parts`]: where the real things are; [`sandbox`]: what servers work on
+//! - [`servers`] and [`http_servers`]: how each server is started; two are our own, `fm.py` and `server.mjs`
+//! - [`clients`]: real clients, which run a list of [`steps`] (`client.py`, `client.mjs`)
+//! - [`service`]: `mcp-aggregator` as clients reach it
+//! - the tests of tools, mostly with `mcp-simple-aggregator`: [`answers`], [`inspector`], [`listing`], [`long_calls`],
+//!   [`processes`], [`remote`]
+//! - the tests of everything else, with `mcp-aggregator`: [`whole_protocol`], [`watching`]
 
 mod answers;
+mod clients;
+mod http_servers;
 mod inspector;
 mod listing;
 mod long_calls;
 mod parts;
 mod processes;
-mod python_client;
 mod remote;
 mod sandbox;
 mod servers;
+mod service;
+mod steps;
+mod watching;
+mod whole_protocol;

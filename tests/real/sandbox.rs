@@ -1,11 +1,15 @@
 //! What the servers of one test work on: some files, a Git repository, a home that is nobody's.
 
 use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use tempfile::TempDir;
+use tempfile::{NamedTempFile, TempDir};
 use testkit::run::run_command;
+
+use super::parts::Parts;
 
 /// A folder that goes away with this.
 #[derive(Debug)]
@@ -35,6 +39,30 @@ impl Sandbox {
     /// Any other file of this test.
     pub(super) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
+    }
+
+    /// A script for Node that finds the packages of npm, which it does only from below the folder they are in.
+    pub(super) fn node_script(&self, parts: &Parts, name: &str, text: &str) -> PathBuf {
+        let packages = self.path("node_modules");
+        match symlink(parts.npm_file(""), packages) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => panic!("could not make a link: {error}"),
+            _ => {}
+        }
+        self.script(name, text)
+    }
+
+    /// A script. Several threads may ask for the same one.
+    pub(super) fn script(&self, name: &str, text: &str) -> PathBuf {
+        let mut draft = NamedTempFile::new_in(self.path("")).expect("a temporary folder can be written");
+        draft.write_all(text.as_bytes()).expect("a temporary file can be written");
+        let script = self.path(name);
+        draft.persist(&script).expect("a temporary file can be renamed");
+        script
+    }
+
+    /// Where our own servers write down the labels of cancelled calls, one in a line.
+    pub(super) fn journal(&self) -> PathBuf {
+        self.path("cancelled.txt")
     }
 
     /// A repository with one commit, `first` by Ada, and one untracked file, `new.txt`.

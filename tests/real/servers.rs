@@ -8,6 +8,9 @@ use testkit::{Config, Launch, ServerEntry, program};
 use super::parts::Parts;
 use super::sandbox::{Repository, Sandbox};
 
+/// Tells our own servers where to write down the labels of cancelled calls.
+const JOURNAL: &str = "JOURNAL";
+
 /// A command line that speaks MCP over stdio, and the key it gets in our config.
 #[derive(Clone, Debug)]
 pub(super) struct Server {
@@ -39,7 +42,32 @@ pub(super) fn time(parts: &Parts) -> Server {
     from_pypi(parts, "time", &["-m", "mcp_server_time", "--local-timezone", "UTC"])
 }
 
-/// All of them, each with its own part of the sandbox.
+/// Remembers all thoughts of all clients for as long as it runs.
+pub(super) fn thinking(parts: &Parts) -> Server {
+    let package = "@modelcontextprotocol/server-sequential-thinking/dist/index.js";
+    Server { key: "thinking", command: parts.node(), args: vec![text(&parts.npm_file(package))], env: Vec::new() }
+}
+
+/// It refuses to fetch anything from this machine.
+pub(super) fn fetch(parts: &Parts) -> Server {
+    from_pypi(parts, "fetch", &["-m", "mcp_server_fetch"])
+}
+
+/// A server of our own on FastMCP 4; see `fm.py`. It writes down which calls were cancelled.
+pub(super) fn fastmcp(parts: &Parts, sandbox: &Sandbox) -> Server {
+    let script = sandbox.script("fm.py", include_str!("fm.py"));
+    let server = from_pypi(parts, "fm", &[&text(&script)]);
+    Server { env: vec![(JOURNAL, text(&sandbox.journal()))], ..server }
+}
+
+/// A server of our own on the TypeScript SDK v2; see `server.mjs`. It writes down which calls were cancelled.
+pub(super) fn notes(parts: &Parts, sandbox: &Sandbox) -> Server {
+    let script = sandbox.node_script(parts, "server.mjs", include_str!("server.mjs"));
+    let env = vec![(JOURNAL, text(&sandbox.journal()))];
+    Server { key: "notes", command: parts.node(), args: vec![text(&script)], env }
+}
+
+/// All of them that have tools only, each with its own part of the sandbox.
 pub(super) fn all(parts: &Parts, sandbox: &Sandbox) -> [Server; 5] {
     [
         everything(parts),

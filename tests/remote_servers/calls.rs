@@ -120,6 +120,25 @@ fn many_calls_are_under_way_at_once_and_none_waits_for_another() {
 }
 
 #[test]
+fn a_notification_that_hangs_delays_nothing() {
+    for script in [Script::default().with_session(), Script::default().sse()] {
+        let server = HttpServer::start(script);
+        let mut client = connected(&server);
+        assert_echoes(&mut client);
+        let requests = server.requests();
+        let of = |method| requests.iter().position(|request| request.is(method));
+        assert!(of("notifications/initialized") < of("tools/list"), "but what follows the first waits for it");
+        server.change(|script| script.slow_notices(600_000));
+        for cancelled in 1..=3 {
+            let id = client.start_call("web.hang", json!({}));
+            client.notify("notifications/cancelled", json!({"requestId": id}));
+            server.wait_for(|requests| count(requests, "notifications/cancelled") == cancelled);
+            assert_echoes(&mut client);
+        }
+    }
+}
+
+#[test]
 fn connections_are_used_again() {
     for script in [Script::default(), Script::default().answers_as_sse(), Script::default().sse()] {
         let server = HttpServer::start(script);

@@ -22,7 +22,7 @@ fn it_is_spoken_if_the_server_knows_nothing_newer() {
         let mut client = connected_to(&json!({"web": {"url": server.url()}}));
         assert_echoes(&mut client);
         let requests = server.requests();
-        assert!(requests[0].method == "POST" && requests[0].is("initialize") && requests[1].method == "GET");
+        assert!(requests[0].is("initialize") && requests[1].is("server/discover") && requests[2].method == "GET");
         assert_eq!(count(&requests, "initialize"), 2);
         assert_eq!(client.stderr_text(), "");
     }

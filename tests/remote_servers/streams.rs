@@ -115,12 +115,15 @@ fn a_call_that_was_cancelled_holds_no_connection() {
         let mut client = connected(&server);
         assert_echoes(&mut client);
         let calls: Vec<u64> = (0..5).map(|_| client.start_call("web.hang", json!({}))).collect();
-        server.wait_for(|requests| count(requests, "tools/call") == 6);
-        assert!(server.open_connections() >= 5);
+        let requests = server.wait_for(|requests| count(requests, "tools/call") == 6);
+        let hanging = requests.iter().filter(|request| request.is("tools/call")).skip(1);
+        let hanging: Vec<usize> = hanging.map(|request| request.connection).collect();
+        assert!(hanging.iter().all(|&connection| server.is_connected(connection)));
         for id in calls {
             client.notify("notifications/cancelled", json!({"requestId": id}));
         }
-        wait_until("the hanging requests are given up", || (server.open_connections() <= 2).then_some(()));
+        let is_over = || !hanging.iter().any(|&connection| server.is_connected(connection));
+        wait_until("the hanging requests are given up", || is_over().then_some(()));
         assert_echoes(&mut client);
     }
 }

@@ -11,10 +11,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::call::{Call, Check, answer_id};
 use crate::connection::Connection;
-use crate::contestant::{Contestant, Kind, Servers, Session, handshake};
+use crate::contestant::{Contestant, Kind, Servers};
 use crate::report::Table;
 use crate::run::Run;
+use crate::session::{Session, handshake};
 use crate::statistics::{Samples, show_time};
+use crate::wire::Wire;
 
 const SMALL: &str = "text_100";
 const LARGE: &str = "text_50m";
@@ -225,7 +227,7 @@ fn one_large_result(
             let mut small_arrived = false;
             if a_ready {
                 a.fill()?;
-                if let Some(line) = a.buffered_answer() {
+                if let Some(line) = a.buffered_answer()? {
                     small_times.push(small_start.elapsed());
                     small.verify(line, small_id)?;
                     small_arrived = true;
@@ -233,7 +235,7 @@ fn one_large_result(
             }
             if b_ready {
                 b.fill()?;
-                if let Some(line) = b.buffered_answer() {
+                if let Some(line) = b.buffered_answer()? {
                     large_time = Some(large_start.elapsed());
                     small_start += verify_aside(large, line, large_id)?;
                 }

@@ -6,21 +6,23 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::contestant::{Contestant, Kind, Servers, Session};
+use crate::contestant::{Contestant, Kind, Servers};
 use crate::machine::OneCpu;
 use crate::processes::cpu_time;
-use crate::report::{Measure, Table};
+use crate::report::{Measure, Report, Table};
 use crate::run::{Run, turns};
+use crate::session::Session;
 use crate::statistics::{Samples, Summary, added_micros, micros, ratio, show_micros, show_ratio, show_time};
+use crate::wire::Wire;
 
-struct Payload {
-    shown: &'static str,
-    tool: &'static str,
+pub(crate) struct Payload {
+    pub(crate) shown: &'static str,
+    pub(crate) tool: &'static str,
     /// Calls per contestant in a full run, and how many of them in a row.
-    calls: usize,
-    block: usize,
-    /// The design promises added latency for small messages only.
-    latency_promised: bool,
+    pub(crate) calls: usize,
+    pub(crate) block: usize,
+    /// The design promises added latency for small messages over stdio only.
+    pub(crate) latency_promised: bool,
 }
 
 const PAYLOADS: [Payload; 4] = [
@@ -36,6 +38,24 @@ const PROMISED: Measure = Measure::Ratio(1.5);
 pub(crate) fn measure(run: &mut Run) -> Result<()> {
     run.report.heading("Latency, one call at a time")?;
     let pinned = OneCpu::pin();
+    let mut entrants = run.start(Servers::plain(1), |_| true)?;
+    let comparison = compare(run, &mut entrants, &PAYLOADS)?;
+    drop(entrants);
+    comparison.print(&mut run.report, pinned, "")
+}
+
+/// The table of all payloads, and what can be said about promises.
+pub(crate) struct Comparison {
+    table: Table,
+    promises: Vec<(String, Option<f64>)>,
+}
+
+/// Measures one payload after the other.
+pub(crate) fn compare<W: Wire>(
+    run: &Run,
+    entrants: &mut [(&Contestant, Session<W>)],
+    payloads: &[Payload],
+) -> Result<Comparison> {
     let mut table = Table::new([
         "payload",
         "through",
@@ -48,23 +68,27 @@ pub(crate) fn measure(run: &mut Run) -> Result<()> {
         "vs floor",
     ]);
     let mut promises = Vec::new();
-    let mut entrants = run.start(Servers::plain(1), |_| true)?;
-    for payload in &PAYLOADS {
+    for payload in payloads {
         eprintln!("  {} ...", payload.shown);
-        let results = measure_payload(run, &mut entrants, payload)?;
+        let results = measure_payload(run, entrants, payload)?;
         show(payload, &results, &mut table, &mut promises);
     }
-    drop(entrants);
+    Ok(Comparison { table, promises })
+}
 
-    run.report.table(&table)?;
-    run.report.note(&match pinned {
-        Ok(pinned) => format!("Client, relay and server all pinned to CPU {}.", pinned.cpu),
-        Err(error) => format!("**Not pinned to one CPU** ({error:#}): expect noise."),
-    })?;
-    for (what, measured) in promises {
-        run.report.promise(what, PROMISED, measured.map(Measure::Ratio));
+impl Comparison {
+    /// `measured_over` stands before each promise.
+    pub(crate) fn print(self, report: &mut Report, pinned: Result<OneCpu>, measured_over: &str) -> Result<()> {
+        report.table(&self.table)?;
+        report.note(&match pinned {
+            Ok(pinned) => format!("Client, relay and server all pinned to CPU {}.", pinned.cpu),
+            Err(error) => format!("**Not pinned to one CPU** ({error:#}): expect noise."),
+        })?;
+        for (what, measured) in self.promises {
+            report.promise(format!("{measured_over}{what}"), PROMISED, measured.map(Measure::Ratio));
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 struct Measured {
@@ -81,7 +105,11 @@ struct Tally {
     cpu: Option<Duration>,
 }
 
-fn measure_payload(run: &Run, entrants: &mut [(&Contestant, Session)], payload: &Payload) -> Result<Vec<Measured>> {
+fn measure_payload<W: Wire>(
+    run: &Run,
+    entrants: &mut [(&Contestant, Session<W>)],
+    payload: &Payload,
+) -> Result<Vec<Measured>> {
     let mut tallies: Vec<Option<Tally>> = Vec::new();
     for (contestant, session) in entrants.iter_mut() {
         let warm_up = session.call(0, payload.tool).and_then(|call| session.calls(&call, payload.block));
@@ -115,7 +143,7 @@ fn measure_payload(run: &Run, entrants: &mut [(&Contestant, Session)], payload: 
     Ok(measured.collect())
 }
 
-fn block(session: &mut Session, payload: &Payload, tally: &mut Tally) -> Result<()> {
+fn block<W: Wire>(session: &mut Session<W>, payload: &Payload, tally: &mut Tally) -> Result<()> {
     let call = session.call(0, payload.tool)?;
     let mut request = Vec::new();
     let before = cpu_time(&session.relay);
@@ -143,9 +171,12 @@ fn show(payload: &Payload, results: &[Measured], table: &mut Table, promises: &m
             let cpu = result.cpu.zip(floor.cpu).and_then(|(cpu, floor)| ratio(cpu, floor));
             if result.kind == Kind::Us {
                 if payload.latency_promised {
-                    promises.push((format!("added latency p50, {}, against the floor", payload.shown), latency));
+                    promises.push((
+                        format!("added latency p50, {}, {} against the floor", payload.shown, result.name),
+                        latency,
+                    ));
                 }
-                promises.push((format!("CPU per call, {}, against the floor", payload.shown), cpu));
+                promises.push((format!("CPU per call, {}, {} against the floor", payload.shown, result.name), cpu));
             }
             [
                 show_micros(added(result)),

@@ -2,10 +2,11 @@
 
 use anyhow::{Context, Result};
 
-use crate::contestant::{Contestant, Kind, Servers, Session};
+use crate::contestant::{Contestant, Kind, Servers};
 use crate::processes::{Memory, forget_peak, memory};
 use crate::report::{Measure, Table};
 use crate::run::Run;
+use crate::session::Session;
 use crate::statistics::{show_bytes, show_ratio};
 
 /// Servers, and what the design promises for that many, in megabytes.

@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use aggregator::{NamePolicy, Separator};
@@ -13,6 +14,7 @@ The config is the JSON that Claude Desktop and others use:
   {\"mcpServers\": {\"git\": {\"command\": \"uvx\", \"args\": [\"mcp-server-git\"], \"env\": {\"TOKEN\": \"${TOKEN}\"}}}}
 $VAR, ${VAR} and ${VAR:-default} are filled in from the environment. The tool `git_log` of the server
 `git` is offered as `git.git_log`. Servers over HTTP have a `url`, and `headers` and a `type` (http, sse) if need be.
+Any server may have a `timeout` (milliseconds for a call), an `era` (legacy, modern) and be `disabled`.
 
 Examples:
   mcp-aggregator check --config mcp.json              is the config right?
@@ -20,9 +22,13 @@ Examples:
   mcp-aggregator tools --config mcp.json              what can they do?
   mcp-aggregator call  --config mcp.json git.git_log repo_path=. max_count=3
   mcp-aggregator stdio --config mcp.json              serve them all as one (for your MCP client)
+  mcp-aggregator serve --config mcp.json              the same over HTTP, for many clients
 
 Environment:
   MCP_AGGREGATOR_START_TIMEOUT   seconds a server may take to become ready [default: 60]
+  MCP_AGGREGATOR_ANSWER_TIMEOUT  seconds a client of 2026-07-28 may take to come back with what an older
+                                 server has asked it; then the call is cancelled [default: 300]
+  MCP_AGGREGATOR_TOKEN           a token that clients of `serve` must have
 
 Exit status:
   0 all went well                        2 the command line makes no sense
@@ -42,14 +48,16 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Stdio(StdioArguments),
+    Serve(ServeArguments),
     Check(CheckArguments),
     Tools(ToolsArguments),
     Call(CallArguments),
 }
 
-/// Serve the tools of all servers as one MCP server over stdio.
+/// Serve all servers as one MCP server over stdio, to one client.
 ///
-/// This is what an MCP client starts. It ends when the client closes its end, or by a signal.
+/// This is what an MCP client starts. Everything is relayed: tools, prompts, resources, and what servers
+/// ask; clients of every protocol revision are served. It ends when the client closes its end, or by a signal.
 #[derive(Debug, Args)]
 #[command(
     verbatim_doc_comment,
@@ -71,6 +79,80 @@ pub(crate) struct StdioArguments {
     /// Append the log to a file instead of writing it to stderr
     #[arg(long, value_name = "FILE")]
     pub(crate) log_file: Option<PathBuf>,
+}
+
+/// Serve all servers as one MCP server over HTTP, to many clients at once.
+///
+/// Clients of every protocol revision are served: Streamable HTTP at /mcp, the older HTTP+SSE at /sse,
+/// one server alone and under its own names at /mcp/<server> and /sse/<server>; /health tells how we are.
+/// All clients share one set of servers. What a server asks is put only to the client it is about.
+/// It ends by a signal, after requests have had ten seconds to finish; a second signal hurries.
+#[derive(Debug, Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+In the config of your MCP client:
+  {\"mcpServers\": {\"all\": {\"type\": \"http\", \"url\": \"http://127.0.0.1:8808/mcp\"}}}
+with a token:
+  {\"mcpServers\": {\"all\": {\"type\": \"http\", \"url\": \"http://127.0.0.1:8808/mcp\",
+                          \"headers\": {\"Authorization\": \"Bearer <token>\"}}}}
+
+Who may come in:
+  Without tokens everybody on this machine, and nobody else: another --listen is refused.
+  --token-file FILE      lines of `name:token`; # begins a comment
+  MCP_AGGREGATOR_TOKEN   one more, named `default`
+  Clients send `Authorization: Bearer <token>`. Servers never see it.
+  Requests for other host names, or from web pages of other origins, are refused unless allowed.
+
+Examples:
+  mcp-aggregator serve --config mcp.json
+  mcp-aggregator serve --config mcp.json --listen 9000
+  curl http://127.0.0.1:8808/health
+  echo \"laptop:$(openssl rand -hex 32)\" > tokens
+  mcp-aggregator serve --config mcp.json --listen 0.0.0.0:8808 --token-file tokens --allow-host mcp.example.com
+  MCP_AGGREGATOR_TOKEN=<token> mcp-aggregator serve --config mcp.json"
+)]
+pub(crate) struct ServeArguments {
+    #[command(flatten)]
+    pub(crate) config: ConfigArgument,
+    /// The address to listen at: ADDRESS:PORT, or a port on this machine
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8808", value_parser = listen_address)]
+    pub(crate) listen: SocketAddr,
+    /// The tokens that let clients in, one `name:token` a line
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+    /// A host name clients reach us by, beside localhost and the address itself; may be repeated
+    #[arg(long, value_name = "HOST", value_parser = host)]
+    pub(crate) allow_host: Vec<String>,
+    /// The origin of web pages that may ask, beside those of this machine; may be repeated
+    #[arg(long, value_name = "ORIGIN", value_parser = origin)]
+    pub(crate) allow_origin: Vec<String>,
+    #[command(flatten)]
+    pub(crate) names: NameArguments,
+    /// The name reported to clients
+    #[arg(long, value_name = "NAME", default_value = "mcp-aggregator")]
+    pub(crate) name: String,
+    /// Log everything, not only warnings and errors
+    #[arg(long)]
+    pub(crate) debug: bool,
+    /// Append the log to a file instead of writing it to stderr
+    #[arg(long, value_name = "FILE")]
+    pub(crate) log_file: Option<PathBuf>,
+}
+
+fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    let local = |port: &str| port.parse().ok().map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    let named = text.strip_prefix("localhost:").and_then(local);
+    let parsed = text.parse().ok().or(named).or_else(|| local(text));
+    parsed.ok_or_else(|| "expected an address and a port, like 127.0.0.1:8808 or [::1]:8808, or only a port".to_owned())
+}
+
+fn host(text: &str) -> Result<String, front::GuardError> {
+    front::check_host(text).map(|()| text.to_owned())
+}
+
+fn origin(text: &str) -> Result<String, front::GuardError> {
+    front::check_origin(text).map(|()| text.to_owned())
 }
 
 /// Check the config, and with --start every server in it.
@@ -200,6 +282,22 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn an_address_to_listen_at_may_be_short() {
+        for (typed, address) in [
+            ("127.0.0.1:1", "127.0.0.1:1"),
+            ("localhost:80", "127.0.0.1:80"),
+            ("0", "127.0.0.1:0"),
+            ("[::1]:8808", "[::1]:8808"),
+            ("0.0.0.0:99", "0.0.0.0:99"),
+        ] {
+            assert_eq!(listen_address(typed), Ok(address.parse().unwrap()));
+        }
+        for typed in ["", "x", "127.0.0.1", "localhost", "localhost:x", "70000", "example.com:80"] {
+            assert!(listen_address(typed).is_err(), "{typed}");
+        }
     }
 
     #[test]

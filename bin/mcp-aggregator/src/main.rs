@@ -6,8 +6,10 @@
 //! - [`conversation`]: questions to them, asked the way every client asks
 //! - [`owners`], [`suggestion`]: from what a user typed to the servers, or the names, that may be meant
 //! - [`tool_arguments`], [`answer`]: what goes into a call and what comes out of it
+//! - [`admission`]: who may come in over HTTP
 //! - [`table`], [`output`], [`words`], [`failure`], [`exit`]: data to stdout, words to stderr, a number to the shell
 
+mod admission;
 mod answer;
 mod arguments;
 mod commands;
@@ -32,6 +34,7 @@ fn main() -> ExitCode {
     aggregator::become_watchdog_if_asked();
     let done = match Arguments::parse().command {
         Command::Stdio(arguments) => commands::stdio::run(arguments),
+        Command::Serve(arguments) => commands::serve::run(arguments),
         Command::Check(arguments) => commands::check::run(&arguments),
         Command::Tools(arguments) => commands::tools::run(&arguments),
         Command::Call(arguments) => commands::call::run(&arguments),

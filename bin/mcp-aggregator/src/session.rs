@@ -16,14 +16,30 @@ pub(crate) struct Session {
     signals: Signals,
 }
 
-/// How this program presents itself to the servers it starts.
-pub(crate) fn options(name: &str, separator: Separator, names: NamePolicy) -> Result<Options, Failure> {
+/// What servers may ask of nobody: there is only this program.
+pub(crate) const NOTHING: &str = "{}";
+/// What servers may ask of the only client there is. Whether it can answer is seen when it is asked.
+pub(crate) const OF_ONE: &str = r#"{"roots":{"listChanged":true},"sampling":{},"elicitation":{"form":{},"url":{}}}"#;
+
+/// What servers may ask of one of many clients, while they work for it. Whether it can answer is seen when it is asked.
+pub(crate) const OF_MANY: &str = r#"{"roots":{},"sampling":{},"elicitation":{"form":{},"url":{}}}"#;
+
+/// How this program presents itself to the servers it starts; `capabilities` is what they may ask.
+pub(crate) fn options(
+    name: &str,
+    separator: Separator,
+    names: NamePolicy,
+    capabilities: &'static str,
+) -> Result<Options, Failure> {
     Ok(Options {
         name: name.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         separator,
         names,
         start_timeout: load::start_timeout().map_err(Failure::usage)?,
+        answer_timeout: load::answer_timeout().map_err(Failure::usage)?,
+        tools_only: false,
+        capabilities,
     })
 }
 
@@ -42,7 +58,7 @@ pub(crate) fn with<T>(
     block_on(async {
         let signals = Signals::new().map_err(|error| Failure::new(format!("could not start: {error}")))?;
         let fleet = Fleet::start(loaded.config, options.clone(), &loaded.chain, Some(remote::life));
-        let mut session = Session { aggregator: Arc::new(Aggregator { fleet, options }), signals };
+        let mut session = Session { aggregator: Aggregator::new(fleet, options), signals };
         let done = work(&mut session).await;
         session.stop().await;
         done
@@ -84,16 +100,16 @@ impl Session {
 }
 
 /// The signals that mean stop.
-struct Signals([Signal; 3]);
+pub(crate) struct Signals([Signal; 3]);
 
 impl Signals {
-    fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         let [interrupt, terminate, hang_up] =
             [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()].map(signal);
         Ok(Self([interrupt?, terminate?, hang_up?]))
     }
 
-    async fn next(&mut self) {
+    pub(crate) async fn next(&mut self) {
         let [interrupt, terminate, hang_up] = &mut self.0;
         tokio::select! {
             _ = interrupt.recv() => {}

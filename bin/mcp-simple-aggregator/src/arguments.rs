@@ -66,6 +66,9 @@ pub(crate) fn parse(mut parser: Parser) -> Result<Wish, String> {
         separator: Separator::default(),
         names: NamePolicy::Auto,
         start_timeout: Duration::ZERO,
+        answer_timeout: Duration::from_secs(300),
+        tools_only: true,
+        capabilities: "{}",
     };
     let (mut debug, mut log_file) = (false, None);
     while let Some(argument) = parser.next().map_err(|error| error.to_string())? {

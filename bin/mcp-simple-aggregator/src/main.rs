@@ -3,7 +3,6 @@
 mod arguments;
 
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use aggregator::{Accepted, Aggregator, Fleet, load, logging, stdio};
 use arguments::{Arguments, Wish};
@@ -43,7 +42,7 @@ fn run(arguments: Arguments) -> Result<(), String> {
         .map_err(|error| format!("could not start: {error}"))?;
     runtime.block_on(async {
         let fleet = Fleet::start(loaded.config, options.clone(), &loaded.chain, None);
-        stdio::serve(Arc::new(Aggregator { fleet, options })).await.map_err(|error| format!("could not serve: {error}"))
+        stdio::serve(Aggregator::new(fleet, options)).await.map_err(|error| format!("could not serve: {error}"))
     })
 }
 

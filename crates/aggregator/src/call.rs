@@ -1,83 +1,160 @@
-//! A tool call on its way to the server that has the tool.
+//! A call on its way to the server that has what it names: a tool, or a prompt.
 
 use std::sync::Arc;
 
-use catalog::Missing;
+use catalog::{Kind, Missing, Scope};
+use protocol::envelope::Kind as MessageKind;
 use protocol::reply::{self, code};
+use protocol::splice::Edit;
 use protocol::{Envelope, Params, Span, text};
-use upstream::{CallError, Caller, Request};
+use upstream::{CallError, Caller, Connection, Request};
 
-use crate::dispatch::{Incoming, Touched};
-use crate::fleet::{Fleet, View};
+use crate::attentive;
+use crate::client::era_of;
+use crate::crossing;
+use crate::dispatch::{Aggregator, Incoming, Touched};
+use crate::fleet::View;
+use crate::tasks::Alias;
 use crate::waiting_room::{Entry, WaitingCall};
 
-/// Sends the call to its server, or answers why not.
-pub fn route(fleet: &Fleet, message: Incoming<'_>, id: Span, params: &Params) {
-    let Incoming { client, to, line, touched } = message;
-    let id_token = id.of(line);
-    let Some(name_at) = params.name.filter(|name| line[name.start] == b'"') else {
+/// Sends the call to the server that has what it names, or answers why not.
+pub fn route(aggregator: &Arc<Aggregator>, message: Incoming<'_>, envelope: &Envelope, kind: Kind) {
+    let Incoming { client, to, line, .. } = &message;
+    let id_token = id_of(envelope).of(line);
+    let Some(name_at) = envelope.params.name.filter(|name| line[name.start] == b'"') else {
         let text = "Invalid params: `name` must be a string";
-        return to.send(&reply::error(id_token, code::INVALID_PARAMS, text, None));
+        return to.say(&reply::error(id_token, code::INVALID_PARAMS, text, None));
     };
     let Some(name) = text::decode(name_at.of(line)) else {
         let text = "Invalid params: `name` is not valid Unicode";
-        return to.send(&reply::error(id_token, code::INVALID_PARAMS, text, None));
+        return to.say(&reply::error(id_token, code::INVALID_PARAMS, text, None));
     };
-    let view = fleet.view();
-    let Some((route, connection)) = view.resolve(&name) else {
-        let why = view.snapshot.why_missing(&name, client.style());
+    let view = aggregator.fleet.view();
+    let found = view.snapshot.resolve(client.scope(), kind, &name);
+    let Some((found, connection)) = found.and_then(|found| Some((found, view.connections[found.server].as_ref()?)))
+    else {
+        let why = view.snapshot.why_missing(client.scope(), kind, &name, client.style());
         if let Missing::Starting(server) = why {
-            return wait(fleet, Incoming { client, to, line, touched }, id, params, server);
+            return wait(aggregator, message, envelope, server);
         }
-        tracing::debug!(%name, ?why, "call of a tool that is not there");
-        return to.send(&not_found(&view, id_token, &name, why));
+        // A server alone is asked for what it has not listed: it knows best what it has.
+        if let (Scope::One(server), Missing::UnknownItem(_)) = (client.scope(), why)
+            && view.connections[server].is_some()
+        {
+            return route_to(aggregator, message, envelope, server);
+        }
+        tracing::debug!(%name, ?why, "call of what is not there");
+        return to.say(&not_found(aggregator, &view, id_token, kind, &name, why));
     };
     tracing::debug!(%name, server = %connection.server(), bytes = line.len(), "call");
-    let server_name = view.snapshot.tool(route).name_token();
-    let request = Request { line, id, name: name_at, server_name: &server_name, progress: params.wanted_progress };
+    let server_name = view.snapshot.item(kind, found).id_token();
+    let connection = Arc::clone(connection);
+    let renamed = Some(Edit { span: name_at, with: &server_name });
+    send(aggregator, message, envelope, Destination { connection: &connection, renamed, alias: None });
+}
+
+/// Sends a request to one server as it is, but for its id.
+pub fn route_to(aggregator: &Arc<Aggregator>, message: Incoming<'_>, envelope: &Envelope, server: usize) {
+    let view = aggregator.fleet.view();
+    if let Some(connection) = &view.connections[server] {
+        return send(aggregator, message, envelope, Destination::as_it_is(connection));
+    }
+    let Incoming { to, line, .. } = &message;
+    match &view.snapshot.servers()[server].state {
+        catalog::ServerState::Initializing => wait(aggregator, message, envelope, server),
+        state => {
+            let name = &view.snapshot.servers()[server].name;
+            let text = format!("Server `{name}` is not running");
+            let data = reply::object([
+                ("reason", reply::string("server_failed")),
+                ("server", reply::string(name.as_ref())),
+                ("detail", reply::string(&state.to_string())),
+            ]);
+            to.say(&reply::error(id_of(envelope).of(line), code::INTERNAL_ERROR, &text, Some(&data)));
+        }
+    }
+}
+
+/// Where a request goes, and what the server calls what it is about.
+pub(crate) struct Destination<'d> {
+    /// The server.
+    pub(crate) connection: &'d Arc<Connection>,
+    /// The span that the server knows under another token.
+    pub(crate) renamed: Option<Edit<'d>>,
+    /// The task it is about has another name there, which is to be put back in the answer.
+    pub(crate) alias: Option<Alias>,
+}
+
+impl<'d> Destination<'d> {
+    /// This server, which knows everything by the same names.
+    pub(crate) fn as_it_is(connection: &'d Arc<Connection>) -> Self {
+        Self { connection, renamed: None, alias: None }
+    }
+}
+
+/// Sends a request to its server; between the eras it is translated.
+pub(crate) fn send(
+    aggregator: &Arc<Aggregator>,
+    message: Incoming<'_>,
+    envelope: &Envelope,
+    destination: Destination<'_>,
+) {
+    let Incoming { client, to, line, touched } = message;
+    let Destination { connection, renamed, alias } = destination;
     client.request_opened();
-    match connection.forward(request, &Arc::clone(to).as_caller()) {
-        Ok(()) => touched.add(connection),
-        Err(error) => to.failed(id_token, &error),
+    touched.add(connection);
+    let id = id_of(envelope);
+    if era_of(&envelope.params) != connection.era() {
+        return crossing::send(aggregator, to, line, envelope, connection, renamed);
+    }
+    let caller = attentive::caller(&aggregator.fleet, connection, to, line, envelope, alias);
+    let request = Request { line, id, known_as: id.of(line), renamed, progress: envelope.params.wanted_progress };
+    if let Err(error) = connection.forward(request, &caller) {
+        to.failed(id.of(line), &error);
     }
 }
 
 /// Lets the call wait for its server to start. The server has a deadline, so the call has.
-fn wait(fleet: &Fleet, message: Incoming<'_>, id: Span, params: &Params, server: usize) {
-    let Incoming { client, to, line, .. } = &message;
-    let call = WaitingCall { client: Arc::clone(client), to: Arc::clone(to), line: (*line).clone(), id };
+pub fn wait(aggregator: &Arc<Aggregator>, message: Incoming<'_>, envelope: &Envelope, server: usize) {
+    let Incoming { client, to, line, touched } = message;
+    let call = WaitingCall {
+        aggregator: Arc::clone(aggregator),
+        client: Arc::clone(client),
+        to: Arc::clone(to),
+        line: line.clone(),
+        id: id_of(envelope),
+    };
     client.request_opened();
-    match fleet.waiting.enter(server, call) {
+    match aggregator.fleet.waiting.enter(server, call) {
         Entry::Waits => {}
         Entry::Full(waiting) => {
-            let server = fleet.view().snapshot.servers()[server].name.clone();
-            to.failed(id.of(line), &CallError::Congested { server, waiting });
+            let server = aggregator.fleet.view().snapshot.servers()[server].name.clone();
+            to.failed(id_of(envelope).of(line), &CallError::Congested { server, waiting });
         }
         Entry::Settled => {
             client.request_closed();
-            route(fleet, message, id, params);
+            aggregator.take(client, to, &protocol::Line::Whole(line.clone()), touched);
         }
     }
 }
 
 /// Sends calls that have waited, now that their server is up or down.
-pub fn resume(fleet: &Fleet, calls: impl IntoIterator<Item = WaitingCall>) {
+pub fn resume(calls: impl IntoIterator<Item = WaitingCall>) {
     let mut touched = Touched::default();
-    for WaitingCall { client, to, line, id } in calls {
+    for WaitingCall { aggregator, client, to, line, .. } in calls {
         client.request_closed();
-        let Ok(Envelope { params, .. }) = Envelope::scan(&line) else { continue };
-        let message = Incoming { client: &client, to: &to, line: &line, touched: &mut touched };
-        route(fleet, message, id, &params);
+        aggregator.take(&client, &to, &protocol::Line::Whole(line), &mut touched);
         to.flush();
     }
     touched.flush();
 }
 
 /// Gives up a call the client no longer wants; the server is told under the id it knows.
-pub fn cancel(fleet: &Fleet, message: &Incoming<'_>, params: &Params) {
+pub fn cancel(aggregator: &Aggregator, message: &Incoming<'_>, params: &Params) {
     let Some(id_at) = params.request_id else { return };
-    let (id, client) = (id_at.of(message.line), message.client.client());
-    if message.client.cancel_parked(id) || fleet.waiting.cancel(client, id) {
+    let (id, client) = (id_at.of(message.line), message.client.number());
+    let fleet = &aggregator.fleet;
+    if message.client.cancel_parked(id) || fleet.waiting.cancel(client, id) || aggregator.crossings.cancel(client, id) {
         return;
     }
     let view = fleet.view();
@@ -88,23 +165,38 @@ pub fn cancel(fleet: &Fleet, message: &Incoming<'_>, params: &Params) {
     }
 }
 
-/// Why there is no such tool, for people (`message`) and for programs (`data`).
-fn not_found(view: &View, id: &[u8], name: &str, why: Missing) -> Vec<u8> {
+/// Where the id of a request stands.
+pub(crate) fn id_of(envelope: &Envelope) -> Span {
+    match envelope.kind {
+        MessageKind::Request { id, .. } | MessageKind::Response { id, .. } => id,
+        MessageKind::Notification { method } => method,
+    }
+}
+
+/// Why there is no such thing, for people (`message`) and for programs (`data`).
+fn not_found(aggregator: &Aggregator, view: &View, id: &[u8], kind: Kind, name: &str, why: Missing) -> Vec<u8> {
     let server = |index: usize| reply::string(view.snapshot.servers()[index].name.as_ref());
     let reason = |reason: &str| ("reason", reply::string(reason));
+    let noun = if kind == Kind::Prompt { "Prompt" } else { "Tool" };
     let data = match why {
         Missing::NoPrefix => {
-            let text = format!("Tool name must be prefixed with server key: {name}");
+            let text = format!("{noun} name must be prefixed with server key: {name}");
             return reply::error(id, code::INVALID_PARAMS, &text, None);
         }
         Missing::UnknownServer => reply::object([reason("unknown_server")]),
         Missing::Starting(index) => reply::object([reason("server_starting"), ("server", server(index))]),
-        Missing::UnknownTool(index) => reply::object([reason("unknown_tool"), ("server", server(index))]),
+        Missing::UnknownItem(index) => {
+            let word = if kind == Kind::Prompt { "unknown_prompt" } else { "unknown_tool" };
+            reply::object([reason(word), ("server", server(index))])
+        }
         Missing::Down(index) => reply::object([
             reason("server_failed"),
             ("server", server(index)),
             ("detail", reply::string(&view.snapshot.servers()[index].state.to_string())),
         ]),
     };
-    reply::error(id, code::METHOD_NOT_FOUND, &format!("Tool not found: {name}"), Some(&data))
+    // The protocol calls it a parameter that does not fit; the specification of the tiny program a method that is not
+    // there.
+    let code = if aggregator.options.tools_only { code::METHOD_NOT_FOUND } else { code::INVALID_PARAMS };
+    reply::error(id, code, &format!("{noun} not found: {name}"), Some(&data))
 }

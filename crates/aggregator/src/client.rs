@@ -1,39 +1,48 @@
-//! Who is connected, and the way back to it.
+//! Who is connected: what it said of itself, what it follows, and the way to it.
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use catalog::{NamePolicy, NameStyle};
+use catalog::{Kind, NamePolicy, NameStyle, Scope};
+use protocol::era::meta::Introduction;
 use protocol::reply::{self, code};
-use protocol::splice::Edit;
-use protocol::{Revision, Span};
+use protocol::{Era, Revision};
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
-use upstream::{CallError, Caller, Outbox};
+use upstream::Party;
 
-/// So many lists may wait for servers to start; further ones get what there is.
+use crate::answering::Answering;
+use crate::level::Level;
+use crate::questions::Questions;
+use crate::way::{Message, Way, What};
+
+/// So many requests may wait for servers to start; further ones get what there is.
 const MANY_WAITING: usize = 100;
 
-/// Where answers go: to the client itself, or into the array that answers a batch.
-pub trait Respond: Caller {
-    /// A complete message of our own, newline included.
-    fn send(&self, message: &[u8]);
-    /// A complete message of our own in stretches, newline included, for what is too large to copy.
-    fn send_parts(&self, parts: &[Bytes]);
-    /// This object as what servers answer to.
-    fn as_caller(self: Arc<Self>) -> Arc<dyn Caller>;
+/// What is known of a client before it says anything.
+pub struct ClientSetup {
+    /// The way for what is about none of its requests.
+    pub way: Arc<dyn Way>,
+    /// Which names it is offered.
+    pub names: NamePolicy,
+    /// Which servers it sees.
+    pub scope: Scope,
+    /// On whose behalf it acts: the name of its token, or nothing.
+    pub principal: Arc<str>,
+    /// There is no other client, and there will be none.
+    pub is_alone: bool,
 }
 
 /// One connected client.
 pub struct Client {
     number: u64,
-    outbox: Outbox,
-    names: NamePolicy,
+    setup: ClientSetup,
     state: Mutex<State>,
+    /// What servers want to know of it.
+    pub(crate) questions: Questions,
     /// Requests that will still be answered.
     open: AtomicUsize,
     answered: Notify,
@@ -43,59 +52,127 @@ pub struct Client {
 struct State {
     style: NameStyle,
     revision: Revision,
+    /// What it said of itself; a modern client says it with every request instead.
+    introduction: Option<Introduction>,
     /// It said so itself; only then may we speak without being asked.
     is_initialized: bool,
-    /// It has asked for our tools, so it wants to know when they change.
-    has_listed: bool,
-    /// Lists that wait for servers to start, by ticket.
+    /// The lists it has asked for, so that it wants to know when they change.
+    listed: [bool; 4],
+    level: Option<Level>,
+    /// Requests that wait for something of ours, by ticket.
     parked: HashMap<u64, Parked>,
     last_ticket: u64,
 }
 
 struct Parked {
     id: Bytes,
-    to: Arc<dyn Respond>,
+    to: Arc<Answering>,
     task: AbortHandle,
 }
 
 impl Client {
-    /// A client that has said nothing yet. Somebody must drain its outbox.
-    pub fn new(outbox: Outbox, names: NamePolicy) -> Self {
-        static NUMBERS: AtomicU64 = AtomicU64::new(1);
+    /// A client that has said nothing yet.
+    pub fn new(setup: ClientSetup) -> Arc<Self> {
         let state = State {
-            style: names.style_for(""),
+            style: setup.names.style_for(""),
             revision: Revision::NEWEST,
+            introduction: None,
             is_initialized: false,
-            has_listed: false,
+            listed: [false; 4],
+            level: None,
             parked: HashMap::new(),
             last_ticket: 0,
         };
-        Self {
-            number: NUMBERS.fetch_add(1, Ordering::Relaxed),
-            outbox,
-            names,
+        Arc::new(Self {
+            number: next_number(),
+            setup,
             state: Mutex::new(state),
+            questions: Questions::default(),
             open: AtomicUsize::new(0),
             answered: Notify::new(),
             left: watch::Sender::new(false),
-        }
+        })
     }
 
-    /// The way out to the client.
-    pub fn outbox(&self) -> &Outbox {
-        &self.outbox
+    /// Its number, which no other client has.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Which servers it sees.
+    pub fn scope(&self) -> Scope {
+        self.setup.scope
+    }
+
+    /// On whose behalf it acts.
+    pub fn principal(&self) -> &Arc<str> {
+        &self.setup.principal
+    }
+
+    /// Whether there is no other client.
+    pub fn is_alone(&self) -> bool {
+        self.setup.is_alone
+    }
+
+    /// Who is behind its requests.
+    pub fn party(&self) -> Party {
+        Party { client: self.number, asker: self.number, is_alone: self.setup.is_alone }
+    }
+
+    /// The way for what is about none of its requests.
+    pub fn way(&self) -> &Arc<dyn Way> {
+        &self.setup.way
     }
 
     /// It introduced itself.
-    pub fn introduced(&self, name: &str, revision: Revision) {
+    pub fn introduced(&self, name: &str, revision: Revision, introduction: Introduction) {
         let mut state = self.lock();
-        state.style = self.names.style_for(name);
+        state.style = self.setup.names.style_for(name);
         state.revision = revision;
+        state.introduction = Some(introduction);
+    }
+
+    /// A modern client tells its name with every request.
+    pub fn named(&self, name: &str) {
+        self.lock().style = self.setup.names.style_for(name);
+    }
+
+    /// Whether it has introduced itself.
+    pub fn is_introduced(&self) -> bool {
+        self.lock().introduction.is_some()
+    }
+
+    /// What it said of itself, as a modern server wants to hear it with every request.
+    pub fn introduction(&self) -> Introduction {
+        let state = self.lock();
+        let mut introduction = state.introduction.clone().unwrap_or_else(|| Introduction {
+            capabilities: Bytes::from_static(b"{}"),
+            info: None,
+            log_level: None,
+        });
+        introduction.log_level = state.level.map(|level| level.as_str().to_owned());
+        introduction
     }
 
     /// It is ready to hear from us.
-    pub fn initialized(&self) {
+    pub fn initialized(self: &Arc<Self>) {
         self.lock().is_initialized = true;
+        self.questions.put_waiting(self);
+    }
+
+    /// It is asked nothing: what it offers is for who can relay it.
+    pub fn is_never_asked(&self) {
+        self.questions.close();
+    }
+
+    /// It speaks the newer way, in which nobody asks clients.
+    pub fn is_modern(&self) {
+        self.questions.close_to_strangers();
+    }
+
+    /// Whether it may be asked something.
+    pub fn is_initialized(&self) -> bool {
+        self.lock().is_initialized
     }
 
     /// The names it is offered.
@@ -108,21 +185,38 @@ impl Client {
         self.lock().revision
     }
 
-    /// It has our tools now.
-    pub fn listed(&self) {
-        self.lock().has_listed = true;
+    /// The least level of log messages it wants, if it said so.
+    pub fn level(&self) -> Option<Level> {
+        self.lock().level
     }
 
-    /// Our tools have changed. While servers are still starting, only a client that has already listed them cares.
-    pub fn tools_changed(&self, while_starting: bool) {
+    /// It wants log messages from this level on.
+    pub fn set_level(&self, level: Level) {
+        self.lock().level = Some(level);
+    }
+
+    /// It has this list now.
+    pub fn listed(&self, kind: Kind) {
+        self.lock().listed[kind as usize] = true;
+    }
+
+    /// One of our lists has changed. While servers are still starting, only a client that already has it cares.
+    pub fn list_changed(&self, kind: Kind, while_starting: bool) {
         let cares = {
             let state = self.lock();
-            state.has_listed || (state.is_initialized && !while_starting)
+            state.listed[kind as usize] || (state.is_initialized && !while_starting)
         };
-        // One that has stopped reading altogether learns of it when it asks again.
-        if cares && !*self.left.borrow() && !self.outbox.is_full() {
-            self.outbox.push(&reply::notification("notifications/tools/list_changed", None));
-            self.outbox.flush();
+        if cares {
+            self.tell(&reply::notification(kind.changed(), None));
+        }
+    }
+
+    /// Tells it something that is about none of its requests. One that has stopped reading altogether misses it.
+    pub fn tell(&self, message: &[u8]) {
+        let way = self.way();
+        if !*self.left.borrow() && !way.is_full() {
+            way.send(What::Aside, Message::Own(message));
+            way.flush();
         }
     }
 
@@ -139,30 +233,25 @@ impl Client {
 
     /// Waits until every request is answered.
     pub async fn all_answered(&self) {
-        loop {
-            let mut answered = std::pin::pin!(self.answered.notified());
-            answered.as_mut().enable();
-            if self.open.load(Ordering::Relaxed) == 0 {
-                return;
-            }
-            answered.await;
-        }
+        self.until(|| self.open.load(Ordering::Relaxed) == 0).await;
     }
 
-    /// Lets a request wait for something without holding up the others. It can be cancelled while it waits.
-    pub fn park(self: &Arc<Self>, id: Bytes, to: Arc<dyn Respond>, task: impl Future<Output = ()> + Send + 'static) {
+    /// Lets a request wait for something without holding up the others. It can be cancelled while it waits. If `task`
+    /// breaks, the request is answered all the same.
+    pub fn park(self: &Arc<Self>, id: Bytes, to: &Arc<Answering>, task: impl Future<Output = ()> + Send + 'static) {
         self.request_opened();
-        let client = Arc::clone(self);
         // Held until the entry is made, so that the task cannot end before it is there to be removed.
         let mut state = self.lock();
         state.last_ticket += 1;
-        let ticket = state.last_ticket;
+        let mut waiting = Waiting { client: Arc::clone(self), ticket: state.last_ticket, is_done: false };
+        let ticket = waiting.ticket;
         let task = tokio::spawn(async move {
+            // The whole of it belongs to the task, not only the flag.
+            let waiting = &mut waiting;
             task.await;
-            client.lock().parked.remove(&ticket);
-            client.request_closed();
+            waiting.is_done = true;
         });
-        state.parked.insert(ticket, Parked { id, to, task: task.abort_handle() });
+        state.parked.insert(ticket, Parked { id, to: Arc::clone(to), task: task.abort_handle() });
     }
 
     /// Whether it has let so many requests wait that further ones get what there is.
@@ -179,21 +268,24 @@ impl Client {
         };
         let Some(parked) = parked else { return false };
         parked.task.abort();
-        parked.to.cancelled(id);
+        // The count goes with the task.
+        parked.to.way().give_up();
         true
+    }
+
+    /// Gives up everything that waits.
+    pub fn cancel_all_parked(&self) {
+        let parked = std::mem::take(&mut self.lock().parked);
+        for parked in parked.into_values() {
+            parked.task.abort();
+            parked.to.way().give_up();
+        }
     }
 
     /// It is leaving: what waits gets what there is, and it is told no more news.
     pub async fn leave(&self) {
         self.left.send_replace(true);
-        loop {
-            let mut answered = std::pin::pin!(self.answered.notified());
-            answered.as_mut().enable();
-            if self.lock().parked.is_empty() {
-                return;
-            }
-            answered.await;
-        }
+        self.until(|| self.lock().parked.is_empty()).await;
     }
 
     /// Waits until it leaves.
@@ -202,64 +294,56 @@ impl Client {
         drop(self.left.subscribe().wait_for(|&left| left).await);
     }
 
+    /// It is gone, or as good as.
+    pub fn has_left(&self) -> bool {
+        *self.left.borrow()
+    }
+
+    async fn until(&self, met: impl Fn() -> bool) {
+        loop {
+            let mut answered = std::pin::pin!(self.answered.notified());
+            answered.as_mut().enable();
+            if met() {
+                return;
+            }
+            answered.await;
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Caller for Client {
-    fn client(&self) -> u64 {
-        self.number
-    }
+/// A request that waits. However its task ends, the request does too.
+struct Waiting {
+    client: Arc<Client>,
+    ticket: u64,
+    is_done: bool,
+}
 
-    fn answered(&self, id: &[u8], line: &Bytes, id_at: Span) {
-        self.outbox.push_spliced(line, &mut [Edit { span: id_at, with: id }]);
-        self.request_closed();
-    }
-
-    fn failed(&self, id: &[u8], error: &CallError) {
-        self.outbox.push(&failure(id, error));
-        self.request_closed();
-    }
-
-    fn cancelled(&self, _id: &[u8]) {
-        self.request_closed();
-    }
-
-    fn progressed(&self, token: &[u8], line: &Bytes, token_at: Span) {
-        self.outbox.push_spliced(line, &mut [Edit { span: token_at, with: token }]);
-    }
-
-    fn flush(&self) {
-        self.outbox.flush();
-    }
-
-    fn catching_up(&self) -> Option<Pin<Box<dyn Future<Output = ()> + Send + '_>>> {
-        self.outbox.is_congested().then(|| Box::pin(self.outbox.caught_up()) as _)
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let parked = self.client.lock().parked.remove(&self.ticket);
+        // Gone already: it was cancelled, and whoever did that knows.
+        if let Some(parked) = parked
+            && !self.is_done
+        {
+            let text = "Internal error: the request broke";
+            parked.to.say(&reply::error(&parked.id, code::INTERNAL_ERROR, text, None));
+            parked.to.flush();
+        }
+        self.client.request_closed();
     }
 }
 
-impl Respond for Client {
-    fn send(&self, message: &[u8]) {
-        self.outbox.push(message);
-    }
-
-    fn send_parts(&self, parts: &[Bytes]) {
-        self.outbox.push_parts(parts);
-    }
-
-    fn as_caller(self: Arc<Self>) -> Arc<dyn Caller> {
-        self
-    }
+/// A number nobody else has.
+pub(crate) fn next_number() -> u64 {
+    static NUMBERS: AtomicU64 = AtomicU64::new(1);
+    NUMBERS.fetch_add(1, Ordering::Relaxed)
 }
 
-/// A call that got no answer, as the JSON-RPC error its client sees.
-pub fn failure(id: &[u8], error: &CallError) -> Vec<u8> {
-    let retry: &[u8] = if error.is_safe_to_retry() { b"true" } else { b"false" };
-    let data = reply::object([
-        ("server", reply::string(error.server().as_ref())),
-        ("reason", reply::string(error.reason())),
-        ("safeToRetry", retry.to_vec()),
-    ]);
-    reply::error(id, code::INTERNAL_ERROR, &error.to_string(), Some(&data))
+/// In which way a message was meant, by what it carries.
+pub(crate) fn era_of(params: &protocol::Params) -> Era {
+    if params.version.is_some() { Era::Modern } else { Era::Legacy }
 }

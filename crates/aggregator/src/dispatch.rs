@@ -4,16 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use catalog::{NamePolicy, Separator};
+use catalog::{Kind as ItemKind, NamePolicy, Scope, Separator};
 use protocol::envelope::{Envelope, Fault, Kind, Reason, is_id};
+use protocol::era::problem;
 use protocol::reply::{self, code};
-use protocol::scan::{Span, member};
-use protocol::{Line, Params, Revision, text};
+use protocol::{Era, Line, Params, Span, text};
 use upstream::Connection;
 
-use crate::client::{Client, Respond};
+use crate::answering::Answering;
+use crate::client::{Client, era_of};
+use crate::crossing::Crossings;
 use crate::fleet::Fleet;
-use crate::{batch, call, listing};
+use crate::{batch, call, listing, logs, resources, subscriptions, tasks};
 
 /// How the aggregator presents itself and treats its servers.
 #[derive(Debug, Clone)]
@@ -28,6 +30,12 @@ pub struct Options {
     pub names: NamePolicy,
     /// How long a server may take to become ready.
     pub start_timeout: Duration,
+    /// Nothing but tools is offered and asked for.
+    pub tools_only: bool,
+    /// How long a modern client may take to come back with what a legacy server wants to know.
+    pub answer_timeout: Duration,
+    /// What clients can be asked, as servers are told: the JSON of `capabilities`.
+    pub capabilities: &'static str,
 }
 
 /// The servers and how we present them.
@@ -36,6 +44,8 @@ pub struct Aggregator {
     pub fleet: Arc<Fleet>,
     /// How we present ourselves.
     pub options: Options,
+    /// Calls between the eras.
+    pub(crate) crossings: Arc<Crossings>,
 }
 
 /// One message in hand: whose it is, where its answer goes, and the way to whoever it was sent to.
@@ -43,7 +53,7 @@ pub struct Incoming<'m> {
     /// Who sent it.
     pub client: &'m Arc<Client>,
     /// Where its answer goes.
-    pub to: &'m Arc<dyn Respond>,
+    pub to: &'m Arc<Answering>,
     /// The message.
     pub line: &'m Bytes,
     /// Servers that were sent something and must be flushed when all that came in together is dispatched.
@@ -71,78 +81,162 @@ impl Touched {
 }
 
 impl Aggregator {
-    /// Takes one line from a client. Answers go into its outbox; the caller flushes.
-    pub fn take(self: &Arc<Self>, client: &Arc<Client>, to: &Arc<dyn Respond>, line: &Line, touched: &mut Touched) {
+    /// The servers of `fleet`, presented as `options` say.
+    pub fn new(fleet: Arc<Fleet>, options: Options) -> Arc<Self> {
+        Arc::new(Self { fleet, options, crossings: Arc::default() })
+    }
+
+    /// Takes one line from a client. Answers go their way; the caller flushes.
+    pub fn take(self: &Arc<Self>, client: &Arc<Client>, to: &Arc<Answering>, line: &Line, touched: &mut Touched) {
         match line {
             Line::Whole(line) => self.take_message(Incoming { client, to, line, touched }),
             Line::TooLong { head, tail, length } => {
                 let id = protocol::envelope::salvage_id(head, tail).unwrap_or(b"null");
                 let message = format!("Request too large: {} MB", length >> 20);
-                to.send(&reply::error(id, code::INVALID_REQUEST, &message, None));
+                to.say(&reply::error(id, code::INVALID_REQUEST, &message, None));
             }
         }
+    }
+
+    /// The client is gone: everything it still waits for is given up, and so is what it follows.
+    pub fn abandon(&self, client: &Arc<Client>) {
+        const WHY: &str = "the client is gone";
+        client.cancel_all_parked();
+        self.crossings.abandon(client.number());
+        self.fleet.waiting.cancel_all(client.number());
+        let view = self.fleet.view();
+        for connection in view.connections.iter().flatten() {
+            connection.abandon_all(client.number(), WHY);
+        }
+        client.questions.give_up();
+        subscriptions::leave(&self.fleet, client);
+        tasks::leave(&self.fleet, client);
     }
 
     fn take_message(self: &Arc<Self>, message: Incoming<'_>) {
-        match Envelope::scan(message.line) {
-            Ok(Envelope { kind: Kind::Request { id, method }, params }) => self.request(message, id, method, &params),
+        let scanned = Envelope::scan(message.line);
+        self.take_scanned(message, scanned);
+    }
+
+    /// Takes a line that was already looked at.
+    pub fn take_scanned(self: &Arc<Self>, message: Incoming<'_>, scanned: Result<Envelope, Fault>) {
+        match scanned {
+            Ok(envelope @ Envelope { kind: Kind::Request { id, method }, .. }) => {
+                self.request(message, &envelope, id, method);
+            }
             Ok(Envelope { kind: Kind::Notification { method }, params }) => self.notice(&message, method, &params),
-            // We ask clients nothing, so there is nothing to answer.
-            Ok(Envelope { kind: Kind::Response { .. }, .. }) => {}
+            Ok(Envelope { kind: Kind::Response { id, outcome }, .. }) => {
+                message.client.questions.answered(message.line, id, outcome);
+            }
             Err(Fault { reason: Reason::Batch, .. }) if message.client.revision().has_batches() => {
                 batch::split(self, message);
             }
-            Err(fault) => message.to.send(&complaint(fault, message.line)),
+            Err(fault) => message.to.say(&complaint(fault, message.line)),
         }
     }
 
-    fn request(self: &Arc<Self>, message: Incoming<'_>, id: Span, method: Span, params: &Params) {
-        let id_token = id.of(message.line);
-        match text::decode(method.of(message.line)).as_deref() {
-            Some("tools/call") => call::route(&self.fleet, message, id, params),
-            Some("tools/list") => listing::answer(self, &message, id, params),
-            Some("ping") => message.to.send(&reply::result(id_token, b"{}")),
-            Some("initialize") => message.to.send(&self.initialize(&message, id_token, params)),
-            method => {
-                let text = format!("Method not found: {}", method.unwrap_or("?"));
-                message.to.send(&reply::error(id_token, code::METHOD_NOT_FOUND, &text, None));
+    fn request(self: &Arc<Self>, message: Incoming<'_>, envelope: &Envelope, id: Span, method: Span) {
+        let params = &envelope.params;
+        let era = era_of(params);
+        if era == Era::Modern
+            && let Err(problem) = problem::check_modern(message.line, params)
+        {
+            return message.to.say(&problem.answer(id.of(message.line)));
+        }
+        if era == Era::Modern && message.client.is_alone() {
+            message.client.is_modern();
+        }
+        let method = text::decode(method.of(message.line)).unwrap_or_default();
+        if self.options.tools_only {
+            return self.request_of_tools(message, envelope, id, &method);
+        }
+        match (&*method, era) {
+            ("tools/call", _) => call::route(self, message, envelope, ItemKind::Tool),
+            ("prompts/get", _) => call::route(self, message, envelope, ItemKind::Prompt),
+            ("resources/read", _) => resources::read(self, message, envelope),
+            ("completion/complete", _) => resources::complete(self, message, envelope),
+            ("tools/list", _) => listing::answer(self, &message, id, params, ItemKind::Tool),
+            ("prompts/list", _) => listing::answer(self, &message, id, params, ItemKind::Prompt),
+            ("resources/list", _) => listing::answer(self, &message, id, params, ItemKind::Resource),
+            ("resources/templates/list", _) => listing::answer(self, &message, id, params, ItemKind::Template),
+            ("tasks/get" | "tasks/result" | "tasks/cancel" | "tasks/update", _) => {
+                tasks::route(self, message, envelope, &method);
             }
+            ("tasks/list", Era::Legacy) => tasks::list(self, &message, id),
+            ("resources/subscribe", Era::Legacy) => subscriptions::subscribe(self, &message, id, params),
+            ("resources/unsubscribe", Era::Legacy) => subscriptions::unsubscribe(self, &message, id, params),
+            ("logging/setLevel", Era::Legacy) => logs::set_level(self, &message, id, params),
+            ("ping", Era::Legacy) => message.to.say(&reply::result(id.of(message.line), b"{}")),
+            ("initialize", Era::Legacy) => self.initialize(&message, id, params),
+            ("server/discover", Era::Modern) => self.discover(&message, id),
+            ("subscriptions/listen", Era::Modern) => subscriptions::listen(self, &message, id, params),
+            (method, _) => self.unknown(message, envelope, id, method, era),
+        }
+    }
+
+    /// What the tiny program offers.
+    fn request_of_tools(self: &Arc<Self>, message: Incoming<'_>, envelope: &Envelope, id: Span, method: &str) {
+        match (method, era_of(&envelope.params)) {
+            ("tools/call", _) => call::route(self, message, envelope, ItemKind::Tool),
+            ("tools/list", _) => listing::answer(self, &message, id, &envelope.params, ItemKind::Tool),
+            ("ping", Era::Legacy) => message.to.say(&reply::result(id.of(message.line), b"{}")),
+            ("initialize", Era::Legacy) => self.initialize(&message, id, &envelope.params),
+            ("server/discover", Era::Modern) => self.discover(&message, id),
+            ("subscriptions/listen", Era::Modern) => subscriptions::listen(self, &message, id, &envelope.params),
+            (method, _) => not_found(&message, id, method),
+        }
+    }
+
+    /// Where only one server can be meant, it is asked; nobody else can know the method.
+    fn unknown(self: &Arc<Self>, message: Incoming<'_>, envelope: &Envelope, id: Span, method: &str, era: Era) {
+        const GONE: [&str; 5] =
+            ["initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"];
+        const NEW: [&str; 2] = ["server/discover", "subscriptions/listen"];
+        let is_of_other_era = match era {
+            Era::Modern => GONE.contains(&method) || method == "tasks/list",
+            Era::Legacy => NEW.contains(&method),
+        };
+        match message.client.scope() {
+            Scope::One(server) if !is_of_other_era => call::route_to(self, message, envelope, server),
+            Scope::One(_) | Scope::All => not_found(&message, id, method),
         }
     }
 
     fn notice(&self, message: &Incoming<'_>, method: Span, params: &Params) {
         match text::decode(method.of(message.line)).as_deref() {
             Some("notifications/initialized") => message.client.initialized(),
-            Some("notifications/cancelled") => call::cancel(&self.fleet, message, params),
-            method => tracing::debug!(method = method.unwrap_or("?"), "notification of the client not passed on"),
+            Some("notifications/cancelled") => call::cancel(self, message, params),
+            Some("notifications/progress") => message.client.questions.progressed(message.line, params),
+            Some("notifications/roots/list_changed") => self.pass_on_roots(message),
+            method => match message.client.scope() {
+                Scope::One(server) => {
+                    if let Some(connection) = &self.fleet.view().connections[server] {
+                        connection.pass(message.line);
+                    }
+                }
+                Scope::All => {
+                    tracing::debug!(method = method.unwrap_or("?"), "notification of the client not passed on");
+                }
+            },
         }
     }
 
-    /// Answered at once: a client must not wait for servers to learn that we are here.
-    fn initialize(&self, message: &Incoming<'_>, id: &[u8], params: &Params) -> Vec<u8> {
-        let (line, whole) = (message.line, params.span.unwrap_or(Span { start: 0, end: 0 }));
-        let text_at = |span: Option<Span>| span.and_then(|span| text::decode(span.of(line)));
-        let Some(wanted) = text_at(member(line, whole, "protocolVersion")) else {
-            let text = "Invalid params: `protocolVersion` must be a string";
-            return reply::error(id, code::INVALID_PARAMS, text, None);
-        };
-        let info = member(line, whole, "clientInfo");
-        let name = text_at(info.and_then(|info| member(line, info, "name"))).unwrap_or_default();
-        let revision = Revision::agreed(&wanted);
-        tracing::debug!(client = %name, wanted = %wanted, agreed = %revision, "client connected");
-        message.client.introduced(&name, revision);
-
-        let server_info = reply::object([
-            ("name", reply::string(&self.options.name)),
-            ("version", reply::string(&self.options.version)),
-        ]);
-        let result = reply::object([
-            ("protocolVersion", reply::string(revision.as_str())),
-            ("capabilities", br#"{"tools":{"listChanged":true}}"#.to_vec()),
-            ("serverInfo", server_info),
-        ]);
-        reply::result(id, &result)
+    /// Servers asked the only client there is for its roots, so they want to know.
+    fn pass_on_roots(&self, message: &Incoming<'_>) {
+        if !message.client.is_alone() {
+            return;
+        }
+        for connection in self.fleet.view().connections.iter().flatten() {
+            if connection.era() == Era::Legacy {
+                connection.pass(message.line);
+            }
+        }
     }
+}
+
+fn not_found(message: &Incoming<'_>, id: Span, method: &str) {
+    let text = format!("Method not found: {method}");
+    message.to.say(&reply::error(id.of(message.line), code::METHOD_NOT_FOUND, &text, None));
 }
 
 /// The answer to a line that is no request.

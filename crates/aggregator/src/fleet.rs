@@ -7,24 +7,34 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use catalog::{Config, Route, ServerEntry, ServerName, ServerState, Snapshot, Tool};
-use protocol::reply;
+use catalog::{Config, Kind, Offer, Scope, ServerEntry, ServerName, ServerState, Snapshot};
+use protocol::reply::{self, code};
+use protocol::{Envelope, Era};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 use upstream::failure::Cause;
 use upstream::lineage::{self, Lineage};
 use upstream::watchdog::Watchdog;
-use upstream::{Connection, Ending, Life, Manners, Phase, Report, Stop, Upstream, Watcher};
+use upstream::{Caller, Connection, Ending, Life, Manners, Phase, Question, Report, Stop, Upstream, Watcher};
 
+use crate::answering::Answering;
 use crate::call;
 use crate::client::Client;
 use crate::cycle::{self, Chain};
 use crate::dispatch::Options;
+use crate::level::Level;
+use crate::logs;
+use crate::subscriptions::Followed;
+use crate::tasks::Tasks;
 use crate::waiting_room::WaitingRooms;
 
 /// How long a list waits for servers that are still starting, counted from our own start.
 const LIST_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long a client that introduces itself waits for servers that are still starting, counted the same way: what they
+/// say of themselves can be told it only once.
+const INTRODUCTION_PATIENCE: Duration = Duration::from_secs(3);
 
 /// The log target of reports on failed servers, for a program that has a better place to tell them.
 pub const FAILURES: &str = "failures";
@@ -35,13 +45,16 @@ pub struct View {
     pub snapshot: Snapshot,
     /// The way to each running server, in the same order.
     pub connections: Vec<Option<Arc<Connection>>>,
+    /// Whether each of them has tasks.
+    has_tasks: Vec<bool>,
 }
 
 impl View {
-    /// The tool that answers to `name` and the way to its server.
-    pub fn resolve(&self, name: &str) -> Option<(Route, &Arc<Connection>)> {
-        let route = self.snapshot.resolve(name)?;
-        Some((route, self.connections[route.server].as_ref()?))
+    fn new(snapshot: Snapshot, connections: Vec<Option<Arc<Connection>>>) -> Self {
+        let extensions = |offer: &Offer| offer.has_within("extensions", "io.modelcontextprotocol/tasks");
+        let servers = snapshot.servers().iter();
+        let has_tasks = servers.map(|server| server.offer.has("tasks") || extensions(&server.offer)).collect();
+        Self { snapshot, connections, has_tasks }
     }
 }
 
@@ -59,6 +72,13 @@ pub struct Fleet {
     /// Calls that wait for their server to start.
     pub(crate) waiting: WaitingRooms,
     list_deadline: Instant,
+    introduction_deadline: Instant,
+    pub(crate) followed: Mutex<Followed>,
+    /// For each server: only one at a time may change what is subscribed to.
+    pub(crate) subscribing: Vec<tokio::sync::Mutex<()>>,
+    pub(crate) tasks: Mutex<Tasks>,
+    /// The least level of log messages that modern clients have asked each server for.
+    pub(crate) lowered: Mutex<HashMap<usize, Level>>,
 }
 
 impl Fleet {
@@ -82,6 +102,11 @@ impl Fleet {
             reports: Mutex::default(),
             waiting: WaitingRooms::new(config.servers.len()),
             list_deadline: Instant::now() + LIST_PATIENCE,
+            introduction_deadline: Instant::now() + INTRODUCTION_PATIENCE,
+            followed: Mutex::default(),
+            subscribing: config.servers.iter().map(|_| tokio::sync::Mutex::default()).collect(),
+            tasks: Mutex::default(),
+            lowered: Mutex::default(),
             options,
         });
         for (index, spec) in config.servers.into_iter().enumerate() {
@@ -92,7 +117,12 @@ impl Fleet {
                     (OsString::from(lineage::VARIABLE), lineage.value_for(index).into()),
                     (OsString::from(cycle::VARIABLE), chain.as_value()),
                 ],
-                manners: Manners { introduction: fleet.introduction(), patience: fleet.options.start_timeout },
+                manners: Manners {
+                    introduction: fleet.introduction(),
+                    capabilities: Bytes::from_static(fleet.options.capabilities.as_bytes()),
+                    patience: fleet.options.start_timeout,
+                    tools_only: fleet.options.tools_only,
+                },
                 lineage: Arc::clone(&lineage),
                 watchdog: Arc::clone(&fleet.watchdog),
             };
@@ -112,14 +142,58 @@ impl Fleet {
     }
 
     /// Whether a list need not wait for anybody.
-    pub fn is_settled(&self) -> bool {
-        self.view().snapshot.is_settled() || Instant::now() >= self.list_deadline
+    pub fn is_settled(&self, scope: Scope) -> bool {
+        has_settled(&self.view(), scope) || Instant::now() >= self.list_deadline
     }
 
-    /// Waits until every server is up or down, or has had its time.
-    pub async fn all_settled(&self) {
+    /// Waits until every server in `scope` is up or down, or has had its time.
+    pub async fn all_settled(&self, scope: Scope) {
         let mut views = self.views.subscribe();
-        drop(timeout_at(self.list_deadline, views.wait_for(|view| view.snapshot.is_settled())).await);
+        drop(timeout_at(self.list_deadline, views.wait_for(|view| has_settled(view, scope))).await);
+    }
+
+    /// Whether a client that introduces itself need not wait for anybody.
+    pub fn is_known(&self, scope: Scope) -> bool {
+        has_settled(&self.view(), scope) || scope == Scope::All && Instant::now() >= self.introduction_deadline
+    }
+
+    /// Waits until a client that introduces itself can be told what there is. One that sees a single server waits for it.
+    pub async fn known(&self, scope: Scope) {
+        let mut views = self.views.subscribe();
+        let settled = views.wait_for(|view| has_settled(view, scope));
+        match scope {
+            Scope::All => drop(timeout_at(self.introduction_deadline, settled).await),
+            Scope::One(_) => drop(settled.await),
+        }
+    }
+
+    /// Whether any server in `scope` has tasks that a client of that era can use.
+    pub(crate) fn offers_tasks(&self, scope: Scope, era: Era) -> bool {
+        let view = self.view();
+        let servers = view.snapshot.servers().iter().zip(&view.has_tasks).enumerate();
+        let mut seen = servers.filter(|(index, _)| scope.sees(*index));
+        seen.any(|(_, (server, has_tasks))| *has_tasks && server.offer.era == era)
+    }
+
+    /// Whether a running server has tasks.
+    pub(crate) fn has_tasks(&self, server: usize) -> bool {
+        self.view().has_tasks[server]
+    }
+
+    /// The clients that are told news.
+    pub(crate) fn clients(&self) -> Vec<Arc<Client>> {
+        lock(&self.clients).iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Runs something small beside everything else; it ends with the servers.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let mut stop = self.stop.subscribe();
+        tokio::spawn(async move {
+            tokio::select! {
+                () = task => {}
+                _ = stop.wait_for(|&stop| stop > Stop::Never) => {}
+            }
+        });
     }
 
     /// Waits until every server is up or down, however long that takes. Each has a deadline of its own.
@@ -181,49 +255,137 @@ impl Fleet {
         let mut connections = before.connections.clone();
         apply(&mut servers[index], &mut connections[index]);
         let (was, is) = (&before.snapshot.servers()[index], &servers[index]);
-        if was.state == is.state && was.tools == is.tools {
+        if was.state == is.state && was.offer == is.offer {
             return;
         }
-        let same_tools = servers[index].tools == before.snapshot.servers()[index].tools;
-        let was_starting = before.snapshot.servers()[index].state == ServerState::Initializing;
+        let differs = |&kind: &Kind| was.offer.items(kind) != is.offer.items(kind);
+        let mut changed: Vec<Kind> = Kind::ALL.into_iter().filter(differs).collect();
+        // Both lists of resources are announced with one word.
+        if changed.contains(&Kind::Resource) {
+            changed.retain(|&kind| kind != Kind::Template);
+        }
+        let was_starting = was.state == ServerState::Initializing;
 
         let snapshot = Snapshot::new(servers, self.options.separator.clone());
         // Not before all have started: until then nobody looks at the names, and each look has its price.
         if snapshot.is_settled() {
             warn_of_shadows(&before.snapshot, &snapshot);
         }
-        self.views.send_replace(Arc::new(View { snapshot, connections }));
+        self.views.send_replace(Arc::new(View::new(snapshot, connections)));
         drop(changing);
         if was_starting {
-            call::resume(self, self.waiting.open(index));
+            call::resume(self.waiting.open(index));
         }
-        if !same_tools {
-            self.tell_clients(was_starting);
+        for kind in changed {
+            self.tell_clients(index, kind, was_starting);
         }
     }
 
-    fn tell_clients(&self, while_starting: bool) {
-        let mut clients = lock(&self.clients);
-        clients.retain(|client| client.strong_count() > 0);
-        let present: Vec<_> = clients.iter().filter_map(Weak::upgrade).collect();
-        drop(clients);
-        for client in present {
-            client.tools_changed(while_starting);
+    fn tell_clients(&self, server: usize, kind: Kind, while_starting: bool) {
+        lock(&self.clients).retain(|client| client.strong_count() > 0);
+        for client in self.clients() {
+            if client.scope().sees(server) {
+                client.list_changed(kind, while_starting);
+            }
+        }
+        self.tell_listeners(server, kind);
+    }
+
+    /// Passes on what a server says to everybody, to all who want it.
+    fn log_message(&self, server: &Arc<Connection>, line: &Bytes, envelope: &Envelope) {
+        // One that never said what it wants is not made to read what others asked for.
+        let is_chatter = self.is_lowered(server.index())
+            && logs::level_of(line, &envelope.params).is_some_and(|level| level < Level::Info);
+        for client in self.clients() {
+            if client.scope().sees(server.index())
+                && client.is_initialized()
+                && !(is_chatter && client.level().is_none())
+                && let Some(line) = logs::for_client(&client, server, line, envelope)
+            {
+                let mut message = line.to_vec();
+                message.push(b'\n');
+                client.tell(&message);
+            }
+        }
+        // A modern client hears it only while it waits for that server, and only if it can be nobody else's.
+        if let Some(caller) = server.only_caller()
+            && !self.clients().iter().any(|client| client.number() == caller.party().client)
+        {
+            caller.noticed(upstream::Notice { server, line, envelope, progress: None });
+            caller.flush();
+        }
+    }
+
+    /// An elicitation out of band is over: the client that was asked hears it.
+    fn elicitation_complete(&self, server: usize, line: &Bytes, envelope: &Envelope) {
+        let id = envelope.params.span.and_then(|params| protocol::scan::member(line, params, "elicitationId"));
+        let Some(id) = id.and_then(|id| protocol::text::decode(id.of(line))) else { return };
+        for client in self.clients() {
+            if client.questions.knows_elicitation(server, &id) {
+                client.tell(&[&line[..], b"\n"].concat());
+            }
+        }
+    }
+
+    /// What nobody knows is for who sees that server alone.
+    fn unknown_notice(&self, server: &Connection, line: &Bytes) {
+        for client in self.clients() {
+            if client.scope() == Scope::One(server.index()) || client.is_alone() {
+                client.tell(&[&line[..], b"\n"].concat());
+            }
         }
     }
 }
 
+impl std::fmt::Debug for Fleet {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Fleet").finish_non_exhaustive()
+    }
+}
+
 impl Watcher for Fleet {
-    fn running(&self, index: usize, connection: &Arc<Connection>, tools: Vec<Tool>) {
+    fn running(&self, index: usize, connection: &Arc<Connection>, offer: Offer) {
+        let has_logs = offer.has("logging") && offer.era == Era::Legacy;
         self.change(index, |server, slot| {
             server.state = ServerState::Running;
-            server.tools = tools.into();
+            server.offer = Arc::new(offer);
             *slot = Some(Arc::clone(connection));
         });
+        if has_logs {
+            self.set_level_of_new(connection);
+        }
     }
 
-    fn tools_changed(&self, index: usize, tools: Vec<Tool>) {
-        self.change(index, |server, _| server.tools = tools.into());
+    fn changed(&self, index: usize, offer: Arc<Offer>) {
+        self.change(index, |server, _| server.offer = offer);
+    }
+
+    fn heard(&self, server: &Arc<Connection>, method: &str, line: &Bytes, envelope: &Envelope) {
+        if self.options.tools_only {
+            return tracing::debug!(server = %server.server(), method, "notification not passed on");
+        }
+        match method {
+            "notifications/message" => self.log_message(server, line, envelope),
+            "notifications/resources/updated" => self.resource_updated(server.index(), line, envelope),
+            "notifications/tasks/status" => self.task_status(server.index(), line, envelope),
+            "notifications/elicitation/complete" => self.elicitation_complete(server.index(), line, envelope),
+            _ => self.unknown_notice(server, line),
+        }
+    }
+
+    fn asked(&self, index: usize, question: Question) {
+        let of_task = self.client_of_task(index, &question.line, &question.envelope);
+        let alone = || self.clients().into_iter().find(|client| client.is_alone());
+        let Some(client) = of_task.or_else(alone) else {
+            let text = "No client is waiting for this server, so there is nobody to ask";
+            return question.refuse(code::METHOD_NOT_FOUND, text);
+        };
+        let caller = Answering::to(&client, Arc::clone(client.way())) as Arc<dyn Caller>;
+        let server = Arc::clone(&question.server);
+        if !server.remember_question(&question, &caller) {
+            return question.refuse(code::INVALID_REQUEST, "Too many questions, or one under that id, are open");
+        }
+        client.questions.put_when_ready(&client, question);
     }
 
     fn ended(&self, index: usize, ending: &Arc<Ending>) {
@@ -235,7 +397,7 @@ impl Watcher for Fleet {
                 }
                 Ending::Failed { phase: Phase::Runtime, cause } => ServerState::Failed(cause.to_string().into()),
             };
-            server.tools = [].into();
+            server.offer = Arc::new(Offer::new(Era::Legacy));
             *slot = None;
         });
     }
@@ -274,22 +436,40 @@ impl Drop for Mourner {
 }
 
 fn first_view(config: &Config, options: &Options) -> View {
-    let entry =
-        |name: &ServerName| ServerEntry { name: name.clone(), state: ServerState::Initializing, tools: [].into() };
+    let entry = |name: &ServerName| ServerEntry {
+        name: name.clone(),
+        state: ServerState::Initializing,
+        offer: Arc::new(Offer::new(Era::Legacy)),
+    };
     let servers: Vec<_> = config.servers.iter().map(|spec| entry(&spec.name)).collect();
     let connections = vec![None; servers.len()];
-    View { snapshot: Snapshot::new(servers, options.separator.clone()), connections }
+    View::new(Snapshot::new(servers, options.separator.clone()), connections)
+}
+
+fn has_settled(view: &View, scope: Scope) -> bool {
+    match scope {
+        Scope::All => view.snapshot.is_settled(),
+        Scope::One(server) => view.snapshot.servers()[server].state != ServerState::Initializing,
+    }
 }
 
 /// Two tools with the same full name can exist (`a` + `b:c`, `a:b` + `c`). The user should know which one is hidden.
 fn warn_of_shadows(before: &Snapshot, now: &Snapshot) {
-    for &route in now.shadowed() {
-        let name = now.listed_name(route, catalog::NameStyle::Canonical);
-        let is_news =
-            !before.shadowed().iter().any(|&old| before.listed_name(old, catalog::NameStyle::Canonical) == name);
-        if is_news {
-            let server = &now.servers()[route.server].name;
-            tracing::warn!(%server, tool = %name, "hidden by a tool of another server that has the same full name");
+    for kind in [Kind::Tool, Kind::Prompt] {
+        let name_in = |snapshot: &Snapshot, route| snapshot.listed_name(kind, route, catalog::NameStyle::Canonical);
+        for &route in now.shadowed(kind) {
+            let name = name_in(now, route);
+            if !before.shadowed(kind).iter().any(|&old| name_in(before, old) == name) {
+                let server = &now.servers()[route.server].name;
+                tracing::warn!(%server, %name, "hidden by a {} of another server that has the same full name", kind.noun());
+            }
+        }
+    }
+    let known = before.collisions();
+    for collision in now.collisions() {
+        if !known.contains(&collision) {
+            let (owner, hidden) = (&now.servers()[collision.owner].name, &now.servers()[collision.hidden].name);
+            tracing::warn!(uri = %collision.uri, %owner, %hidden, "offered by two servers; the first one's is used");
         }
     }
 }

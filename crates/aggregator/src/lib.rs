@@ -3,28 +3,44 @@
 //! # Layout, in the order a call travels
 //! - [`stdio`]: the front: lines in from the client, the end of everything when it leaves
 //! - [`dispatch`]: one `match` over the methods, which is all we offer
-//! - [`call`]: a tool call on its way to the server that has the tool
-//! - [`waiting_room`]: calls that wait for their server to start
-//! - [`listing`]: the merged list of tools
-//! - [`client`]: who is connected, and the way back to it
-//! - [`batch`]: several messages in one array, which one revision allows
-//! - [`fleet`]: all servers: started, watched, stopped; the current view of what exists
+//! - [`call`]: a call on its way to the server that has what it names
+//! - [`answering`]: where the answer goes, and what the server says before
+//! - `attentive`: answers that are looked at on the way: one may begin a task, or have something asked of a person
+//! - [`way`]: the way to a client, whatever it is connected by
+//!
+//! The other methods: [`introduction`] (`initialize`, `server/discover`), [`listing`], [`resources`], [`subscriptions`],
+//! [`logs`] and [`level`], [`tasks`]; [`batch`] for several messages in one array.
+//!
+//! Who and what there is: [`client`] (who is connected), [`questions`] (what servers want to know of it), [`fleet`] (all
+//! servers: started, watched, stopped; the current view of what exists), [`waiting_room`] (calls that wait for their
+//! server to start), [`crossing`] (requests between the eras).
 //!
 //! Beside the way: [`load`] (the configuration file), [`cycle`] (an aggregator that would start itself), [`logging`],
 //! [`local`] (the engine as a library, for the commands of `mcp-aggregator`).
 
+pub mod answering;
+mod attentive;
 pub mod batch;
 pub mod call;
 pub mod client;
+pub mod crossing;
 pub mod cycle;
 pub mod dispatch;
 pub mod fleet;
+pub mod introduction;
+pub mod level;
 pub mod listing;
 pub mod load;
 pub mod local;
 pub mod logging;
+pub mod logs;
+pub mod questions;
+pub mod resources;
 pub mod stdio;
+pub mod subscriptions;
+pub mod tasks;
 pub mod waiting_room;
+pub mod way;
 
 pub use catalog::{Accepted, NamePolicy, NameStyle, Separator, ServerState};
 pub use dispatch::{Aggregator, Options};

@@ -1,58 +1,80 @@
-//! The merged list of tools.
+//! The merged lists of what all servers offer.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
+use catalog::Kind;
 use protocol::reply::{self, code};
-use protocol::{Params, Span, text};
+use protocol::{Era, Params, Span, text};
 
-use crate::client::{Client, Respond};
+use crate::answering::Answering;
+use crate::client::{Client, era_of};
 use crate::dispatch::{Aggregator, Incoming};
 
-/// Answers `tools/list`: at once if all servers are known, else when they are or have had their time.
-pub fn answer(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, id: Span, params: &Params) {
+/// What a client wants to have listed.
+struct Wish {
+    kind: Kind,
+    era: Era,
+    cursor: Option<String>,
+}
+
+/// Answers a list: at once if all servers are known, else when they are or have had their time.
+pub fn answer(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, id: Span, params: &Params, kind: Kind) {
     let Incoming { client, to, line, .. } = message;
     if params.span.is_some() && !params.is_object {
         let text = "Invalid params: they must be an object";
-        return to.send(&reply::error(id.of(line), code::INVALID_PARAMS, text, None));
+        return to.say(&reply::error(id.of(line), code::INVALID_PARAMS, text, None));
     }
     let cursor = match params.cursor.map(|cursor| cursor.of(line)) {
         None | Some(b"null") => None,
         Some(token) => match text::decode(token) {
             Some(cursor) => Some(cursor.into_owned()),
-            None => return to.send(&bad_cursor(id.of(line))),
+            None => return to.say(&bad_cursor(id.of(line))),
         },
     };
+    let wish = Wish { kind, era: era_of(params), cursor };
+    if wish.era == Era::Modern {
+        client.named(&client_name(line, params).unwrap_or_default());
+    }
     let id = line.slice(id.start..id.end);
-    if aggregator.fleet.is_settled() || client.has_many_waiting() {
-        return send(aggregator, client, &***to, &id, cursor.as_deref());
+    if aggregator.fleet.is_settled(client.scope()) || client.has_many_waiting() {
+        return send(aggregator, client, to, &id, &wish);
     }
     let (aggregator, owner, answer_to) = (Arc::clone(aggregator), Arc::clone(client), Arc::clone(to));
     let parked_id = id.clone();
     let later = async move {
         tokio::select! {
-            () = aggregator.fleet.all_settled() => {}
+            () = aggregator.fleet.all_settled(owner.scope()) => {}
             () = owner.leaving() => {}
         }
-        send(&aggregator, &owner, &*answer_to, &id, cursor.as_deref());
+        send(&aggregator, &owner, &answer_to, &id, &wish);
         answer_to.flush();
     };
-    client.park(parked_id, Arc::clone(to), later);
+    client.park(parked_id, to, later);
 }
 
-fn send(aggregator: &Aggregator, client: &Client, to: &dyn Respond, id: &Bytes, cursor: Option<&str>) {
+fn send(aggregator: &Aggregator, client: &Client, to: &Answering, id: &Bytes, wish: &Wish) {
     let view = aggregator.fleet.view();
-    let Some(page) = view.snapshot.page(client.style(), cursor) else {
-        return to.send(&bad_cursor(id));
-    };
-    client.listed();
-    to.send_parts(&[
+    let page = view.snapshot.page(client.scope(), wish.kind, client.style(), wish.era, wish.cursor.as_deref());
+    let Some(page) = page else { return to.say(&bad_cursor(id)) };
+    // A modern client hears of changes on a stream it opens for that.
+    if wish.era == Era::Legacy {
+        client.listed(wish.kind);
+    }
+    to.say_parts(&[
         Bytes::from_static(b"{\"jsonrpc\":\"2.0\",\"id\":"),
         id.clone(),
         Bytes::from_static(b",\"result\":"),
         page.clone(),
         Bytes::from_static(b"}\n"),
     ]);
+}
+
+/// The name a modern client gives itself with every request.
+fn client_name(line: &[u8], params: &Params) -> Option<String> {
+    let info = protocol::era::meta::read(line, params).info?;
+    let name = protocol::scan::member(line, info, "name")?;
+    text::decode(name.of(line)).map(|name| name.into_owned())
 }
 
 fn bad_cursor(id: &[u8]) -> Vec<u8> {

@@ -64,10 +64,22 @@ pub const START_TIMEOUT_VARIABLE: &str = "MCP_AGGREGATOR_START_TIMEOUT";
 
 /// How long a server may take to become ready. Generous: `npx` and `uvx` download a server before its first start.
 pub fn start_timeout() -> Result<Duration, String> {
-    let Ok(text) = std::env::var(START_TIMEOUT_VARIABLE) else { return Ok(Duration::from_secs(60)) };
+    seconds(START_TIMEOUT_VARIABLE, 60)
+}
+
+/// The variable that says how many seconds a modern client may take to answer what a legacy server wants to know.
+pub const ANSWER_TIMEOUT_VARIABLE: &str = "MCP_AGGREGATOR_ANSWER_TIMEOUT";
+
+/// How long a parked call waits for the client to come back. A person may have to think about it.
+pub fn answer_timeout() -> Result<Duration, String> {
+    seconds(ANSWER_TIMEOUT_VARIABLE, 300)
+}
+
+fn seconds(variable: &str, default: u64) -> Result<Duration, String> {
+    let Ok(text) = std::env::var(variable) else { return Ok(Duration::from_secs(default)) };
     let seconds = text.parse().ok().filter(|&seconds: &f64| seconds > 0.0 && seconds.is_finite());
     // Nobody waits longer than a year, and clocks cannot count to every number.
     seconds
         .map(|seconds| Duration::from_secs_f64(seconds.min(365.0 * 24.0 * 3600.0)))
-        .ok_or_else(|| format!("{START_TIMEOUT_VARIABLE} is {text:?}; it must be a number of seconds"))
+        .ok_or_else(|| format!("{variable} is {text:?}; it must be a number of seconds"))
 }

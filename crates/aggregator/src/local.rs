@@ -4,18 +4,22 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use catalog::Scope;
 use protocol::{Line, Lines};
 use tokio::task::JoinHandle;
 use upstream::Outbox;
 use upstream::stream::{Sink, Source};
 
-use crate::client::{Client, Respond};
+use crate::answering::Answering;
+use crate::client::{Client, ClientSetup};
 use crate::dispatch::{Aggregator, Touched};
+use crate::way::Way;
 
 /// A client without a program of its own. It goes the way every client goes.
 pub struct Local {
     aggregator: Arc<Aggregator>,
     client: Arc<Client>,
+    to: Arc<Answering>,
     answers: Source,
     lines: Lines,
     draining: JoinHandle<()>,
@@ -26,22 +30,26 @@ impl Local {
     pub fn connect(aggregator: &Arc<Aggregator>) -> io::Result<Self> {
         let (reader, writer) = io::pipe()?;
         let (sink, _) = Sink::adopt(writer.into())?;
-        let client = Arc::new(Client::new(Outbox::new(sink), aggregator.options.names));
-        let draining = tokio::spawn({
-            let client = Arc::clone(&client);
-            async move { client.outbox().drain().await }
+        let outbox = Arc::new(Outbox::new(sink));
+        let client = Client::new(ClientSetup {
+            way: Arc::clone(&outbox) as Arc<dyn Way>,
+            names: aggregator.options.names,
+            scope: Scope::All,
+            principal: "".into(),
+            is_alone: true,
         });
+        let to = Answering::to(&client, Arc::clone(&outbox) as Arc<dyn Way>);
+        let draining = tokio::spawn(async move { outbox.drain().await });
         let answers = Source::adopt(reader.into())?;
-        Ok(Self { aggregator: Arc::clone(aggregator), client, answers, lines: Lines::default(), draining })
+        Ok(Self { aggregator: Arc::clone(aggregator), client, to, answers, lines: Lines::default(), draining })
     }
 
     /// Sends one message, a single line without its end, that wants no answer.
     pub fn tell(&self, message: Bytes) {
         let mut touched = Touched::default();
-        let to = Arc::clone(&self.client) as Arc<dyn Respond>;
-        self.aggregator.take(&self.client, &to, &Line::Whole(message), &mut touched);
+        self.aggregator.take(&self.client, &self.to, &Line::Whole(message), &mut touched);
         touched.flush();
-        self.client.outbox().flush();
+        self.to.way().flush();
     }
 
     /// Sends one request and returns the first message that comes back which `is_answer` accepts.

@@ -5,14 +5,17 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+use catalog::Scope;
 use protocol::Lines;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::timeout;
 use upstream::stream::{Pump, Sink, Source};
 use upstream::{Outbox, Stop};
 
-use crate::client::{Client, Respond};
+use crate::answering::Answering;
+use crate::client::{Client, ClientSetup};
 use crate::dispatch::{Aggregator, Touched};
+use crate::way::Way;
 
 /// How long a client that has said its last word still gets answers to what it asked.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -22,24 +25,34 @@ pub async fn serve(aggregator: Arc<Aggregator>) -> io::Result<()> {
     let mut signals = Signals::new()?;
     let source = Source::adopt(own(io::stdin())?)?;
     let (sink, pump) = Sink::adopt(own(io::stdout())?)?;
-    let client = Arc::new(Client::new(Outbox::new(sink), aggregator.options.names));
+    let outbox = Arc::new(Outbox::new(sink));
+    let client = Client::new(ClientSetup {
+        way: Arc::clone(&outbox) as Arc<dyn Way>,
+        names: aggregator.options.names,
+        scope: Scope::All,
+        principal: "".into(),
+        is_alone: true,
+    });
+    if aggregator.options.tools_only {
+        client.is_never_asked();
+    }
     aggregator.fleet.tell(&client);
     let draining = tokio::spawn({
-        let client = Arc::clone(&client);
-        async move { client.outbox().drain().await }
+        let outbox = Arc::clone(&outbox);
+        async move { outbox.drain().await }
     });
 
     let how = tokio::select! {
-        () = listen(&aggregator, &client, source) => Stop::Gently,
+        () = listen(&aggregator, &client, &outbox, source) => Stop::Gently,
         // Nobody hears us any more, even if somebody still speaks.
-        () = client.outbox().closed() => Stop::Gently,
+        () = outbox.closed() => Stop::Gently,
         () = signals.next() => Stop::Promptly,
     };
     drop(timeout(FAREWELL, client.leave()).await);
     let is_urgent = stop(&aggregator, how, &mut signals).await;
     if !is_urgent {
         tokio::select! {
-            () = hang_up(&client, pump) => {}
+            () = hang_up(&outbox, pump) => {}
             () = signals.next() => {}
         }
     }
@@ -48,8 +61,8 @@ pub async fn serve(aggregator: Arc<Aggregator>) -> io::Result<()> {
 }
 
 /// Takes what the client says until it has said everything and been answered, or is gone.
-async fn listen(aggregator: &Arc<Aggregator>, client: &Arc<Client>, mut source: Source) {
-    let to = Arc::clone(client) as Arc<dyn Respond>;
+async fn listen(aggregator: &Arc<Aggregator>, client: &Arc<Client>, outbox: &Arc<Outbox>, mut source: Source) {
+    let to = Answering::to(client, Arc::clone(outbox) as Arc<dyn Way>);
     let mut lines = Lines::default();
     let mut touched = Touched::default();
     let mut is_open = true;
@@ -60,13 +73,13 @@ async fn listen(aggregator: &Arc<Aggregator>, client: &Arc<Client>, mut source: 
         }
         // One write a server for all that came in one read.
         touched.flush();
-        client.outbox().flush();
+        outbox.flush();
         // A client that asks faster than it reads answers is made to wait.
-        client.outbox().caught_up().await;
+        outbox.caught_up().await;
     }
     tokio::select! {
         _ = timeout(FAREWELL, client.all_answered()) => {}
-        () = client.outbox().closed() => {}
+        () = outbox.closed() => {}
     }
 }
 
@@ -90,9 +103,9 @@ async fn stop(aggregator: &Aggregator, how: Stop, signals: &mut Signals) -> bool
 }
 
 /// Lets the last answers out, as far as the client still reads.
-async fn hang_up(client: &Client, pump: Option<Pump>) {
-    drop(timeout(FAREWELL, client.outbox().emptied()).await);
-    client.outbox().abort();
+async fn hang_up(outbox: &Outbox, pump: Option<Pump>) {
+    drop(timeout(FAREWELL, outbox.emptied()).await);
+    outbox.abort();
     if let Some(pump) = pump {
         drop(timeout(FAREWELL, tokio::task::spawn_blocking(move || pump.join())).await);
     }

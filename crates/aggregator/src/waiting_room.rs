@@ -7,17 +7,21 @@ use bytes::Bytes;
 use protocol::Span;
 use upstream::Caller;
 
-use crate::client::{Client, Respond};
+use crate::answering::Answering;
+use crate::client::Client;
+use crate::dispatch::Aggregator;
 
 /// What may wait for one server, in bytes.
 const FULL: usize = 64 << 20;
 
 /// A call in waiting.
 pub struct WaitingCall {
+    /// Through whom.
+    pub aggregator: Arc<Aggregator>,
     /// Who made it.
     pub client: Arc<Client>,
     /// Where its answer goes.
-    pub to: Arc<dyn Respond>,
+    pub to: Arc<Answering>,
     /// The call as it came.
     pub line: Bytes,
     /// Where its id stands.
@@ -77,7 +81,7 @@ impl WaitingRooms {
     pub fn cancel(&self, client: u64, id: &[u8]) -> bool {
         for server in 0..self.0.len() {
             let mut room = self.room(server);
-            let is_meant = |call: &WaitingCall| call.client.client() == client && call.id.of(&call.line) == id;
+            let is_meant = |call: &WaitingCall| call.client.number() == client && call.id.of(&call.line) == id;
             if let Some(call) = room.calls.iter().position(is_meant).and_then(|at| room.calls.remove(at)) {
                 room.bytes -= call.line.len();
                 drop(room);
@@ -86,6 +90,21 @@ impl WaitingRooms {
             }
         }
         false
+    }
+
+    /// Gives up all calls of `client` that wait.
+    pub fn cancel_all(&self, client: u64) {
+        for server in 0..self.0.len() {
+            let mut room = self.room(server);
+            let calls = std::mem::take(&mut room.calls);
+            let (given_up, kept): (VecDeque<_>, _) = calls.into_iter().partition(|call| call.client.number() == client);
+            room.calls = kept;
+            room.bytes -= given_up.iter().map(|call| call.line.len()).sum::<usize>();
+            drop(room);
+            for call in given_up {
+                call.to.cancelled(call.id.of(&call.line));
+            }
+        }
     }
 
     fn room(&self, server: usize) -> MutexGuard<'_, Room> {

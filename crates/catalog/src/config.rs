@@ -3,8 +3,8 @@
 //! Two stages. First the bytes become a tree that keeps the order and twice-given keys;
 //! then every server is checked, and its variables are filled in. Nothing stops at the first problem.
 //!
-//! Variables are filled into the values we use (`command`, `args`, the values of `env`, `cwd`, `url`, the values of
-//! `headers`) and nowhere else: keys that only other programs understand are ignored, whatever they refer to.
+//! Variables are filled into the values we use (`type`, `command`, `args`, the values of `env`, `cwd`, `url`, the values
+//! of `headers`, `era`) and nowhere else: keys that only other programs understand are ignored, whatever they refer to.
 
 mod check;
 mod error;
@@ -24,7 +24,7 @@ use tree::Node;
 pub struct Config {
     /// The servers to start, in file order. Their names are unique.
     pub servers: Vec<ServerSpec>,
-    /// The servers with `"disabled": true`, in file order.
+    /// The servers with `"disabled": true` or `"enabled": false`, in file order.
     pub disabled: Vec<ServerName>,
 }
 
@@ -33,7 +33,7 @@ pub struct Config {
 pub enum Accepted {
     /// Those it starts itself. Others are refused, with a pointer to the program that can.
     StdioOnly,
-    /// Those, and those it reaches over HTTP. VS Code's top-level `servers` is understood too.
+    /// Those, and those it reaches over HTTP. VS Code's top-level `servers` and `${env:NAME}` are understood too.
     All,
 }
 

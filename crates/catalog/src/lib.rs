@@ -1,4 +1,4 @@
-//! What exists: the configured servers, their tools, and what both are called.
+//! What exists: the configured servers, what they offer, and what it is called.
 //!
 //! Everything here is pure. No file, clock, environment or process is touched: bytes and a way to look
 //! up variables come in, checked values or a complete list of problems go out.
@@ -8,19 +8,27 @@
 //! - [`config`]: the bytes of a config file become a [`Config`], or a [`ConfigError`] that names every problem
 //! - `expand`: `$VAR`, `${VAR}` and `${VAR:-default}` in the values of a config
 //! - [`server`]: [`ServerName`] and [`ServerSpec`], one configured server
-//! - [`tools`]: the tools of one server, exactly as it defined them
-//! - [`snapshot`]: everything that exists at one moment, and every name a tool answers to
-//! - [`names`]: what a tool is called towards clients: canonical name and safe alias
+//! - [`item`]: tools, prompts, resources and templates, exactly as their server defined them
+//! - [`offer`]: all that one server offers, and what it says of itself
+//! - `schema`: what legacy clients cannot take of a tool's definition
+//! - [`snapshot`]: everything that exists at one moment, merged; every name, every list, whose a URI is
+//! - [`names`]: what a tool or prompt is called towards clients: canonical name and safe alias
+//! - [`uri_template`]: whether a URI could have come from a template
 
 pub mod config;
 mod expand;
+pub mod item;
 pub mod names;
+pub mod offer;
+mod schema;
 pub mod server;
 pub mod snapshot;
-pub mod tools;
+pub mod uri_template;
 
 pub use config::{Accepted, Config, ConfigError};
+pub use item::{Item, Kind};
 pub use names::{NamePolicy, NameStyle, Separator};
+pub use offer::{Hints, Offer};
 pub use server::{Dialect, Filled, Program, Remote, ServerName, ServerSpec, Transport};
-pub use snapshot::{Missing, Route, ServerEntry, ServerState, Snapshot};
-pub use tools::Tool;
+pub use snapshot::{Collision, Missing, Route, Scope, ServerEntry, ServerState, Snapshot};
+pub use uri_template::UriTemplate;

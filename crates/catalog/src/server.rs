@@ -3,6 +3,9 @@
 use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
+
+use protocol::Era;
 
 /// The key of a server in the config, verbatim. Never empty.
 ///
@@ -62,6 +65,10 @@ pub struct ServerSpec {
     pub name: ServerName,
     /// How it is reached.
     pub transport: Transport,
+    /// The kind of conversation to have with it; found out when absent.
+    pub era: Option<Era>,
+    /// The longest one request to it may take; as long as any other's when absent.
+    pub timeout: Option<Duration>,
 }
 
 /// How a server is reached.
@@ -230,8 +237,12 @@ mod tests {
             dialect: Dialect::Unknown,
         };
         let name = ServerName::new("db").unwrap();
-        let specs = [Transport::Stdio(program), Transport::Remote(remote)]
-            .map(|transport| ServerSpec { name: name.clone(), transport });
+        let specs = [Transport::Stdio(program), Transport::Remote(remote)].map(|transport| ServerSpec {
+            name: name.clone(),
+            transport,
+            era: None,
+            timeout: None,
+        });
         let shown = format!("{specs:?} {specs:#?} {}", specs[1].transport.place());
         assert!(!shown.contains("hunter2"), "{shown}");
         assert!(shown.contains("API_KEY") && shown.contains("npx") && shown.contains("Authorization"), "{shown}");

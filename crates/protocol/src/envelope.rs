@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use crate::era::meta;
 use crate::scan::{Cursor, Malformed, Span};
 use crate::text;
 
@@ -56,8 +57,18 @@ pub struct Params {
     pub request_id: Option<Span>,
     /// `params.progressToken`, which a progress notification carries
     pub progress_token: Option<Span>,
+    /// `params.uri`
+    pub uri: Option<Span>,
+    /// `params.taskId`
+    pub task_id: Option<Span>,
+    /// The whole value of `params._meta`, where it is an object
+    pub meta: Option<Span>,
     /// `params._meta.progressToken`, with which a request asks for progress
     pub wanted_progress: Option<Span>,
+    /// `params._meta["io.modelcontextprotocol/protocolVersion"]`, with which a request says that it is a modern one
+    pub version: Option<Span>,
+    /// `params._meta["io.modelcontextprotocol/subscriptionId"]`, which tells what a notification belongs to
+    pub subscription: Option<Span>,
 }
 
 /// Why a line is not a message, and whose answer it might have been.
@@ -187,13 +198,22 @@ impl Found {
             Some("cursor") => set(&mut params.cursor, cursor.value()?, twice),
             Some("requestId") => set(&mut params.request_id, cursor.value()?, twice),
             Some("progressToken") => set(&mut params.progress_token, cursor.value()?, twice),
-            Some("_meta") if cursor.peek() == Some(b'{') => walk(cursor, |cursor, key| {
-                let value = cursor.value()?;
-                if text::token_is(key.of(line), "progressToken") {
-                    return set(&mut params.wanted_progress, value, twice);
-                }
-                Ok(())
-            }),
+            Some("uri") => set(&mut params.uri, cursor.value()?, twice),
+            Some("taskId") => set(&mut params.task_id, cursor.value()?, twice),
+            Some("_meta") if cursor.peek() == Some(b'{') => {
+                let start = cursor.position();
+                walk(cursor, |cursor, key| {
+                    let value = cursor.value()?;
+                    match text::decode(key.of(line)).as_deref() {
+                        Some("progressToken") => set(&mut params.wanted_progress, value, twice),
+                        Some(meta::PROTOCOL_VERSION) => set(&mut params.version, value, twice),
+                        Some(meta::SUBSCRIPTION_ID) => set(&mut params.subscription, value, twice),
+                        _ => Ok(()),
+                    }
+                })?;
+                let whole = Span { start, end: cursor.position() };
+                set(&mut params.meta, whole, twice)
+            }
             _ => cursor.value().map(drop),
         })?;
         self.params.span = Some(Span { start, end: cursor.position() });

@@ -9,12 +9,14 @@
 //! - [`text`]: JSON string tokens, decoded and encoded
 //! - [`reply`]: the messages we write ourselves
 //! - [`revision`]: the protocol revisions and how one is agreed on
+//! - [`era`]: what crosses from one kind of conversation to the other, translated
 //!
 //! Nothing here does I/O, reads a clock or spawns anything. Payloads are never parsed into a tree:
 //! what passes through is validated byte by byte and handed on as it came.
 
 mod block;
 pub mod envelope;
+pub mod era;
 pub mod events;
 mod grammar;
 pub mod lines;
@@ -26,5 +28,5 @@ pub mod text;
 
 pub use envelope::{Envelope, Fault, Kind, Params};
 pub use lines::{Line, Lines};
-pub use revision::Revision;
+pub use revision::{Era, Revision};
 pub use scan::Span;

@@ -14,6 +14,16 @@ pub mod code {
     pub const INVALID_PARAMS: i32 = -32602;
     /// The call could not be carried through.
     pub const INTERNAL_ERROR: i32 = -32603;
+    /// There is no such resource; legacy only, a modern one is [`INVALID_PARAMS`].
+    pub const RESOURCE_NOT_FOUND: i32 = -32002;
+    /// The user must visit an address first; legacy only.
+    pub const URL_ELICITATION_REQUIRED: i32 = -32042;
+    /// What the headers say is not what the body says; modern only.
+    pub const HEADER_MISMATCH: i32 = -32020;
+    /// The client would have to offer more than it does; modern only.
+    pub const MISSING_CAPABILITY: i32 = -32021;
+    /// The revision is not spoken here; modern only.
+    pub const UNSUPPORTED_VERSION: i32 = -32022;
 }
 
 /// A successful answer; `id` and `result` are JSON already.

@@ -2,6 +2,18 @@
 
 use std::fmt;
 
+/// The revision without `initialize`, in which every request tells what it needs.
+pub const MODERN: &str = "2026-07-28";
+
+/// The two kinds of conversation. Both may go on at once, in one catalogue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Era {
+    /// Up to 2025-11-25: begins with `initialize`, and both sides may ask.
+    Legacy,
+    /// 2026-07-28: every request stands for itself, and only clients ask.
+    Modern,
+}
+
 /// A published revision that begins with `initialize`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Revision {
@@ -39,6 +51,11 @@ impl Revision {
     /// What to answer a client that asked for `wanted`: the same if we know it, else our newest.
     pub fn agreed(wanted: &str) -> Self {
         Self::named(wanted).unwrap_or(Self::NEWEST)
+    }
+
+    /// Every revision we speak, of both eras, newest first.
+    pub fn supported() -> impl Iterator<Item = &'static str> {
+        std::iter::once(MODERN).chain(Self::ALL.into_iter().rev().map(Self::as_str))
     }
 
     /// Whether several messages may come as one array.

@@ -20,10 +20,17 @@ pub enum Piece<'e> {
     New(&'e [u8]),
 }
 
-/// Calls `write` with the pieces of a message of `length` bytes in order. The edits need no order but must not overlap.
+/// Puts edits into the order in which [`splice`] wants them.
 #[inline]
-pub fn splice<'e>(length: usize, edits: &mut [Edit<'e>], mut write: impl FnMut(Piece<'e>)) {
+pub fn in_order<'s, 'e>(edits: &'s mut [Edit<'e>]) -> &'s [Edit<'e>] {
     edits.sort_unstable_by_key(|edit| edit.span.start);
+    edits
+}
+
+/// Calls `write` with the pieces of a message of `length` bytes in order. The edits stand in order and do not overlap.
+#[inline]
+pub fn splice<'e>(length: usize, edits: &[Edit<'e>], mut write: impl FnMut(Piece<'e>)) {
+    debug_assert!(edits.is_sorted_by_key(|edit| edit.span.start), "edits must stand in order");
     let mut kept_from = 0;
     for edit in edits {
         if edit.span.start > kept_from {
@@ -43,7 +50,7 @@ mod tests {
 
     fn spliced(line: &[u8], edits: &mut [Edit<'_>]) -> String {
         let mut out = Vec::new();
-        splice(line.len(), edits, |piece| match piece {
+        splice(line.len(), in_order(edits), |piece| match piece {
             Piece::Kept(span) => out.extend_from_slice(span.of(line)),
             Piece::New(bytes) => out.extend_from_slice(bytes),
         });

@@ -52,7 +52,7 @@ fn decode_unicode(escape: &[u8]) -> Option<(char, usize)> {
 /// Whether a string token says exactly `text`, however it is written.
 #[inline]
 pub fn token_is(token: &[u8], text: &str) -> bool {
-    let inner = &token[1..token.len() - 1];
+    let [b'"', inner @ .., b'"'] = token else { return false };
     if inner == text.as_bytes() {
         return !text.contains('\\');
     }

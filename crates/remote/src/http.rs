@@ -1,109 +1,90 @@
-//! Requests to one server: its address, our headers, and what can go wrong.
+//! Requests to one server: its address, our headers, and asking again where that is wanted and safe.
 
-use std::sync::OnceLock;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use catalog::Remote;
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::Incoming;
+use http_body_util::Full;
 use hyper::header::{
-    ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE,
+    ACCEPT, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE,
 };
-use hyper::http::uri::Scheme;
+use hyper::http::uri::PathAndQuery;
 use hyper::{Method, Request, Response, StatusCode, Uri};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::client::legacy::{self, Client, ResponseFuture};
-use hyper_util::rt::TokioExecutor;
-use protocol::lines::LONGEST_LINE;
+use protocol::{Envelope, Kind, text};
+use tokio::time::sleep;
 
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+use crate::body::Body;
+use crate::pool::Pool;
+use crate::trouble::Trouble;
+
 /// How often a server that says it is busy is asked again.
 const MOST_TRIES: usize = 4;
 /// The longest a busy server can make us wait for one more try.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 const MOST_REDIRECTS: usize = 3;
-/// How much of an unwelcome answer is shown.
-const EXCERPT: usize = 200;
-
-/// The connections of all servers that are reached in the same way. Without TLS no certificates are needed, and not
-/// every machine has some.
-#[derive(Debug, Clone)]
-enum Pool {
-    Plain(Client<HttpConnector, Full<Bytes>>),
-    Tls(Client<HttpsConnector<HttpConnector>, Full<Bytes>>),
-}
 
 /// One server's address and what we send along.
 #[derive(Debug, Clone)]
 pub(crate) struct Http {
-    pool: Pool,
+    pool: Arc<Pool>,
     pub(crate) url: Uri,
     headers: HeaderMap,
 }
 
-/// What can go wrong with a request.
-#[derive(Debug, Clone, thiserror::Error)]
-pub(crate) enum Trouble {
-    #[error("`{0}` is no address that can be reached over HTTP")]
-    BadAddress(String),
-    #[error("its header `{0}` cannot be sent")]
-    BadHeader(String),
-    #[error("no certificates to check it with: {0}")]
-    NoCertificates(String),
-    #[error("it cannot be reached: {0}")]
-    Unreachable(String),
-    #[error("it wants other credentials (HTTP {status}{challenge})")]
-    Unauthorized { status: StatusCode, challenge: String },
-    #[error("it answered HTTP {status}{excerpt}")]
-    Status { status: StatusCode, excerpt: String },
-    #[error("it redirects to another place ({0}), which is not followed")]
-    RedirectedAway(String),
-    #[error("it is busy (HTTP {0}), and stayed so")]
-    Busy(StatusCode),
-    #[error("it answered with {0} instead of JSON or an event stream")]
-    ForeignAnswer(String),
-    #[error("its answer broke off: {0}")]
-    BrokeOff(String),
-    #[error("it did not answer the request")]
-    NoAnswer,
-}
-
-impl Trouble {
-    /// Whether this is how a server answers that speaks another dialect.
-    pub(crate) fn is_foreign(&self) -> bool {
-        match self {
-            Self::Status { status, .. } => status.is_client_error(),
-            Self::ForeignAnswer(_) => true,
-            _ => false,
-        }
-    }
-
-    /// Whether the server certainly did not do what it was asked.
-    pub(crate) fn left_untouched(&self) -> bool {
-        !matches!(self, Self::BrokeOff(_) | Self::NoAnswer | Self::Status { .. } | Self::ForeignAnswer(_))
-    }
+/// A request, to be sent as often as it takes.
+#[derive(Debug, Clone)]
+pub(crate) struct Errand<'e> {
+    pub(crate) method: Method,
+    pub(crate) url: &'e Uri,
+    /// What all requests of this kind say.
+    pub(crate) headers: &'e HeaderMap,
+    /// What only this one says.
+    pub(crate) own_headers: &'e [(HeaderName, HeaderValue)],
+    pub(crate) body: Bytes,
 }
 
 impl Http {
     pub(crate) fn new(remote: &Remote) -> Result<Self, Trouble> {
         let bad = || Trouble::BadAddress(remote.place().to_owned());
         // What is behind `#` is not sent.
-        let address: Uri = remote.url.value.split('#').next().unwrap_or_default().parse().map_err(|_| bad())?;
-        if address.host().is_none() {
-            return Err(bad());
-        }
-        let mut map = HeaderMap::new();
+        let url: Uri = remote.url.value.split('#').next().unwrap_or_default().parse().map_err(|_| bad())?;
+        let host = url.host().ok_or_else(bad)?;
+        let host = url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
+        let mut headers = HeaderMap::new();
+        headers.insert(HOST, HeaderValue::from_str(&host).map_err(|_| bad())?);
         for (name, value) in &remote.headers {
-            let bad = |_| Trouble::BadHeader(name.clone());
-            let key = HeaderName::from_bytes(name.as_bytes()).map_err(|_| Trouble::BadHeader(name.clone()))?;
-            let mut value = HeaderValue::from_str(value).map_err(bad)?;
+            let bad = || Trouble::BadHeader(name.clone());
+            let key = HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad())?;
+            let mut value = HeaderValue::from_str(value).map_err(|_| bad())?;
             value.set_sensitive(true);
-            map.append(key, value);
+            if key == HOST {
+                headers.insert(key, value);
+            } else {
+                headers.append(key, value);
+            }
         }
-        let pool = if address.scheme() == Some(&Scheme::HTTPS) { tls_pool()? } else { plain_pool() };
-        Ok(Self { pool, url: address, headers: map })
+        Ok(Self { pool: Arc::new(Pool::new(&url)?), url, headers })
+    }
+
+    /// What every request with a body says.
+    pub(crate) fn post_headers(&self) -> HeaderMap {
+        let mut headers = self.headers.clone();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
+        headers
+    }
+
+    /// What every request for a stream says.
+    pub(crate) fn get_headers(&self) -> HeaderMap {
+        let mut headers = self.headers.clone();
+        headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+        headers
+    }
+
+    /// Closes connections that were idle for too long.
+    pub(crate) fn tidy(&self) {
+        self.pool.tidy();
     }
 
     /// Another address of the same server, as it names it itself. Other places are not gone to.
@@ -130,17 +111,12 @@ impl Http {
     }
 
     /// Sends a request until it gets an answer that means something: a busy server is asked again after the pause it
-    /// wants, a redirect within the same origin is followed. Statuses other than success are trouble.
-    pub(crate) async fn send(
-        &self,
-        method: Method,
-        url: &Uri,
-        own_headers: &HeaderMap,
-        body: Bytes,
-    ) -> Result<Response<Incoming>, Trouble> {
-        let (mut url, mut redirects, mut tries) = (url.clone(), 0, 0);
+    /// wants, a redirect within the same origin is followed. Both say that the request was not carried out; a request
+    /// that may have been is never sent again.
+    pub(crate) async fn send(&self, errand: Errand<'_>) -> Result<Response<Body>, Trouble> {
+        let (mut redirected, mut redirects, mut tries) = (None, 0, 0);
         loop {
-            let response = self.send_once(method.clone(), &url, own_headers, body.clone()).await?;
+            let response = self.pool.send(errand.request(redirected.as_ref().unwrap_or(errand.url))).await?;
             let status = response.status();
             if status.is_success() {
                 return Ok(response);
@@ -148,16 +124,18 @@ impl Http {
             match status {
                 StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT if redirects < MOST_REDIRECTS => {
                     let location = response.headers().get(LOCATION).and_then(|value| value.to_str().ok());
-                    url = self.relative(location.unwrap_or_default())?;
+                    redirected = Some(self.relative(location.unwrap_or_default())?);
                     redirects += 1;
+                    response.into_body().discard().await;
                 }
-                StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
+                StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE if errand.may_follow(&response) => {
                     tries += 1;
-                    let pause = pause_wanted(response.headers()).unwrap_or(Duration::from_millis(500 << tries));
+                    let pause = pause_wanted(&response).unwrap_or(Duration::from_millis(500 << tries));
                     if tries == MOST_TRIES || pause > LONGEST_WAIT {
                         return Err(Trouble::Busy(status));
                     }
-                    tokio::time::sleep(pause).await;
+                    response.into_body().discard().await;
+                    sleep(pause).await;
                 }
                 StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                     let challenge = response.headers().get(WWW_AUTHENTICATE).and_then(|value| value.to_str().ok());
@@ -168,107 +146,67 @@ impl Http {
             }
         }
     }
+}
 
-    async fn send_once(
-        &self,
-        method: Method,
-        url: &Uri,
-        own_headers: &HeaderMap,
-        body: Bytes,
-    ) -> Result<Response<Incoming>, Trouble> {
-        let mut request = Request::new(Full::new(body));
-        *request.uri_mut() = url.clone();
-        *request.method_mut() = method.clone();
+impl Errand<'_> {
+    fn request(&self, url: &Uri) -> Request<Full<Bytes>> {
+        let mut request = Request::new(Full::new(self.body.clone()));
+        *request.method_mut() = self.method.clone();
+        *request.uri_mut() = url.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/")).into();
         let headers = request.headers_mut();
-        headers.extend(self.headers.clone());
-        if method == Method::POST {
-            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.clone_from(self.headers);
+        for (name, value) in self.own_headers {
+            headers.insert(name, value.clone());
         }
-        let accepted = if method == Method::GET { "text/event-stream" } else { "application/json, text/event-stream" };
-        headers.insert(ACCEPT, HeaderValue::from_static(accepted));
-        headers.extend(own_headers.clone());
-        self.pool.request(request).await.map_err(|error| request_trouble(&error))
+        request
+    }
+
+    /// Whether it may be sent again after a server said that it is busy. Without a word on when to come back,
+    /// "unavailable" may also come from something in between that lost the server in the middle of the request.
+    fn may_follow(&self, busy: &Response<Body>) -> bool {
+        let is_untouched = busy.status() == StatusCode::TOO_MANY_REQUESTS || busy.headers().contains_key(RETRY_AFTER);
+        is_untouched || self.may_be_repeated()
+    }
+
+    /// Whether it does no harm to be carried out twice.
+    fn may_be_repeated(&self) -> bool {
+        let asks = || {
+            let Envelope { kind: Kind::Request { method, .. }, .. } = Envelope::scan(&self.body).ok()? else {
+                return None;
+            };
+            text::decode(method.of(&self.body))
+        };
+        let harmless =
+            |method: &str| matches!(method, "initialize" | "server/discover" | "ping") || method.ends_with("/list");
+        self.method != Method::POST || asks().is_some_and(|method| harmless(&method))
     }
 }
 
-/// An answer that is no success, as trouble that shows the beginning of what the server said.
-pub(crate) fn status_trouble(status: StatusCode, body: &[u8]) -> Trouble {
-    let text = String::from_utf8_lossy(&body[..body.len().min(4 * EXCERPT)]);
-    let excerpt: String = text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(EXCERPT).collect();
-    Trouble::Status { status, excerpt: if excerpt.is_empty() { excerpt } else { format!(": {excerpt}") } }
+fn pause_wanted(response: &Response<Body>) -> Option<Duration> {
+    response.headers().get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
 }
 
-/// The whole body, within bounds.
-pub(crate) async fn read_all(response: Response<Incoming>) -> Result<Bytes, Trouble> {
-    let body = Limited::new(response.into_body(), LONGEST_LINE).collect().await;
-    Ok(body.map_err(|error| Trouble::BrokeOff(error.to_string()))?.to_bytes())
+/// What kind of answer it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Media {
+    Json,
+    Events,
+    /// Its media type, without parameters.
+    Other(String),
 }
 
-/// The media type of an answer, without its parameters.
-pub(crate) fn media_type(headers: &HeaderMap) -> String {
-    let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
-}
-
-fn pause_wanted(headers: &HeaderMap) -> Option<Duration> {
-    headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
-}
-
-impl Pool {
-    fn request(&self, request: Request<Full<Bytes>>) -> ResponseFuture {
-        match self {
-            Self::Plain(client) => client.request(request),
-            Self::Tls(client) => client.request(request),
+impl Media {
+    pub(crate) fn of(headers: &HeaderMap) -> Self {
+        let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let value = value.split(';').next().unwrap_or_default().trim();
+        if value.eq_ignore_ascii_case("application/json") {
+            Self::Json
+        } else if value.eq_ignore_ascii_case("text/event-stream") {
+            Self::Events
+        } else {
+            Self::Other(value.to_ascii_lowercase())
         }
     }
-}
-
-fn plain_pool() -> Pool {
-    static POOL: OnceLock<Pool> = OnceLock::new();
-    POOL.get_or_init(|| Pool::Plain(pool_builder().build(connector()))).clone()
-}
-
-fn tls_pool() -> Result<Pool, Trouble> {
-    static POOL: OnceLock<Result<Pool, Trouble>> = OnceLock::new();
-    let made = POOL.get_or_init(|| {
-        let mut tcp = connector();
-        tcp.enforce_http(false);
-        let tls = HttpsConnectorBuilder::new()
-            .with_native_roots()
-            .map_err(|error| Trouble::NoCertificates(error.to_string()))?
-            .https_only()
-            .enable_http1()
-            .wrap_connector(tcp);
-        Ok(Pool::Tls(pool_builder().build(tls)))
-    });
-    made.clone()
-}
-
-fn pool_builder() -> legacy::Builder {
-    let mut builder = Client::builder(TokioExecutor::new());
-    builder.pool_idle_timeout(Duration::from_secs(30));
-    builder
-}
-
-fn connector() -> HttpConnector {
-    let mut tcp = HttpConnector::new();
-    tcp.set_nodelay(true);
-    tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
-    tcp
-}
-
-/// Only while there is no connection is it certain that the server has seen nothing of the request.
-fn request_trouble(error: &legacy::Error) -> Trouble {
-    let cause = root_cause(error);
-    if error.is_connect() { Trouble::Unreachable(cause) } else { Trouble::BrokeOff(cause) }
-}
-
-fn root_cause(error: &dyn std::error::Error) -> String {
-    let mut cause = error;
-    while let Some(source) = cause.source() {
-        cause = source;
-    }
-    cause.to_string()
 }
 
 #[cfg(test)]

@@ -1,81 +1,98 @@
-//! Streamable HTTP: every message a request of its own, answered as JSON or as a stream.
+//! Streamable HTTP: every message a request of its own, answered as JSON or as a stream. A legacy server may give us a
+//! session, and has a stream for what it says unasked; a modern one has neither, and wants more headers.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::BodyExt;
-use hyper::body::Incoming;
+use catalog::{Kind, Offer};
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Response, StatusCode};
-use protocol::events::Events;
-use protocol::lines::LONGEST_LINE;
-use protocol::reply;
+use protocol::{Era, reply};
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
-use upstream::failure::Cause;
+use upstream::Connection;
 use upstream::wire::Letter;
-use upstream::{CallError, Connection};
 
-use crate::http::{Http, Trouble, media_type, read_all, status_trouble};
+use crate::annotations::Annotations;
+use crate::body::Body;
+use crate::http::{Errand, Http, Media};
+use crate::news::{self, FIRST_RETRY, LONGEST_RETRY, Place, one_line};
+use crate::refusal::Refusal;
+use crate::trouble::Trouble;
 
 const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
-/// How long a notification may take to be delivered before what follows it is sent anyway.
-pub(crate) const NOTICE_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a server that has forgotten us may take to get to know us again.
 const RENEWAL_PATIENCE: Duration = Duration::from_secs(30);
-/// A server that forgets us more often than this is not asked for its tools each time.
+/// A server that forgets us more often than this is not asked for its lists each time.
 const RENEWALS_APART: Duration = Duration::from_secs(60);
-/// How long to wait before a stream is opened again, when the server does not say; and the bounds of what it says.
-const FIRST_RETRY: Duration = Duration::from_secs(1);
-const SHORTEST_RETRY: Duration = Duration::from_millis(20);
-const LONGEST_RETRY: Duration = Duration::from_secs(60);
-/// How often a stream that broke before the answer is resumed without anything new on it.
-const MOST_RESUMPTIONS: usize = 20;
+/// For how long a stream that broke before the answer is taken up again and again without a message on it. A server may
+/// be waiting for a person's answer meanwhile.
+const RESUMING: Duration = Duration::from_secs(600);
+/// How often in a row that may fail altogether.
+const MOST_FAILURES: u32 = 4;
 
-/// Our session with one server.
+/// Our conversation with one server.
 pub(crate) struct Session {
     pub(crate) http: Http,
+    pub(crate) era: Era,
+    pub(crate) annotations: Annotations,
     /// The parameters of `initialize`, for when the server has forgotten us.
     introduction: Vec<u8>,
     state: Mutex<State>,
     /// Only one at a time may introduce us anew.
     renewing: tokio::sync::Mutex<()>,
-    /// Tells the carrier to open the stream for what the server says unasked.
-    listening: tokio::sync::Notify,
+    /// Says when to open the stream for what the server says unasked.
+    listening: Notify,
 }
 
 #[derive(Default)]
 struct State {
     id: Option<HeaderValue>,
     version: Option<HeaderValue>,
+    /// What every letter says in its headers, made anew when one of the above changes.
+    headers: Arc<HeaderMap>,
     /// The last thing that went wrong, for a question of ours that got no answer.
     trouble: Option<Trouble>,
     renewed_at: Option<Instant>,
 }
 
 impl Session {
-    pub(crate) fn new(http: Http, introduction: Vec<u8>) -> Self {
-        let state = Mutex::default();
+    pub(crate) fn new(http: Http, era: Era, introduction: Vec<u8>) -> Self {
+        let state = State { headers: Arc::new(http.post_headers()), ..State::default() };
         Self {
             http,
+            era,
+            annotations: Annotations::default(),
             introduction,
-            state,
+            state: Mutex::new(state),
             renewing: tokio::sync::Mutex::default(),
-            listening: tokio::sync::Notify::new(),
+            listening: Notify::new(),
         }
     }
 
     /// The server has said which revision it speaks; from now on every request says so too.
     pub(crate) fn greeted(&self, revision: Option<&str>) {
-        self.lock().version = revision.and_then(|revision| HeaderValue::from_str(revision).ok());
+        if self.era == Era::Legacy {
+            self.change(|state| state.version = revision.and_then(|revision| HeaderValue::from_str(revision).ok()));
+        }
     }
 
-    /// From now on the server may speak unasked.
+    /// Looks through what the server offers, before others see it.
+    pub(crate) fn screen(&self, connection: &Connection, offer: &mut Offer) {
+        if self.era == Era::Modern {
+            self.annotations.learn(connection.server(), offer);
+        }
+    }
+
+    /// From now on the server may speak unasked. A modern one never does.
     pub(crate) fn start_listening(&self) {
-        self.listening.notify_one();
+        if self.era == Era::Legacy {
+            self.listening.notify_one();
+        }
     }
 
     /// Waits until the server may speak unasked.
@@ -83,134 +100,165 @@ impl Session {
         self.listening.notified().await;
     }
 
-    /// Why a question got no answer, and whether it looks as if the server does not speak this dialect.
-    pub(crate) fn explain(&self) -> (Cause, bool) {
-        let trouble = self.lock().trouble.clone().unwrap_or(Trouble::NoAnswer);
-        (Cause::Remote(trouble.to_string()), trouble.is_foreign())
+    /// Something went wrong.
+    pub(crate) fn note(&self, trouble: &Trouble) {
+        self.lock().trouble = Some(trouble.clone());
+    }
+
+    /// What went wrong last.
+    pub(crate) fn last_trouble(&self) -> Trouble {
+        self.lock().trouble.clone().unwrap_or(Trouble::NoAnswer)
     }
 
     /// Says goodbye, where the server gave us a session to end.
     pub(crate) async fn leave(&self) {
         if self.lock().id.is_some() {
-            let headers = self.headers();
-            drop(self.http.send(Method::DELETE, &self.http.url, &headers, Bytes::new()).await);
+            drop(self.http.send(self.errand(Method::DELETE, &self.get_headers(None), &[], Bytes::new())).await);
         }
     }
 
     /// Posts one letter and hands whatever comes back to `connection`.
-    pub(crate) async fn post(&self, connection: &Connection, letter: &Letter) {
-        let result = self.try_post(connection, letter).await;
-        let Some(number) = letter.number else {
-            if let Err(trouble) = result {
-                tracing::debug!(server = %connection.server(), %trouble, "a notification did not get through");
-            }
-            return;
-        };
-        if let Err(trouble) = result {
-            self.lock().trouble = Some(trouble.clone());
-            fail(connection, number, &trouble);
+    pub(crate) async fn post(&self, connection: &Arc<Connection>, letter: &Letter) -> Result<(), Trouble> {
+        match self.era {
+            Era::Legacy => self.post_in_session(connection, letter).await,
+            Era::Modern => self.post_alone(connection, letter).await,
         }
     }
 
-    async fn try_post(&self, connection: &Connection, letter: &Letter) -> Result<(), Trouble> {
+    async fn post_in_session(&self, connection: &Arc<Connection>, letter: &Letter) -> Result<(), Trouble> {
         let mut was_renewed = false;
         loop {
-            let headers = self.headers();
-            let response = self.http.send(Method::POST, &self.http.url, &headers, letter.body.clone()).await?;
+            let headers = Arc::clone(&self.lock().headers);
+            let errand = self.errand(Method::POST, &headers, &[], letter.body.clone());
+            let response = self.http.send(errand).await?;
+            let id = headers.get(SESSION_ID);
             if response.status().is_success() {
-                self.remember(&response);
+                if id.is_none() {
+                    self.remember(&response);
+                }
                 return self.take(connection, letter.number, response).await;
             }
             let refusal = Refusal::read(response).await?;
             // The server has forgotten our session: introduce ourselves once more, and ask again once.
-            let is_forgotten = headers.contains_key(SESSION_ID) && refusal.means_forgotten();
-            if !is_forgotten || was_renewed {
+            if id.is_none() || was_renewed || !refusal.means_forgotten(letter.number) {
                 return refusal.hand_over(connection, letter.number).await;
             }
-            self.renew(connection, headers.get(SESSION_ID)).await?;
+            Box::pin(self.renew(connection, id)).await?;
             was_renewed = true;
+        }
+    }
+
+    /// Posts a letter that says everything itself.
+    async fn post_alone(&self, connection: &Arc<Connection>, letter: &Letter) -> Result<(), Trouble> {
+        let headers = Arc::clone(&self.lock().headers);
+        let mut was_relearned = false;
+        loop {
+            let own = self.annotations.headers(&letter.body);
+            let response = self.http.send(self.errand(Method::POST, &headers, &own, letter.body.clone())).await?;
+            if response.status().is_success() {
+                return self.take(connection, letter.number, response).await;
+            }
+            let refusal = Refusal::read(response).await?;
+            // The tool may want other arguments repeated than it did: look, and ask again once.
+            let is_call = own.iter().any(|(_, value)| value == "tools/call");
+            if !is_call || was_relearned || !refusal.is_header_mismatch() {
+                return refusal.hand_over(connection, letter.number).await;
+            }
+            self.annotations.relearn(connection).await;
+            was_relearned = true;
         }
     }
 
     /// Hands over what a successful answer carries.
     async fn take(
         &self,
-        connection: &Connection,
+        connection: &Arc<Connection>,
         number: Option<u64>,
-        response: Response<Incoming>,
+        response: Response<Body>,
     ) -> Result<(), Trouble> {
         let is_open = || number.is_some_and(|number| connection.is_open(number));
-        match media_type(response.headers()).as_str() {
-            "text/event-stream" => self.follow(connection, number, response).await?,
-            "application/json" => {
-                let body = read_all(response).await?;
+        let media = Media::of(response.headers());
+        let body = response.into_body();
+        match media {
+            Media::Events => Box::pin(self.follow(connection, number, body)).await?,
+            Media::Json => {
+                let body = body.whole().await?;
                 if !body.is_empty() {
-                    connection.take(one_line(body)).await;
+                    connection.take(one_line(body), number).await;
                 }
             }
-            other if is_open() => {
-                return Err(Trouble::ForeignAnswer(if other.is_empty() { "nothing".into() } else { other.into() }));
+            Media::Other(other) if is_open() => {
+                return Err(Trouble::ForeignAnswer(if other.is_empty() { "nothing".into() } else { other }));
             }
-            _ => {}
+            Media::Other(_) => body.discard().await,
         }
         if is_open() { Err(Trouble::NoAnswer) } else { Ok(()) }
     }
 
-    /// Hands over the messages of a stream. One that breaks before the answer is resumed where it broke, if the server
-    /// said how.
-    async fn follow(
-        &self,
-        connection: &Connection,
-        number: Option<u64>,
-        response: Response<Incoming>,
-    ) -> Result<(), Trouble> {
+    /// Hands over the messages of a stream. One that breaks before the answer is resumed where it broke, if a legacy
+    /// server said how.
+    async fn follow(&self, connection: &Arc<Connection>, number: Option<u64>, body: Body) -> Result<(), Trouble> {
         let mut place = Place::default();
-        let mut ended = read_events(connection, response, &mut place).await;
-        let mut in_vain = 0;
-        while in_vain < MOST_RESUMPTIONS {
+        let mut ended = news::read(connection, body, number, &mut place).await;
+        let (mut in_vain, mut failures, mut last_news) = (0, 0, Instant::now());
+        while failures < MOST_FAILURES && last_news.elapsed() < RESUMING {
             let is_answered = !number.is_some_and(|number| connection.is_open(number));
-            let (false, Some(id)) = (is_answered, &place.id) else { return ended };
-            let mut headers = self.headers();
-            headers.insert(LAST_EVENT_ID, id.clone());
-            sleep(place.pause()).await;
-            let response = self.http.send(Method::GET, &self.http.url, &headers, Bytes::new()).await?;
-            if !response.status().is_success() {
-                return Err(status_trouble(response.status(), &[]));
+            let (false, Some(id), Era::Legacy) = (is_answered, &place.id, self.era) else { return ended };
+            let (id, messages) = (id.clone(), place.messages);
+            sleep(place.pause(in_vain)).await;
+            ended = match self.open_stream(Some(id)).await {
+                Ok(body) => {
+                    failures = 0;
+                    news::read(connection, body, number, &mut place).await
+                }
+                Err(trouble @ (Trouble::Unreachable(_) | Trouble::BrokeOff(_))) => {
+                    failures += 1;
+                    Err(trouble)
+                }
+                Err(trouble) => return Err(trouble),
+            };
+            in_vain += 1;
+            if place.messages > messages {
+                (in_vain, last_news) = (0, Instant::now());
             }
-            let before = place.id.clone();
-            ended = read_events(connection, response, &mut place).await;
-            in_vain = if place.id == before { in_vain + 1 } else { 0 };
         }
         ended
     }
 
+    /// Opens a stream: one that broke before, or the one for what the server says unasked.
+    async fn open_stream(&self, resumed_at: Option<HeaderValue>) -> Result<Body, Trouble> {
+        let headers = self.get_headers(resumed_at);
+        let response = self.http.send(self.errand(Method::GET, &headers, &[], Bytes::new())).await?;
+        if !response.status().is_success() {
+            return Err(Refusal::read(response).await?.into_trouble());
+        }
+        match Media::of(response.headers()) {
+            Media::Events => Ok(response.into_body()),
+            Media::Json => Err(Trouble::ForeignAnswer("application/json".to_owned())),
+            Media::Other(other) => Err(Trouble::ForeignAnswer(other)),
+        }
+    }
+
     /// Hears what the server says unasked, for as long as it offers a stream for that.
-    pub(crate) async fn hear(&self, connection: &Connection) {
+    pub(crate) async fn hear(&self, connection: &Arc<Connection>) {
         let mut place = Place::default();
         let mut pause = Duration::ZERO;
         loop {
-            let mut headers = self.headers();
-            if let Some(id) = &place.id {
-                headers.insert(LAST_EVENT_ID, id.clone());
-            }
-            let response = self.http.send(Method::GET, &self.http.url, &headers, Bytes::new()).await;
-            let is_in_order = match response {
-                Ok(response) if is_out_of_order(response.status()) => false,
-                Ok(response) if media_type(response.headers()) == "text/event-stream" => {
-                    drop(read_events(connection, response, &mut place).await);
-                    true
+            match self.open_stream(place.id.clone()).await {
+                Ok(body) => {
+                    drop(news::read(connection, body, None, &mut place).await);
+                    pause = Duration::ZERO;
                 }
+                Err(trouble) if is_passing(&trouble) => pause = (pause * 2).clamp(FIRST_RETRY, LONGEST_RETRY),
                 // Most often it does not offer one. Or it has forgotten us; once we are known again, we listen again.
-                Ok(_) | Err(Trouble::Unauthorized { .. } | Trouble::RedirectedAway(_)) => return,
-                Err(_) => false,
-            };
-            pause = if is_in_order { Duration::ZERO } else { (pause * 2).clamp(FIRST_RETRY, LONGEST_RETRY) };
-            sleep(place.pause().max(pause)).await;
+                Err(_) => return,
+            }
+            sleep(place.pause(0).max(pause)).await;
         }
     }
 
     /// Introduces us anew, unless somebody has just done so.
-    async fn renew(&self, connection: &Connection, forgotten: Option<&HeaderValue>) -> Result<(), Trouble> {
+    async fn renew(&self, connection: &Arc<Connection>, forgotten: Option<&HeaderValue>) -> Result<(), Trouble> {
         let _alone = self.renewing.lock().await;
         if self.lock().id.as_ref() != forgotten {
             return Ok(());
@@ -220,38 +268,61 @@ impl Session {
         self.start_listening();
         let previously = self.lock().renewed_at.replace(Instant::now());
         if previously.is_none_or(|previously| previously.elapsed() > RENEWALS_APART) {
-            // It was most likely started anew, and may offer other tools now.
-            connection.take(reply::notification("notifications/tools/list_changed", None).into()).await;
+            // It was most likely started anew, and may offer other things now.
+            connection.note_change(&Kind::ALL);
         }
         Ok(())
     }
 
     async fn introduce(&self) -> Result<(), Trouble> {
         let request = reply::request(0, "initialize", Some(&self.introduction));
-        let response = self.http.send(Method::POST, &self.http.url, &HeaderMap::new(), request.into()).await?;
+        let headers = self.http.post_headers();
+        let response = self.http.send(self.errand(Method::POST, &headers, &[], request.into())).await?;
         if !response.status().is_success() {
-            return Err(status_trouble(response.status(), &read_all(response).await?));
+            return Err(Refusal::read(response).await?.into_trouble());
         }
         // The old id stays until there is a new one, for it is how we learn that we are still forgotten.
         let id = response.headers().get(SESSION_ID).cloned();
-        drop(read_all(response).await?);
-        self.lock().id = id;
+        response.into_body().whole().await?;
+        self.change(|state| state.id = id);
+        let headers = Arc::clone(&self.lock().headers);
         let notice = reply::notification("notifications/initialized", None);
-        self.http.send(Method::POST, &self.http.url, &self.headers(), notice.into()).await.map(drop)
+        let response = self.http.send(self.errand(Method::POST, &headers, &[], notice.into())).await?;
+        response.into_body().discard().await;
+        Ok(())
     }
 
-    fn remember(&self, response: &Response<Incoming>) {
+    fn remember(&self, response: &Response<Body>) {
         if let Some(id) = response.headers().get(SESSION_ID) {
-            self.lock().id.get_or_insert_with(|| id.clone());
+            self.change(|state| {
+                state.id.get_or_insert_with(|| id.clone());
+            });
         }
     }
 
-    fn headers(&self) -> HeaderMap {
-        let state = self.lock();
-        let mut headers = HeaderMap::new();
-        headers.extend(state.id.clone().map(|id| (SESSION_ID, id)));
-        headers.extend(state.version.clone().map(|version| (PROTOCOL_VERSION, version)));
+    fn errand<'e>(
+        &'e self,
+        method: Method,
+        headers: &'e HeaderMap,
+        own_headers: &'e [(HeaderName, HeaderValue)],
+        body: Bytes,
+    ) -> Errand<'e> {
+        Errand { method, url: &self.http.url, headers, own_headers, body }
+    }
+
+    fn get_headers(&self, last_event: Option<HeaderValue>) -> HeaderMap {
+        let mut headers = self.http.get_headers();
+        self.lock().add_to(&mut headers);
+        headers.extend(last_event.map(|id| (LAST_EVENT_ID, id)));
         headers
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        let mut state = self.lock();
+        change(&mut state);
+        let mut headers = self.http.post_headers();
+        state.add_to(&mut headers);
+        state.headers = Arc::new(headers);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -259,136 +330,21 @@ impl Session {
     }
 }
 
-/// An answer that is no success.
-struct Refusal {
-    status: StatusCode,
-    is_json: bool,
-    body: Bytes,
-}
-
-impl Refusal {
-    async fn read(response: Response<Incoming>) -> Result<Self, Trouble> {
-        let (status, is_json) = (response.status(), media_type(response.headers()) == "application/json");
-        Ok(Self { status, is_json, body: read_all(response).await? })
-    }
-
-    /// Whether a request in a session was refused because the server does not know the session. It should say 404, but
-    /// many say 400 and tell the rest in words.
-    fn means_forgotten(&self) -> bool {
-        let speaks_of_session = || self.body.windows(7).take(1000).any(|word| word.eq_ignore_ascii_case(b"session"));
-        self.status == StatusCode::NOT_FOUND || self.status == StatusCode::BAD_REQUEST && speaks_of_session()
-    }
-
-    /// A refusal may still carry an answer in JSON-RPC, which is then the answer.
-    async fn hand_over(self, connection: &Connection, number: Option<u64>) -> Result<(), Trouble> {
-        if self.is_json
-            && let Some(number) = number
-            && answers(&self.body, number)
-        {
-            connection.take(one_line(self.body)).await;
-            return Ok(());
-        }
-        Err(status_trouble(self.status, &self.body))
-    }
-}
-
-/// Where a stream stands.
-#[derive(Default)]
-struct Place {
-    id: Option<HeaderValue>,
-    retry: Option<Duration>,
-}
-
-impl Place {
-    /// How long to wait before the stream is opened again.
-    fn pause(&self) -> Duration {
-        self.retry.unwrap_or(FIRST_RETRY).clamp(SHORTEST_RETRY, LONGEST_RETRY)
-    }
-}
-
-async fn read_events(connection: &Connection, response: Response<Incoming>, place: &mut Place) -> Result<(), Trouble> {
-    let mut body = response.into_body();
-    let mut events = Events::default();
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| Trouble::BrokeOff(error.to_string()))?;
-        let Some(data) = frame.data_ref() else { continue };
-        events.push(data);
-        while let Some(event) = events.next_event() {
-            if let Some(id) = event.id.and_then(|id| HeaderValue::from_str(&id).ok()) {
-                place.id = Some(id);
-            }
-            place.retry = event.retry.map(Duration::from_millis).or(place.retry);
-            if !event.data.is_empty() && matches!(event.kind.as_str(), "" | "message") {
-                connection.take(one_line(event.data)).await;
+impl State {
+    fn add_to(&self, headers: &mut HeaderMap) {
+        for (name, value) in [(SESSION_ID, &self.id), (PROTOCOL_VERSION, &self.version)] {
+            if let Some(value) = value {
+                headers.insert(name, value.clone());
             }
         }
-        if events.pending() > LONGEST_LINE {
-            return Err(Trouble::BrokeOff("an event without end".to_owned()));
-        }
     }
-    Ok(())
 }
 
-pub(crate) fn fail(connection: &Connection, number: u64, trouble: &Trouble) {
-    let error = CallError::Remote {
-        server: connection.server().clone(),
-        problem: trouble.to_string(),
-        is_untouched: trouble.left_untouched(),
-    };
-    connection.fail(number, &error);
-}
-
-/// A message without raw newlines, as pipes need it. In JSON they can stand only between tokens, where a blank is as good.
-pub(crate) fn one_line(message: Bytes) -> Bytes {
-    if !message.iter().any(|byte| matches!(byte, b'\n' | b'\r')) {
-        return message;
-    }
-    message.iter().map(|&byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { byte }).collect()
-}
-
-/// Whether a server answers so that is only for the moment not what it should be.
-fn is_out_of_order(status: StatusCode) -> bool {
-    status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED
-}
-
-fn answers(body: &[u8], number: u64) -> bool {
-    use protocol::{Envelope, Kind};
-    match Envelope::scan(body) {
-        Ok(Envelope { kind: Kind::Response { id, .. }, .. }) => id.of(body) == number.to_string().as_bytes(),
+/// Whether a server that answers so is only for the moment not what it should be.
+fn is_passing(trouble: &Trouble) -> bool {
+    match trouble {
+        Trouble::Status { status, .. } => status.is_server_error() && *status != StatusCode::NOT_IMPLEMENTED,
+        Trouble::Unreachable(_) | Trouble::BrokeOff(_) | Trouble::Busy(_) => true,
         _ => false,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_forgotten_session_is_told_from_other_refusals() {
-        let refusal = |status, body: &'static str| Refusal {
-            status: StatusCode::from_u16(status).unwrap(),
-            is_json: true,
-            body: Bytes::from_static(body.as_bytes()),
-        };
-        assert!(refusal(404, "").means_forgotten());
-        assert!(refusal(400, r#"{"error":{"message":"Bad Request: No valid Session ID provided"}}"#).means_forgotten());
-        assert!(!refusal(400, r#"{"error":{"message":"Bad Request"}}"#).means_forgotten());
-        assert!(!refusal(400, "").means_forgotten());
-        assert!(!refusal(500, "session lost").means_forgotten());
-    }
-
-    #[test]
-    fn a_server_cannot_make_us_hurry_or_wait_for_ever() {
-        let pause = |retry| Place { id: None, retry }.pause();
-        assert_eq!(pause(None), FIRST_RETRY);
-        assert_eq!(pause(Some(Duration::ZERO)), SHORTEST_RETRY);
-        assert_eq!(pause(Some(Duration::from_millis(50))), Duration::from_millis(50));
-        assert_eq!(pause(Some(Duration::MAX)), LONGEST_RETRY);
-    }
-
-    #[test]
-    fn a_message_over_many_lines_becomes_one_with_the_same_tokens() {
-        assert_eq!(one_line(Bytes::from_static(b"{\r\n\"a\": 1\n}")), "{  \"a\": 1 }");
-        assert_eq!(one_line(Bytes::from_static(b"{}")), "{}");
     }
 }

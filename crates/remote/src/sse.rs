@@ -3,128 +3,94 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http_body_util::BodyExt;
-use hyper::body::Incoming;
-use hyper::{HeaderMap, Method, Uri};
+use hyper::header::HeaderMap;
+use hyper::{Method, Uri};
 use protocol::events::{Event, Events};
 use protocol::lines::LONGEST_LINE;
-use tokio::sync::mpsc;
-use tokio::task::JoinSet;
-use tokio::time::timeout;
 use upstream::Connection;
 use upstream::failure::Cause;
-use upstream::wire::Letter;
 
-use crate::http::{Trouble, media_type, read_all, status_trouble};
-use crate::session::{NOTICE_PATIENCE, Session, fail, one_line};
+use crate::body::Body;
+use crate::http::{Errand, Http, Media};
+use crate::news::one_line;
+use crate::refusal::Refusal;
+use crate::trouble::Trouble;
 
-/// An open stream, and where requests go.
+/// Where requests go.
+pub(crate) struct Endpoint {
+    pub(crate) http: Http,
+    url: Uri,
+    headers: HeaderMap,
+}
+
+/// An open stream.
 pub(crate) struct Stream {
-    body: Incoming,
+    body: Body,
     events: Events,
-    endpoint: Uri,
 }
 
 /// Opens the stream and waits for the address.
-pub(crate) async fn open(session: &Session, connection: &Connection) -> Result<Stream, Trouble> {
-    let http = &session.http;
-    let response = http.send(Method::GET, &http.url, &HeaderMap::new(), Bytes::new()).await?;
+pub(crate) async fn open(http: Http) -> Result<(Stream, Endpoint), Trouble> {
+    let headers = http.get_headers();
+    let errand =
+        Errand { method: Method::GET, url: &http.url, headers: &headers, own_headers: &[], body: Bytes::new() };
+    let response = http.send(errand).await?;
     if !response.status().is_success() {
-        let status = response.status();
-        return Err(status_trouble(status, &read_all(response).await?));
+        return Err(Refusal::read(response).await?.into_trouble());
     }
-    let media_type = media_type(response.headers());
-    if media_type != "text/event-stream" {
-        return Err(Trouble::ForeignAnswer(media_type));
+    match Media::of(response.headers()) {
+        Media::Events => {}
+        Media::Json => return Err(Trouble::ForeignAnswer("application/json".to_owned())),
+        Media::Other(other) => return Err(Trouble::ForeignAnswer(other)),
     }
-    let (mut body, mut events) = (response.into_body(), Events::default());
+    let mut stream = Stream { body: response.into_body(), events: Events::default() };
     loop {
-        let event = next_event(&mut body, &mut events).await?;
+        let event = stream.next_event().await?;
         if event.kind == "endpoint" {
-            let endpoint = http.relative(String::from_utf8_lossy(&event.data).trim())?;
-            tracing::debug!(server = %connection.server(), endpoint = endpoint.path(), "event stream is open");
-            return Ok(Stream { body, events, endpoint });
+            let url = http.relative(String::from_utf8_lossy(&event.data).trim())?;
+            let headers = http.post_headers();
+            return Ok((stream, Endpoint { http, url, headers }));
         }
     }
 }
 
-/// Posts every letter and hands over every message of the stream, until the stream ends; with it the server is lost.
-pub(crate) async fn carry(
-    session: Arc<Session>,
-    connection: Arc<Connection>,
-    letters: mpsc::UnboundedReceiver<Letter>,
-    stream: Stream,
-) -> Cause {
-    let Stream { body, events, endpoint } = stream;
-    tokio::select! {
-        cause = post_all(&session, &connection, letters, &endpoint) => cause,
-        cause = hear_all(&connection, body, events) => cause,
+impl Endpoint {
+    /// Posts one message. The answer comes on the stream, so only a refusal says anything.
+    pub(crate) async fn post(&self, body: Bytes) -> Result<(), Trouble> {
+        let errand = Errand { method: Method::POST, url: &self.url, headers: &self.headers, own_headers: &[], body };
+        let response = self.http.send(errand).await?;
+        if !response.status().is_success() {
+            return Err(Refusal::read(response).await?.into_trouble());
+        }
+        response.into_body().discard().await;
+        Ok(())
     }
 }
 
-/// Requests travel side by side. A notification is delivered before what follows it, because it may announce that.
-async fn post_all(
-    session: &Arc<Session>,
-    connection: &Arc<Connection>,
-    mut letters: mpsc::UnboundedReceiver<Letter>,
-    endpoint: &Uri,
-) -> Cause {
-    let mut on_their_way = JoinSet::new();
-    loop {
-        tokio::select! {
-            letter = letters.recv() => {
-                let Some(letter) = letter else { return Cause::ClosedOutput };
-                if letter.number.is_none() {
-                    drop(timeout(NOTICE_PATIENCE, post(session, connection, &letter, endpoint)).await);
-                    continue;
-                }
-                let (session, connection, endpoint) = (Arc::clone(session), Arc::clone(connection), endpoint.clone());
-                on_their_way.spawn(async move { post(&session, &connection, &letter, &endpoint).await });
+impl Stream {
+    /// Hands over every message, until the stream ends; with it the server is lost.
+    pub(crate) async fn hear_all(mut self, connection: &Arc<Connection>) -> Cause {
+        loop {
+            match self.next_event().await {
+                Ok(event) if event.data.is_empty() => {}
+                Ok(event) => connection.take(one_line(event.data), None).await,
+                Err(trouble) => return Cause::Remote(format!("its event stream ended: {trouble}")),
             }
-            Some(_) = on_their_way.join_next() => {}
         }
     }
-}
 
-async fn hear_all(connection: &Connection, mut body: Incoming, mut events: Events) -> Cause {
-    loop {
-        match next_event(&mut body, &mut events).await {
-            Ok(event) if event.data.is_empty() => {}
-            Ok(event) => connection.take(one_line(event.data)).await,
-            Err(trouble) => return Cause::Remote(format!("its event stream ended: {trouble}")),
-        }
-    }
-}
-
-/// Posts one letter. The answer comes on the stream, so only a refusal says anything.
-async fn post(session: &Session, connection: &Connection, letter: &Letter, endpoint: &Uri) {
-    let sent = session.http.send(Method::POST, endpoint, &HeaderMap::new(), letter.body.clone()).await;
-    let trouble = match sent {
-        Ok(response) if response.status().is_success() => return,
-        Ok(response) => {
-            let status = response.status();
-            status_trouble(status, &read_all(response).await.unwrap_or_default())
-        }
-        Err(trouble) => trouble,
-    };
-    match letter.number {
-        Some(number) => fail(connection, number, &trouble),
-        None => tracing::debug!(server = %connection.server(), %trouble, "a notification did not get through"),
-    }
-}
-
-async fn next_event(body: &mut Incoming, events: &mut Events) -> Result<Event, Trouble> {
-    loop {
-        if let Some(event) = events.next_event() {
-            return Ok(event);
-        }
-        if events.pending() > LONGEST_LINE {
-            return Err(Trouble::BrokeOff("an event without end".to_owned()));
-        }
-        match body.frame().await {
-            Some(Ok(frame)) => frame.data_ref().into_iter().for_each(|data| events.push(data)),
-            Some(Err(error)) => return Err(Trouble::BrokeOff(error.to_string())),
-            None => return Err(Trouble::BrokeOff("the server closed it".to_owned())),
+    async fn next_event(&mut self) -> Result<Event, Trouble> {
+        loop {
+            if let Some(event) = self.events.next_event() {
+                return Ok(event);
+            }
+            if self.events.pending() > LONGEST_LINE {
+                return Err(Trouble::BrokeOff("an event without end".to_owned()));
+            }
+            match self.body.next().await {
+                Some(data) => self.events.push(&data?),
+                None => return Err(Trouble::BrokeOff("the server closed it".to_owned())),
+            }
         }
     }
 }

@@ -18,7 +18,8 @@ pub struct Config {
 /// One server of a config.
 #[derive(Clone, Debug)]
 pub struct ServerEntry {
-    command: PathBuf,
+    /// `None` for a server that is reached by its URL.
+    command: Option<PathBuf>,
     args: Vec<String>,
     env: Map<String, Value>,
     extra: Map<String, Value>,
@@ -94,7 +95,12 @@ impl ConfigFile {
 impl ServerEntry {
     /// A server started by this command.
     pub fn new(command: impl Into<PathBuf>) -> Self {
-        Self { command: command.into(), args: Vec::new(), env: Map::new(), extra: Map::new() }
+        Self { command: Some(command.into()), args: Vec::new(), env: Map::new(), extra: Map::new() }
+    }
+
+    /// A server that runs elsewhere, at this URL.
+    pub fn remote(url: &str) -> Self {
+        Self { command: None, args: Vec::new(), env: Map::new(), extra: Map::new() }.field("url", url)
     }
 
     /// Adds an argument.
@@ -107,6 +113,11 @@ impl ServerEntry {
     pub fn args<A: Into<String>>(mut self, arguments: impl IntoIterator<Item = A>) -> Self {
         self.args.extend(arguments.into_iter().map(Into::into));
         self
+    }
+
+    /// The arguments so far.
+    pub fn arguments(&self) -> &[String] {
+        &self.args
     }
 
     /// Sets an environment variable.
@@ -122,7 +133,10 @@ impl ServerEntry {
     }
 
     fn to_value(&self) -> Value {
-        let mut entry = json!({"command": self.command.to_string_lossy(), "args": self.args});
+        let mut entry = match &self.command {
+            Some(command) => json!({"command": command.to_string_lossy(), "args": self.args}),
+            None => json!({}),
+        };
         if !self.env.is_empty() {
             entry["env"] = Value::Object(self.env.clone());
         }

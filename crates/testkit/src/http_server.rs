@@ -5,7 +5,8 @@
 //!
 //! - `script`: what the server is told to do; `state`: what was seen and what is under way
 //! - `wire`: HTTP/1.1; `events`: server-sent events; `connection`: request after request, and the ways to answer
-//! - `streamable` and `legacy`: the two transports; `answers`: what each method and tool gets
+//! - `streamable` and `legacy`: the two transports; `modern`: the newer way of the first; `answers`: what each method
+//!   and tool gets
 //!
 //! ```no_run
 //! use testkit::{HttpServer, Script};
@@ -21,10 +22,11 @@ mod answers;
 mod connection;
 mod events;
 mod legacy;
+mod modern;
 mod script;
 mod state;
 mod streamable;
-mod wire;
+pub(crate) mod wire;
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -106,6 +108,11 @@ impl HttpServer {
     /// How many TCP connections are open. A connection whose answer hangs is seen to close at once.
     pub fn open_connections(&self) -> usize {
         self.shared.state().sockets.len()
+    }
+
+    /// Whether this connection is open, counted from 1 as [`Request::connection`] is.
+    pub fn is_connected(&self, connection: usize) -> bool {
+        self.shared.state().sockets.contains_key(&connection)
     }
 
     /// How many streams are open on which [`push`](Self::push) can send.

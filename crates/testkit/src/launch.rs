@@ -41,6 +41,15 @@ impl Launch {
         launch
     }
 
+    /// Starts `mcp-aggregator stdio --config <file>`.
+    #[track_caller]
+    pub fn service(config: &Config) -> Self {
+        let file = config.write();
+        let mut launch = Self::program(program("mcp-aggregator")).args(["stdio", "--config"]).arg(file.path());
+        launch.config = Some(file);
+        launch
+    }
+
     /// Starts the program at this path.
     pub fn program(path: impl Into<PathBuf>) -> Self {
         Self { command: Command::new(path.into()), config: None, channel: Channel::Pipes, read_ahead: READ_AHEAD }

@@ -8,6 +8,9 @@
 //! - [`processes`]: what the kernel knows about a process
 //! - [`raw`]: looking into JSON without changing it
 //! - `src/bin/fake-server`: the server
+//! - [`puppet`]: a server whose every move the test directs; `src/bin/puppet`: its body
+//! - [`serve`]: a running `mcp-aggregator serve`; [`http_client`]: talking to it in HTTP
+//! - [`talk`]: what all clients have in common; [`http_session`], [`sse_client`], [`modern`]: clients of all eras
 //! - [`http_server`]: a server over HTTP that follows a script; `src/bin/fake-http-server`: the same as a program
 //!
 //! Everything blocks, waits for a line or a state, and panics with the program's stderr when [`DEADLINE`] passes.
@@ -25,22 +28,36 @@ mod capture;
 pub mod client;
 pub mod config;
 pub mod driver;
+pub mod http_client;
 pub mod http_server;
+pub mod http_session;
 pub mod launch;
+pub mod modern;
+mod posting;
 pub mod processes;
 pub mod program;
+pub mod puppet;
 pub mod raw;
 pub mod run;
+pub mod serve;
+pub mod sse_client;
+pub mod talk;
 pub mod waiting;
 
 pub use config::{Config, ServerEntry, fake};
 pub use driver::Driver;
 pub use http_server::{HttpServer, Script};
+pub use http_session::HttpSession;
 pub use launch::Launch;
+pub use modern::{ModernHttp, ModernStdio};
 pub use processes::{
     descendants, open_fds, process_exists, process_state, processes_with_env, rss_kb, wait_gone, wait_gone_or_zombie,
 };
 pub use program::program;
+pub use puppet::{Puppet, Spec};
 pub use run::{Output, run};
 pub use rustix::process::Signal;
+pub use serve::Serve;
+pub use sse_client::SseClient;
+pub use talk::Talk;
 pub use waiting::{DEADLINE, wait_until};

@@ -1,12 +1,16 @@
-//! Getting to know a server: who it is, then what it offers; and hearing when that changes.
+//! Getting to know a server: who it is and how it is talked to, then what it offers; and hearing when that changes.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use catalog::tools::{Page, Tool};
-use protocol::scan::member;
-use protocol::{Revision, reply, text};
+use catalog::item::Page;
+use catalog::{Hints, Item, Kind, Offer};
+use protocol::era::meta::Introduction;
+use protocol::reply::code;
+use protocol::scan::{Span, member};
+use protocol::{Era, Revision, reply, text};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::connection::{Answer, Connection};
@@ -15,7 +19,7 @@ use crate::failure::Cause;
 /// A list in more pages than this is not a list.
 const MOST_PAGES: usize = 10_000;
 
-/// The least time between two looks at a server's changed tools, and the most if it changes them all the time.
+/// The least time between two looks at a server's changed lists, and the most if it changes them all the time.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
@@ -24,95 +28,214 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 pub struct Manners {
     /// What to be introduced as: the JSON of `clientInfo`.
     pub introduction: Bytes,
-    /// How long a server may take to become ready, or to list its tools anew.
+    /// What we offer to servers: the JSON of `capabilities`.
+    pub capabilities: Bytes,
+    /// How long a server may take to become ready, or to list anew what it offers.
     pub patience: Duration,
+    /// Only tools are asked for.
+    pub tools_only: bool,
 }
 
 impl Manners {
     /// Asks the server who it is and what it offers. `greeted` hears the revision before anything else is asked.
-    pub async fn meet(&self, connection: &Connection, greeted: impl FnOnce(Option<&str>)) -> Result<Vec<Tool>, Cause> {
+    ///
+    /// Unless we are told how it is talked to, it is taken for a legacy one first: servers that know both ways lose
+    /// features in the newer (they cannot ask), and lock to the first they hear.
+    pub async fn meet(
+        &self,
+        connection: &Connection,
+        era: Option<Era>,
+        greeted: impl FnOnce(Option<&str>),
+    ) -> Result<Offer, Cause> {
         let deadline = Instant::now() + self.patience;
         let too_slow = |method| Cause::TooSlow { method, waited: self.patience };
-        let initializing = timeout_at(deadline, self.initialize(connection));
-        let revision = initializing.await.map_err(|_| too_slow("initialize"))??;
-        greeted(revision.as_deref());
-        connection.tell("notifications/initialized", None);
-        let listing = timeout_at(deadline, list_tools(connection));
-        listing.await.map_err(|_| too_slow("tools/list"))?
+        let greeting = async {
+            if era == Some(Era::Modern) {
+                return self.discover(connection).await;
+            }
+            match self.initialize(connection).await {
+                // What it said first explains best why it cannot be met in either way.
+                Err(refused @ Cause::Refused { .. }) if era.is_none() => {
+                    self.discover(connection).await.map_err(|_| refused)
+                }
+                met => met,
+            }
+        };
+        let first = if era == Some(Era::Modern) { "server/discover" } else { "initialize" };
+        let mut met = timeout_at(deadline, greeting).await.map_err(|_| too_slow(first))??;
+        connection.settle_era(met.offer.era);
+        greeted(met.revision.as_deref());
+        if met.offer.era == Era::Legacy {
+            connection.tell("notifications/initialized", None);
+        }
+        for kind in Kind::ALL {
+            if self.asks_for(kind, &met.offer) {
+                let listing = timeout_at(deadline, list(connection, kind)).await;
+                let (items, hints) = listing.map_err(|_| too_slow(kind.list_method()))??;
+                met.offer.set_items(kind, items, hints);
+            }
+        }
+        Ok(met.offer)
     }
 
     /// The parameters of `initialize`.
     pub fn introduction(&self) -> Vec<u8> {
         reply::object([
             ("protocolVersion", reply::string(Revision::NEWEST.as_str())),
-            ("capabilities", b"{}".to_vec()),
+            ("capabilities", self.capabilities.to_vec()),
             ("clientInfo", self.introduction.to_vec()),
         ])
     }
 
-    async fn initialize(&self, connection: &Connection) -> Result<Option<String>, Cause> {
-        let answer = answered(connection, "initialize", Some(&self.introduction())).await?;
-        let result = answer.outcome.map_err(|error| refused("initialize", error.of(&answer.line)))?;
-        if answer.line[result.start] != b'{' {
-            let problem = "something that is no object".to_owned();
-            return Err(Cause::Nonsense { method: "initialize", problem });
-        }
-        let revision = member(&answer.line, result, "protocolVersion");
-        Ok(revision.and_then(|span| text::decode(span.of(&answer.line))).map(|revision| revision.into_owned()))
+    /// What we say of ourselves with every request of our own to a modern server.
+    pub fn modern_introduction(&self) -> Introduction {
+        Introduction { capabilities: self.capabilities.clone(), info: Some(self.introduction.clone()), log_level: None }
     }
 
-    /// Lists the tools anew whenever the server says they have changed.
-    pub async fn follow_changes(&self, connection: &Connection, changed: impl Fn(Vec<Tool>)) {
+    /// Every server may have tools, whatever it says; the rest is asked for where it is announced.
+    fn asks_for(&self, kind: Kind, offer: &Offer) -> bool {
+        kind == Kind::Tool || !self.tools_only && offer.has(kind.capability())
+    }
+
+    async fn initialize(&self, connection: &Connection) -> Result<Met, Cause> {
+        let answer = answered(connection, "initialize", Some(&self.introduction())).await?;
+        let result = object(&answer, "initialize")?;
+        let revision = member(&answer.line, result, "protocolVersion");
+        let revision = revision.and_then(|span| text::decode(span.of(&answer.line))).map(|text| text.into_owned());
+        Ok(Met { offer: offer(Era::Legacy, &answer.line, result, "serverInfo"), revision })
+    }
+
+    async fn discover(&self, connection: &Connection) -> Result<Met, Cause> {
+        connection.settle_era(Era::Modern);
+        let mut answer = answered(connection, "server/discover", None).await?;
+        // One that refuses our revision and names it among those it speaks may have been asked too early.
+        if answer.outcome.is_err_and(|error| wants_the_same_again(&answer.line, error)) {
+            answer = answered(connection, "server/discover", None).await?;
+        }
+        let result = object(&answer, "server/discover")?;
+        Ok(Met {
+            offer: offer(Era::Modern, &answer.line, result, "serverInfo"),
+            revision: Some(protocol::revision::MODERN.to_owned()),
+        })
+    }
+
+    /// Lists anew whatever the server says has changed; a modern server is asked to say so.
+    pub async fn follow_changes(&self, connection: &Connection, offer: Offer, changed: impl Fn(Arc<Offer>)) {
+        let hearing = async {
+            if connection.era() == Era::Modern && !self.tools_only {
+                connection.keep_listening(&offer).await;
+            }
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            () = hearing => {}
+            () = self.relist(connection, offer.clone(), changed) => {}
+            () = connection.keep_to_limit() => {}
+        }
+    }
+
+    async fn relist(&self, connection: &Connection, mut offer: Offer, changed: impl Fn(Arc<Offer>)) {
         let server = connection.server();
         let mut pause = SHORTEST_PAUSE;
         loop {
             let asked_again_after = Instant::now();
-            connection.tools_changed().await;
+            let kinds = connection.changed().await;
             // A server that never stops saying so is heard less and less often.
             let is_restless = asked_again_after.elapsed() < pause;
             pause = if is_restless { (pause * 2).min(LONGEST_PAUSE) } else { SHORTEST_PAUSE };
-            match timeout(self.patience, list_tools(connection)).await {
-                Ok(Ok(tools)) => changed(tools),
-                Ok(Err(cause)) => tracing::warn!(%server, %cause, "could not list its changed tools"),
-                Err(_) => tracing::warn!(%server, "did not list its changed tools in time"),
+            for kind in kinds {
+                if !self.asks_for(kind, &offer) {
+                    continue;
+                }
+                match timeout(self.patience, list(connection, kind)).await {
+                    Ok(Ok((items, hints))) => offer.set_items(kind, items, hints),
+                    Ok(Err(cause)) => tracing::warn!(%server, %cause, "could not list what has changed"),
+                    Err(_) => {
+                        tracing::warn!(%server, method = kind.list_method(), "did not list what has changed in time");
+                    }
+                }
             }
+            changed(Arc::new(offer.clone()));
             sleep(pause).await;
         }
     }
 }
 
-/// Asks for every page of the server's tools.
-async fn list_tools(connection: &Connection) -> Result<Vec<Tool>, Cause> {
-    const METHOD: &str = "tools/list";
-    let nonsense = |problem: &str| Cause::Nonsense { method: METHOD, problem: problem.to_owned() };
-    let (mut tools, mut names, mut params) = (Vec::new(), HashSet::new(), None);
+struct Met {
+    offer: Offer,
+    revision: Option<String>,
+}
+
+fn object(answer: &Answer, method: &'static str) -> Result<Span, Cause> {
+    let result = answer.outcome.map_err(|error| refused(method, error.of(&answer.line)))?;
+    if answer.line[result.start] != b'{' {
+        return Err(Cause::Nonsense { method, problem: "something that is no object".to_owned() });
+    }
+    Ok(result)
+}
+
+/// What a server says of itself.
+fn offer(era: Era, line: &Bytes, result: Span, info: &str) -> Offer {
+    let taken = |name: &str| {
+        let value = member(line, result, name).filter(|value| line[value.start] == b'{');
+        value.map(|value| Bytes::copy_from_slice(value.of(line)))
+    };
+    let mut offer = Offer::new(era);
+    if let Some(capabilities) = taken("capabilities") {
+        offer.capabilities = capabilities;
+    }
+    // A modern server tells who it is in `_meta`.
+    let in_meta = || {
+        let meta = member(line, result, "_meta")?;
+        let info = member(line, meta, protocol::era::meta::SERVER_INFO).filter(|info| line[info.start] == b'{')?;
+        Some(Bytes::copy_from_slice(info.of(line)))
+    };
+    if let Some(info) = taken(info).or_else(in_meta) {
+        offer.info = info;
+    }
+    let instructions = member(line, result, "instructions").and_then(|text| text::decode(text.of(line)));
+    offer.instructions = instructions.filter(|text| !text.trim().is_empty()).map(|text| Arc::from(&*text));
+    offer
+}
+
+/// Asks for every page of one of the server's lists.
+async fn list(connection: &Connection, kind: Kind) -> Result<(Vec<Item>, Hints), Cause> {
+    let method = kind.list_method();
+    let nonsense = |problem: String| Cause::Nonsense { method, problem };
+    let (mut items, mut ids, mut params) = (Vec::new(), HashSet::new(), None);
+    let mut hints: Option<Hints> = None;
     for _ in 0..MOST_PAGES {
-        let answer = answered(connection, METHOD, params.as_deref()).await?;
+        let answer = answered(connection, method, params.as_deref()).await?;
         let result = match answer.outcome {
             Ok(result) => result,
-            // Servers that offer only resources or prompts need not know the method at all.
-            Err(error) if tools.is_empty() && is_unknown_method(error.of(&answer.line)) => return Ok(tools),
-            Err(error) => return Err(refused(METHOD, error.of(&answer.line))),
+            // Servers that offer only other things need not know the method at all.
+            Err(error) if items.is_empty() && is_unknown_method(error.of(&answer.line)) => {
+                return Ok((items, Hints::NONE));
+            }
+            Err(error) => return Err(refused(method, error.of(&answer.line))),
         };
-        let page = Page::read(&answer.line, result).ok_or_else(|| nonsense("no array `tools`"))?;
+        let page = Page::read(kind, &answer.line, result);
+        let page = page.ok_or_else(|| nonsense(format!("no array `{}`", kind.array_key())))?;
         if page.unusable > 0 {
-            tracing::warn!(server = %connection.server(), count = page.unusable, "left out tools that have no usable name");
+            tracing::warn!(server = %connection.server(), count = page.unusable, "left out {}s that have no usable name", kind.noun());
         }
-        for tool in page.tools {
-            if names.insert(tool.name.clone()) {
-                tools.push(tool);
+        let here = page.hints.unwrap_or(Hints::NONE);
+        hints = Some(hints.map_or(here, |before| before.and(here)));
+        for item in page.items {
+            if ids.insert(item.id.clone()) {
+                items.push(item);
             } else {
-                tracing::warn!(server = %connection.server(), tool = %tool.name, "left out a second tool of the same name");
+                tracing::warn!(server = %connection.server(), name = %item.id, "left out a second {} of the same name", kind.noun());
             }
         }
-        let Some(cursor) = page.next_cursor else { return Ok(tools) };
+        let Some(cursor) = page.next_cursor else { return Ok((items, hints.unwrap_or(Hints::NONE))) };
         let next = reply::object([("cursor", cursor.to_vec())]);
         if params.as_ref() == Some(&next) {
-            return Err(nonsense("the same cursor again and again"));
+            return Err(nonsense("the same cursor again and again".to_owned()));
         }
         params = Some(next);
     }
-    Err(nonsense("a list without end"))
+    Err(nonsense("a list without end".to_owned()))
 }
 
 async fn answered(connection: &Connection, method: &'static str, params: Option<&[u8]>) -> Result<Answer, Cause> {
@@ -125,7 +248,17 @@ fn refused(method: &'static str, error: &[u8]) -> Cause {
     Cause::Refused { method, error }
 }
 
+/// Whether an error says that our revision is not spoken, and names it among those that are.
+fn wants_the_same_again(line: &[u8], error: Span) -> bool {
+    let expected = code::UNSUPPORTED_VERSION.to_string();
+    let is_refusal = member(line, error, "code").is_some_and(|code| code.of(line) == expected.as_bytes());
+    let supported = member(line, error, "data").and_then(|data| member(line, data, "supported"));
+    let supported = supported.and_then(|supported| protocol::scan::elements(line, supported)).unwrap_or_default();
+    is_refusal && supported.iter().any(|version| text::token_is(version.of(line), protocol::revision::MODERN))
+}
+
 fn is_unknown_method(error: &[u8]) -> bool {
-    let whole = protocol::Span { start: 0, end: error.len() };
-    protocol::scan::member(error, whole, "code").is_some_and(|code| code.of(error) == b"-32601")
+    let whole = Span { start: 0, end: error.len() };
+    let expected = code::METHOD_NOT_FOUND.to_string();
+    member(error, whole, "code").is_some_and(|code| code.of(error) == expected.as_bytes())
 }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use catalog::Program;
+use catalog::{Kind, Program};
+use protocol::Era;
 use rustix::process::Signal;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -41,27 +42,52 @@ struct Live {
 pub(crate) async fn live(
     upstream: &Upstream,
     program: &Program,
-    watcher: &dyn Watcher,
+    watcher: &Arc<dyn Watcher>,
     mut stop: watch::Receiver<Stop>,
 ) {
-    let mut live = match start(upstream, program) {
-        Ok(live) => live,
-        Err(cause) => return upstream.ended(watcher, &Arc::new(Ending::Failed { phase: Phase::Startup, cause })),
-    };
-    let ending = Arc::new(serve(upstream, &mut live, watcher, &mut stop).await);
-    watcher.ended(upstream.index, &ending);
-    live.connection.end(&ending);
-    clear_up(upstream, live, watcher, &ending, stop).await;
+    let mut era = upstream.spec.era;
+    // How the first attempt ended, if there was a second.
+    let mut earlier: Option<(Arc<Ending>, Vec<String>)> = None;
+    loop {
+        let mut live = match start(upstream, program, watcher) {
+            Ok(live) => live,
+            Err(cause) => {
+                return upstream.ended(&**watcher, &Arc::new(Ending::Failed { phase: Phase::Startup, cause }));
+            }
+        };
+        let mut ending = Arc::new(serve(upstream, &mut live, &**watcher, era, &mut stop).await);
+        // Some servers that only know the newer ways end when they hear the older: a second one is met in the newer.
+        if era.is_none() && !upstream.manners.tools_only && live.connection.ended_over_greeting(&ending) {
+            tracing::debug!(server = %upstream.spec.name, "it ended over `initialize`; starting it again as a modern one");
+            live.connection.end(&ending);
+            let last_words = clear_up(upstream, live, &ending, stop.clone()).await;
+            earlier = Some((ending, last_words));
+            era = Some(Era::Modern);
+            continue;
+        }
+        let mut first_words = None;
+        if let Some((first, words)) = earlier.take()
+            && matches!(&*ending, Ending::Failed { phase: Phase::Initialization, .. })
+        {
+            // It was no modern one either, so what happened first explains best what is wrong.
+            ending = first;
+            first_words = Some(words);
+        }
+        watcher.ended(upstream.index, &ending);
+        live.connection.end(&ending);
+        let last_words = clear_up(upstream, live, &ending, stop).await;
+        return upstream.report(&**watcher, &ending, first_words.unwrap_or(last_words));
+    }
 }
 
-fn start(upstream: &Upstream, program: &Program) -> Result<Live, Cause> {
+fn start(upstream: &Upstream, program: &Program, watcher: &Arc<dyn Watcher>) -> Result<Live, Cause> {
     let (process, Streams { stdin, stdout, stderr }) = Process::start(program, &upstream.environment)?;
     upstream.watchdog.guard(process.group());
     let adopted = |source| Cause::Start(StartError::System { path: program.command.shown().into(), source });
     let (sink, _) = Sink::adopt(stdin).map_err(adopted)?;
     let outbox = Arc::new(Outbox::new(sink));
     let name = &upstream.spec.name;
-    let connection = Arc::new(Connection::new(name.clone(), Wire::Pipe(Arc::clone(&outbox))));
+    let connection = Arc::new(Connection::new(upstream.surroundings(watcher), Wire::Pipe(Arc::clone(&outbox))));
     let listening = tokio::spawn(Arc::clone(&connection).listen(Source::adopt(stdout).map_err(adopted)?));
     let draining = tokio::spawn({
         let outbox = Arc::clone(&outbox);
@@ -78,6 +104,7 @@ async fn serve(
     upstream: &Upstream,
     live: &mut Live,
     watcher: &dyn Watcher,
+    era: Option<Era>,
     stop: &mut watch::Receiver<Stop>,
 ) -> Ending {
     let Live { process, connection, outbox, listening, .. } = live;
@@ -85,37 +112,31 @@ async fn serve(
     // One for the whole life: what it has seen of the end must not be forgotten between the phases.
     let mut last_breath = std::pin::pin!(last_breath(process, connection, outbox, listening));
 
-    let tools = tokio::select! {
+    let offer = tokio::select! {
         // Stopping wins, so that an orderly end is never reported as a failure.
         biased;
         _ = stop.wait_for(|&stop| stop > Stop::Never) => return Ending::Stopped,
         cause = &mut last_breath => return failed(Phase::Initialization, cause),
-        met = upstream.manners.meet(connection, |_| {}) => match met {
-            Ok(tools) => tools,
+        met = upstream.manners.meet(connection, era, |_| {}) => match met {
+            Ok(offer) => offer,
             Err(cause) => return failed(Phase::Initialization, cause),
         },
     };
-    tracing::debug!(server = %upstream.spec.name, tools = tools.len(), "server is running");
-    watcher.running(upstream.index, connection, tools);
+    tracing::debug!(server = %upstream.spec.name, era = ?offer.era, tools = offer.items(Kind::Tool).len(), "server is running");
+    watcher.running(upstream.index, connection, offer.clone());
 
     tokio::select! {
         biased;
         _ = stop.wait_for(|&stop| stop > Stop::Never) => Ending::Stopped,
         cause = &mut last_breath => failed(Phase::Runtime, cause),
-        () = upstream.manners.follow_changes(connection, |tools| watcher.tools_changed(upstream.index, tools)) => {
+        () = upstream.manners.follow_changes(connection, offer, |offer| watcher.changed(upstream.index, offer)) => {
             Ending::Stopped
         }
     }
 }
 
-/// Ends the process if it has not ended, then whatever it left behind; reports a failure with its last words.
-async fn clear_up(
-    upstream: &Upstream,
-    live: Live,
-    watcher: &dyn Watcher,
-    ending: &Ending,
-    mut stop: watch::Receiver<Stop>,
-) {
+/// Ends the process if it has not ended, then whatever it left behind; returns its last words.
+async fn clear_up(upstream: &Upstream, live: Live, ending: &Ending, mut stop: watch::Receiver<Stop>) -> Vec<String> {
     let Live { mut process, connection, outbox, listening, draining, muttering, tail } = live;
     end_process(&mut process, &connection, &outbox, ending, &mut stop).await;
     let group = process.group();
@@ -132,12 +153,12 @@ async fn clear_up(
         }
     }
     if matches!(ending, Ending::Failed { .. }) {
-        upstream.report(watcher, ending, tail.lines());
         // On an orderly stop the watchdog looks once for all servers; here only this one is gone.
         let mark = upstream.lineage.mark_of(upstream.index);
         let swept = tokio::task::spawn_blocking(move || lineage::signal_all(&mark, Signal::KILL));
         drop(swept.await);
     }
+    tail.lines()
 }
 
 /// Waits for the end of a server that was not asked to end.

@@ -2,43 +2,45 @@
 //!
 //! A client's id never reaches the server and ours never reaches a client: each outgoing request gets the next number,
 //! and a table remembers whose it is. Progress tokens are the same number, so one table serves both.
+//!
+//! # Layout
+//! - here: requests of callers, and what the server sends, sorted
+//! - `own`: questions of our own
+//! - `hearing`: notifications of the server
+//! - `asked`: questions of the server
+
+mod asked;
+mod hearing;
+mod own;
 
 use std::collections::HashMap;
-use std::future::Future;
-use std::io::Write;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
 
-use bytes::Bytes;
-use catalog::ServerName;
+use bytes::{Bytes, BytesMut};
+use catalog::{Kind as ItemKind, ServerName};
 use protocol::envelope::{Envelope, Fault, Kind, salvage_id};
-use protocol::reply::{self, code};
-use protocol::splice::Edit;
-use protocol::{Line, Lines, Span, text};
-use tokio::sync::{Notify, oneshot, watch};
+use protocol::reply;
+use protocol::splice::{Edit, Piece, in_order, splice};
+use protocol::{Era, Line, Lines, Span};
+use tokio::sync::watch;
+use tokio::time::Instant;
 
-use crate::failure::{CallError, Ending, Unreadable};
+use crate::caller::{Answered, Caller};
+use crate::changes::Changes;
+use crate::ears::Ears;
+use crate::failure::{CallError, Cause, Ending, Phase, Unreadable};
+use crate::lifecycle::Watcher;
+use crate::numbers::{Digits, our_number};
+use crate::open::{Call, HAUNTING, Held, Open, Waiting};
 use crate::stream::Source;
 use crate::wire::Wire;
 
-/// Somebody who made requests and gets the answers. Every request ends in one of `answered`, `failed`, `cancelled`.
-pub trait Caller: Send + Sync {
-    /// The number of the client behind the requests, which it may cancel.
-    fn client(&self) -> u64;
-    /// The server's answer, whole. `id_at` is where our id stands; `id` is the caller's own to put there.
-    fn answered(&self, id: &[u8], line: &Bytes, id_at: Span);
-    /// There will be no answer.
-    fn failed(&self, id: &[u8], error: &CallError);
-    /// The client gave it up.
-    fn cancelled(&self, id: &[u8]);
-    /// A progress notification. `token_at` is where our token stands; `token` is the caller's own to put there.
-    fn progressed(&self, token: &[u8], line: &Bytes, token_at: Span);
-    /// All that has arrived for now was handed over.
-    fn flush(&self);
-    /// If the caller reads slower than servers answer: something to wait for before handing over more.
-    fn catching_up(&self) -> Option<Pin<Box<dyn Future<Output = ()> + Send + '_>>>;
-}
+/// How long a request waits for its turn at a server that serves one client at a time.
+const TURN_PATIENCE: Duration = Duration::from_secs(60);
+/// How often it is looked whether its turn has come by time alone.
+const TURN_CHECK: Duration = Duration::from_millis(500);
 
 /// A request of a caller, to be forwarded with a few spans replaced.
 #[derive(Debug, Clone, Copy)]
@@ -47,52 +49,12 @@ pub struct Request<'r> {
     pub line: &'r Bytes,
     /// Where the caller's id stands.
     pub id: Span,
-    /// Where the name stands that the server knows under another.
-    pub name: Span,
-    /// The name token the server knows.
-    pub server_name: &'r [u8],
+    /// What the caller knows it as: usually what stands at `id`.
+    pub known_as: &'r [u8],
+    /// A span that the server knows under another token: a name.
+    pub renamed: Option<Edit<'r>>,
     /// Where the progress token stands, if progress is wanted.
     pub progress: Option<Span>,
-}
-
-/// Our side of the conversation with one server.
-#[derive(Debug)]
-pub struct Connection {
-    server: ServerName,
-    wire: Wire,
-    open: Mutex<Open>,
-    tools_changed: Notify,
-    /// A warning about junk on stdout was given; one is enough.
-    warned: AtomicBool,
-    /// The server has ended: what it left in the pipe is little, and is read without waiting for slow callers.
-    read_on: watch::Sender<bool>,
-}
-
-#[derive(Debug, Default)]
-struct Open {
-    last_id: u64,
-    waiting: HashMap<u64, Waiting>,
-    /// Set once, when nothing can be answered any more.
-    ended: Option<Arc<Ending>>,
-}
-
-enum Waiting {
-    /// The id and token are copies: a few bytes must not keep the whole request in memory until it is answered.
-    Caller {
-        caller: Arc<dyn Caller>,
-        id: Box<[u8]>,
-        progress: Option<Box<[u8]>>,
-    },
-    Ourselves(oneshot::Sender<Answer>),
-}
-
-impl std::fmt::Debug for Waiting {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Caller { id, .. } => write!(out, "Caller({})", String::from_utf8_lossy(id)),
-            Self::Ourselves(_) => out.write_str("Ourselves"),
-        }
-    }
 }
 
 /// The answer to a request of our own.
@@ -104,14 +66,64 @@ pub struct Answer {
     pub outcome: Result<Span, Span>,
 }
 
+/// Whom questions were put to, by the server's id.
+type Questions = HashMap<Box<[u8]>, Arc<dyn Caller>>;
+
+/// Our side of the conversation with one server.
+#[derive(Debug)]
+pub struct Connection {
+    server: ServerName,
+    index: usize,
+    wire: Wire,
+    open: Mutex<Open>,
+    /// Whom the server's questions were put to, by the server's id.
+    questions: Mutex<Questions>,
+    watcher: Weak<dyn Watcher>,
+    /// Known once the server has been met.
+    era: OnceLock<Era>,
+    /// What we say of ourselves with every request of our own to a modern server.
+    introduction: protocol::era::meta::Introduction,
+    changes: Changes,
+    pub(crate) ears: Ears,
+    /// How long a request of a caller may take, if there is a limit.
+    limit: Option<Duration>,
+    /// A warning about junk on stdout was given; one is enough.
+    warned: AtomicBool,
+    /// The server has ended: what it left in the pipe is little, and is read without waiting for slow callers.
+    read_on: watch::Sender<bool>,
+}
+
+/// What a connection needs to know of its surroundings.
+#[derive(Debug, Clone)]
+pub struct Surroundings {
+    /// The server's key in the configuration.
+    pub server: ServerName,
+    /// Its place there.
+    pub index: usize,
+    /// Who hears what is about no request.
+    pub watcher: Weak<dyn Watcher>,
+    /// What we say of ourselves to a modern server.
+    pub introduction: protocol::era::meta::Introduction,
+    /// How long a request of a caller may take.
+    pub limit: Option<Duration>,
+}
+
 impl Connection {
     /// A conversation that has not begun.
-    pub fn new(server: ServerName, wire: Wire) -> Self {
+    pub fn new(surroundings: Surroundings, wire: Wire) -> Self {
+        let Surroundings { server, index, watcher, introduction, limit } = surroundings;
         Self {
             server,
+            index,
             wire,
             open: Mutex::default(),
-            tools_changed: Notify::new(),
+            questions: Mutex::default(),
+            watcher,
+            era: OnceLock::new(),
+            introduction,
+            changes: Changes::default(),
+            ears: Ears::default(),
+            limit,
             warned: AtomicBool::new(false),
             read_on: watch::Sender::new(false),
         }
@@ -122,73 +134,130 @@ impl Connection {
         &self.server
     }
 
+    /// The server's place in the configuration.
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// How the server is talked to. Legacy until something else is known.
+    pub fn era(&self) -> Era {
+        self.era.get().copied().unwrap_or(Era::Legacy)
+    }
+
+    /// The server is talked to like this from now on; what was settled first stays.
+    pub fn settle_era(&self, era: Era) {
+        let settled = self.era.get_or_init(|| era);
+        debug_assert_eq!(*settled, era, "an era is settled once");
+    }
+
+    /// Whether the server went away over the first thing it was told, so that nothing of it is known.
+    pub(crate) fn ended_over_greeting(&self, ending: &Ending) -> bool {
+        let ended_itself = matches!(
+            ending,
+            Ending::Failed {
+                phase: Phase::Initialization,
+                cause: Cause::Exited(_) | Cause::ClosedOutput | Cause::ClosedInput
+            }
+        );
+        ended_itself && self.era.get().is_none()
+    }
+
     /// Lets out what was sent.
     pub fn flush(&self) {
         self.wire.flush();
     }
 
-    /// Sends a caller's request. It leaves with the next flush.
-    pub fn forward(&self, request: Request<'_>, caller: &Arc<dyn Caller>) -> Result<(), CallError> {
+    /// Sends a caller's request and tells its number. It leaves with the next flush.
+    pub fn forward(self: &Arc<Self>, request: Request<'_>, caller: &Arc<dyn Caller>) -> Result<u64, CallError> {
         if self.wire.is_full() {
             return Err(CallError::Congested { server: self.server.clone(), waiting: self.wire.waiting() });
         }
-        let line = request.line;
-        let own = |span: Span| Box::from(span.of(line));
-        let waiting =
-            Waiting::Caller { caller: Arc::clone(caller), id: own(request.id), progress: request.progress.map(own) };
-        let number = self.expect(waiting)?;
-        let id = Digits::new(number);
-        let mut edits = [
-            Edit { span: request.id, with: id.as_bytes() },
-            Edit { span: request.name, with: request.server_name },
-            Edit { span: request.progress.unwrap_or(request.id), with: id.as_bytes() },
-        ];
-        let count = if request.progress.is_some() { 3 } else { 2 };
-        self.wire.send_spliced(Some(number), line, &mut edits[..count]);
-        Ok(())
+        let (line, party) = (request.line, caller.party());
+        let call = Call {
+            caller: Arc::clone(caller),
+            id: Box::from(request.known_as),
+            progress: request.progress.map(|span| Box::from(span.of(line))),
+            party,
+            since: self.limit.map(|_| Instant::now()),
+            is_held: false,
+        };
+        let mut open = self.lock();
+        if let Some(ending) = &open.ended {
+            return Err(CallError::Ended { server: self.server.clone(), ending: Arc::clone(ending) });
+        }
+        let must_wait = open.must_wait(party);
+        let number = open.enter(Waiting::Caller(call));
+        let digits = Digits::new(number);
+        let mut edits = [Edit { span: request.id, with: digits.as_bytes() }; 3];
+        let mut count = 1;
+        let progress = request.progress.map(|span| Edit { span, with: digits.as_bytes() });
+        for edit in [request.renamed, progress].into_iter().flatten() {
+            edits[count] = edit;
+            count += 1;
+        }
+        let edits = in_order(&mut edits[..count]);
+        if must_wait {
+            open.hold(number, spliced(line, edits));
+            drop(open);
+            tokio::spawn(Arc::clone(self).await_turn(number));
+        } else {
+            // Not while the table is locked: whoever answers needs it.
+            drop(open);
+            self.wire.send_spliced(Some(number), line, edits);
+        }
+        Ok(number)
     }
 
     /// Gives up the request that `client` made under `id`: the server is told in the client's own words, with `id_at` in
     /// `line` replaced by the id it knows, and what it still says about it is dropped.
-    pub fn cancel(&self, client: u64, id: &[u8], line: &Bytes, id_at: Span) -> bool {
-        // Cancellations are rare, so they search; that keeps calls free of a second table.
-        let found = {
-            let mut open = self.lock();
-            let ours = open.waiting.iter().find_map(|(&ours, waiting)| match waiting {
-                Waiting::Caller { caller, id: own, .. } if &own[..] == id && caller.client() == client => Some(ours),
-                _ => None,
-            });
-            ours.and_then(|ours| Some((ours, open.waiting.remove(&ours)?)))
-        };
-        let Some((ours, Waiting::Caller { caller, .. })) = found else { return false };
+    pub fn cancel(self: &Arc<Self>, client: u64, id: &[u8], line: &Bytes, id_at: Span) -> bool {
+        let Some(number) = self.lock().find(client, id) else { return false };
+        self.give_up(number, |digits| spliced(line, &[Edit { span: id_at, with: digits }]))
+    }
+
+    /// Gives up the request under `number`, and tells the server why; whether there was one.
+    pub fn abandon(self: &Arc<Self>, number: u64, why: &str) -> bool {
+        self.give_up(number, |digits| {
+            let params = reply::object([("requestId", digits.to_vec()), ("reason", reply::string(why))]);
+            let mut notice = reply::notification("notifications/cancelled", Some(&params));
+            notice.pop();
+            notice.into()
+        })
+    }
+
+    /// Gives up everything `client` still waits for.
+    pub fn abandon_all(self: &Arc<Self>, client: u64, why: &str) {
+        let numbers = self.lock().of_client(client);
+        for number in numbers {
+            self.abandon(number, why);
+        }
+    }
+
+    fn give_up(self: &Arc<Self>, number: u64, notice: impl FnOnce(&[u8]) -> Bytes) -> bool {
+        let Some(call) = self.lock().give_up(number) else { return false };
         // A server that reads nothing would not hear it either.
-        if !self.wire.is_full() {
-            self.wire.send_spliced(None, line, &mut [Edit { span: id_at, with: Digits::new(ours).as_bytes() }]);
+        if !call.is_held && !self.wire.is_full() {
+            self.wire.send_spliced(None, &notice(Digits::new(number).as_bytes()), &[]);
             self.wire.flush();
         }
-        caller.cancelled(id);
+        call.caller.cancelled(&call.id);
+        if call.leaves_ghost() {
+            tokio::spawn(Arc::clone(self).lay_ghost(number));
+        }
+        self.next_turn();
         true
     }
 
-    /// Asks the server something ourselves; `None` if it ended before it answered.
-    pub async fn ask(&self, method: &str, params: Option<&[u8]>) -> Option<Answer> {
-        let (sender, receiver) = oneshot::channel();
-        let id = self.expect(Waiting::Ourselves(sender)).ok()?;
-        let _abandoned = Abandon { connection: self, id };
-        self.wire.send(Some(id), &reply::request(id, method, params));
-        self.wire.flush();
-        receiver.await.ok()
-    }
-
-    /// Tells the server something.
-    pub fn tell(&self, method: &str, params: Option<&[u8]>) {
-        self.wire.send(None, &reply::notification(method, params));
-        self.wire.flush();
-    }
-
-    /// Waits until the server says that its tools have changed.
-    pub async fn tools_changed(&self) {
-        self.tools_changed.notified().await;
+    /// Waits until the server has heard that a request is given up. It reads in order, so the answer to a question of
+    /// ours that follows says so; what it asked before has been read by then.
+    async fn lay_ghost(self: Arc<Self>, number: u64) {
+        // A modern server asks nothing by itself.
+        if self.era() == Era::Legacy {
+            // One that does not answer is taken to have heard it by then.
+            drop(tokio::time::timeout(HAUNTING, self.ask("ping", None)).await);
+        }
+        self.lock().lay_ghost(number);
+        self.next_turn();
     }
 
     /// Nothing more will be answered: every request still open fails, and every later one.
@@ -196,17 +265,18 @@ impl Connection {
         let waiting = {
             let mut open = self.lock();
             open.ended = Some(Arc::clone(ending));
-            std::mem::take(&mut open.waiting)
+            open.take_all()
         };
         let error = CallError::Ended { server: self.server.clone(), ending: Arc::clone(ending) };
         let mut callers = Vec::new();
-        for waiting in waiting.into_values() {
-            if let Waiting::Caller { caller, id, .. } = waiting {
-                caller.failed(&id, &error);
-                remember(&mut callers, caller);
+        for waiting in waiting {
+            if let Waiting::Caller(call) = waiting {
+                call.caller.failed(&call.id, &error);
+                remember(&mut callers, call.caller);
             }
         }
         callers.iter().for_each(|caller| caller.flush());
+        self.withdraw_questions();
     }
 
     /// Reads what the server says until it stops saying anything.
@@ -215,7 +285,7 @@ impl Connection {
         let mut read_on = self.read_on.subscribe();
         while matches!(source.read_into(lines.space()).await, Ok(1..)) {
             while let Some(line) = lines.next_line() {
-                self.receive(line, &mut callers);
+                self.receive(line, None, &mut callers);
             }
             // One flush for all that came in one read; and a caller who cannot keep up slows its server down, not us.
             for caller in callers.drain(..) {
@@ -229,15 +299,16 @@ impl Connection {
             }
         }
         if let Some(line) = lines.rest() {
-            self.receive(line, &mut callers);
+            self.receive(line, None, &mut callers);
             callers.iter().for_each(|caller| caller.flush());
         }
     }
 
-    /// Takes one message that came by another way than a pipe, and waits for a caller who cannot keep up.
-    pub async fn take(&self, message: Bytes) {
+    /// Takes one message that came by another way than a pipe: on the stream that answers the request `about`, or on
+    /// none. Waits for a caller who cannot keep up.
+    pub async fn take(self: &Arc<Self>, message: Bytes, about: Option<u64>) {
         let mut callers = Vec::new();
-        self.receive(Line::Whole(message), &mut callers);
+        self.receive(Line::Whole(message), about, &mut callers);
         for caller in callers {
             caller.flush();
             if let Some(caught_up) = caller.catching_up() {
@@ -248,16 +319,17 @@ impl Connection {
 
     /// Whether the request of ours under `number` is still to be answered.
     pub fn is_open(&self, number: u64) -> bool {
-        self.lock().waiting.contains_key(&number)
+        self.lock().is_open(number)
     }
 
     /// There will be no answer to the request of ours under `number`. A question of our own simply ends.
     pub fn fail(&self, number: u64, error: &CallError) {
-        let waiting = self.lock().waiting.remove(&number);
-        if let Some(Waiting::Caller { caller, id, .. }) = waiting {
-            caller.failed(&id, error);
-            caller.flush();
+        let waiting = self.lock().close(number);
+        if let Some(Waiting::Caller(call)) = waiting {
+            call.caller.failed(&call.id, error);
+            call.caller.flush();
         }
+        self.next_turn();
     }
 
     /// The server has ended: read what is left, whether callers keep up or not.
@@ -265,7 +337,38 @@ impl Connection {
         self.read_on.send_replace(true);
     }
 
-    fn receive(&self, line: Line, callers: &mut Vec<Arc<dyn Caller>>) {
+    /// Waits until the server says that something has changed, and tells what.
+    pub async fn changed(&self) -> Vec<ItemKind> {
+        self.changes.next().await
+    }
+
+    /// These may no longer be what we know of them.
+    pub fn note_change(&self, kinds: &[ItemKind]) {
+        self.changes.note(kinds);
+    }
+
+    /// Fails requests that take longer than they may; for ever, or returns never if there is no limit.
+    pub async fn keep_to_limit(&self) {
+        let Some(limit) = self.limit else { return std::future::pending().await };
+        loop {
+            tokio::time::sleep((limit / 8).clamp(Duration::from_millis(10), Duration::from_secs(1))).await;
+            let Some(moment) = Instant::now().checked_sub(limit) else { continue };
+            let late = self.lock().older_than(moment);
+            for number in late {
+                let Some(call) = self.lock().give_up(number) else { continue };
+                let params = reply::object([
+                    ("requestId", number.to_string().into_bytes()),
+                    ("reason", reply::string("it took too long")),
+                ]);
+                self.tell("notifications/cancelled", Some(&params));
+                call.caller.failed(&call.id, &CallError::TooSlow { server: self.server.clone(), limit });
+                call.caller.flush();
+                self.next_turn();
+            }
+        }
+    }
+
+    fn receive(self: &Arc<Self>, line: Line, about: Option<u64>, callers: &mut Vec<Arc<dyn Caller>>) {
         let line = match line {
             Line::Whole(line) => line,
             Line::TooLong { head, tail, length } => {
@@ -274,10 +377,12 @@ impl Connection {
         };
         match Envelope::scan(&line) {
             Ok(Envelope { kind: Kind::Response { id, outcome }, .. }) => self.answer(line, id, outcome, callers),
-            Ok(Envelope { kind: Kind::Notification { method }, params }) => {
-                self.notice(&line, method, params.progress_token, callers);
+            Ok(envelope @ Envelope { kind: Kind::Notification { method }, .. }) => {
+                self.notice(&line, method, &envelope, about, callers);
             }
-            Ok(Envelope { kind: Kind::Request { id, method }, .. }) => self.asked(&line, id, method),
+            Ok(envelope @ Envelope { kind: Kind::Request { id, method }, .. }) => {
+                self.asked(line, id, method, envelope, about, callers);
+            }
             Err(fault) => {
                 let Fault { reason, id } = fault;
                 let id = id.map(|id| id.of(&line)).or_else(|| salvage_id(&line, &line));
@@ -288,56 +393,19 @@ impl Connection {
 
     fn answer(&self, line: Bytes, id_at: Span, outcome: Result<Span, Span>, callers: &mut Vec<Arc<dyn Caller>>) {
         let number = our_number(id_at.of(&line));
-        let Some(waiting) = number.and_then(|number| self.lock().waiting.remove(&number)) else {
+        let Some(waiting) = number.and_then(|number| self.lock().answered(number)) else {
             // Answered twice, answered after a cancellation, or never asked: nobody is waiting for it.
             tracing::debug!(server = %self.server, id = %String::from_utf8_lossy(id_at.of(&line)), "dropped an answer to no open request");
-            return;
+            return self.next_turn();
         };
         match waiting {
-            Waiting::Caller { caller, id, .. } => {
-                caller.answered(&id, &line, id_at);
-                remember(callers, caller);
+            Waiting::Caller(call) => {
+                call.caller.answered(&call.id, Answered { line: &line, id_at, outcome });
+                remember(callers, call.caller);
+                self.next_turn();
             }
             // Whoever asked may have stopped waiting; then nobody misses the answer.
             Waiting::Ourselves(asker) => drop(asker.send(Answer { line, outcome })),
-        }
-    }
-
-    fn notice(&self, line: &Bytes, method: Span, token: Option<Span>, callers: &mut Vec<Arc<dyn Caller>>) {
-        match text::decode(method.of(line)).as_deref() {
-            Some("notifications/progress") => {
-                let Some(token_at) = token else { return };
-                let wanted = our_number(token_at.of(line)).and_then(|number| match self.lock().waiting.get(&number) {
-                    Some(Waiting::Caller { caller, progress: Some(token), .. }) => {
-                        Some((Arc::clone(caller), token.clone()))
-                    }
-                    _ => None,
-                });
-                if let Some((caller, token)) = wanted {
-                    caller.progressed(&token, line, token_at);
-                    remember(callers, caller);
-                }
-            }
-            Some("notifications/tools/list_changed") => self.tools_changed.notify_one(),
-            method => {
-                tracing::debug!(server = %self.server, method = method.unwrap_or("?"), "notification not passed on");
-            }
-        }
-    }
-
-    /// A request of the server's: we are alive, and offer nothing else.
-    fn asked(&self, line: &Bytes, id: Span, method: Span) {
-        let answer = match text::decode(method.of(line)).as_deref() {
-            Some("ping") => reply::result(id.of(line), b"{}"),
-            method => {
-                let message = format!("Method not found: {}", method.unwrap_or("?"));
-                reply::error(id.of(line), code::METHOD_NOT_FOUND, &message, None)
-            }
-        };
-        // A server that floods us with questions and reads no answers must not fill our memory.
-        if !self.wire.is_congested() {
-            self.wire.send(None, &answer);
-            self.wire.flush();
         }
     }
 
@@ -349,22 +417,33 @@ impl Connection {
         } else {
             tracing::warn!(server = %self.server, %problem, ?excerpt, "the server sends what is no JSON-RPC message; ignored from here on");
         }
-        let waiting = id.and_then(our_number).and_then(|number| self.lock().waiting.remove(&number));
-        if let Some(Waiting::Caller { caller, id, .. }) = waiting {
-            caller.failed(&id, &CallError::Unreadable { server: self.server.clone(), problem });
-            caller.flush();
+        if let Some(number) = id.and_then(our_number) {
+            self.fail(number, &CallError::Unreadable { server: self.server.clone(), problem });
         }
     }
 
-    fn expect(&self, waiting: Waiting) -> Result<u64, CallError> {
-        let mut open = self.lock();
-        if let Some(ending) = &open.ended {
-            return Err(CallError::Ended { server: self.server.clone(), ending: Arc::clone(ending) });
+    /// Sends the requests whose turn has come.
+    fn next_turn(&self) {
+        let released = self.lock().release();
+        for Held { number, line, .. } in &released {
+            self.wire.send_spliced(Some(*number), line, &[]);
         }
-        open.last_id += 1;
-        let id = open.last_id;
-        open.waiting.insert(id, waiting);
-        Ok(id)
+        if !released.is_empty() {
+            self.wire.flush();
+        }
+    }
+
+    /// Sees to it that a request that waits for its turn gets it, or an end.
+    async fn await_turn(self: Arc<Self>, number: u64) {
+        let deadline = Instant::now() + TURN_PATIENCE;
+        let is_held = || self.lock().get(number).is_some_and(|call| call.is_held);
+        while is_held() && Instant::now() < deadline {
+            tokio::time::sleep(TURN_CHECK).await;
+            self.next_turn();
+        }
+        if is_held() {
+            self.fail(number, &CallError::OthersTurn { server: self.server.clone() });
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Open> {
@@ -372,67 +451,18 @@ impl Connection {
     }
 }
 
-/// Forgets a question of ours when nobody waits for its answer any more.
-struct Abandon<'c> {
-    connection: &'c Connection,
-    id: u64,
-}
-
-impl Drop for Abandon<'_> {
-    fn drop(&mut self) {
-        self.connection.lock().waiting.remove(&self.id);
-    }
+/// `line` with some spans replaced.
+fn spliced(line: &[u8], edits: &[Edit<'_>]) -> Bytes {
+    let mut body = BytesMut::with_capacity(line.len() + 32);
+    splice(line.len(), edits, |piece| match piece {
+        Piece::Kept(span) => body.extend_from_slice(span.of(line)),
+        Piece::New(bytes) => body.extend_from_slice(bytes),
+    });
+    body.freeze()
 }
 
 fn remember(callers: &mut Vec<Arc<dyn Caller>>, caller: Arc<dyn Caller>) {
     if !callers.iter().any(|known| std::ptr::addr_eq(Arc::as_ptr(known), Arc::as_ptr(&caller))) {
         callers.push(caller);
-    }
-}
-
-/// The number in an id or token of ours. A server must give it back as it got it; some make it a string or a float on
-/// the way, and what they mean is clear.
-fn our_number(token: &[u8]) -> Option<u64> {
-    let inner = token.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\"")).unwrap_or(token);
-    let digits = inner.strip_suffix(b".0").unwrap_or(inner);
-    let is_plain = digits.iter().all(u8::is_ascii_digit);
-    is_plain.then(|| std::str::from_utf8(digits).ok()?.parse().ok())?
-}
-
-/// A number in decimal, without an allocation.
-struct Digits {
-    text: [u8; 20],
-    length: usize,
-}
-
-impl Digits {
-    fn new(number: u64) -> Self {
-        let mut text = [0; 20];
-        let mut rest = &mut text[..];
-        write!(rest, "{number}").expect("twenty digits hold any u64");
-        let length = 20 - rest.len();
-        Self { text, length }
-    }
-
-    fn as_bytes(&self) -> &[u8] {
-        &self.text[..self.length]
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_written_and_read_back() {
-        for number in [0, 7, 10, u64::MAX] {
-            assert_eq!(our_number(Digits::new(number).as_bytes()), Some(number));
-        }
-        for sloppy in ["\"7\"", "7.0"] {
-            assert_eq!(our_number(sloppy.as_bytes()), Some(7), "{sloppy}");
-        }
-        for foreign in ["-7", "+7", "7.5", "7e0", "null", "", "\"\"", "\"x\"", "18446744073709551616"] {
-            assert_eq!(our_number(foreign.as_bytes()), None, "{foreign}");
-        }
     }
 }

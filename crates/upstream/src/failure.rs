@@ -201,6 +201,21 @@ pub enum CallError {
         /// Bytes already queued for it.
         waiting: usize,
     },
+    /// The server did not answer within the time its configuration allows.
+    #[error("server `{server}` did not answer within {} s, the `timeout` of its configuration", limit.as_secs_f32())]
+    TooSlow {
+        /// Whose fault it is.
+        server: ServerName,
+        /// How long it had.
+        limit: Duration,
+    },
+    /// The server asks its clients questions, so it serves one at a time, and another one's call took too long. The
+    /// call was not sent.
+    #[error("server `{server}` serves one client at a time, and another one's call is still running")]
+    OthersTurn {
+        /// Whose call it was.
+        server: ServerName,
+    },
 }
 
 /// What was wrong with an answer.
@@ -221,7 +236,9 @@ impl CallError {
             Self::Ended { server, .. }
             | Self::Unreadable { server, .. }
             | Self::Remote { server, .. }
-            | Self::Congested { server, .. } => server,
+            | Self::Congested { server, .. }
+            | Self::TooSlow { server, .. }
+            | Self::OthersTurn { server } => server,
         }
     }
 
@@ -232,12 +249,14 @@ impl CallError {
             Self::Unreadable { .. } => "unreadable_answer",
             Self::Remote { .. } => "server_unreachable",
             Self::Congested { .. } => "server_congested",
+            Self::TooSlow { .. } => "server_too_slow",
+            Self::OthersTurn { .. } => "others_turn",
         }
     }
 
     /// Whether the server certainly did not see the call, so that sending it again cannot do the work twice.
     pub fn is_safe_to_retry(&self) -> bool {
-        matches!(self, Self::Congested { .. } | Self::Remote { is_untouched: true, .. })
+        matches!(self, Self::Congested { .. } | Self::OthersTurn { .. } | Self::Remote { is_untouched: true, .. })
     }
 }
 

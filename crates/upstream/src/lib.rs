@@ -5,6 +5,10 @@
 //! - `child`: a server that we start, read top-down: start → initialize → list → serve → stop
 //! - [`acquaintance`]: asking a server who it is and what it offers
 //! - [`connection`]: requests on their way, each under an id of ours, and where its answer goes
+//! - [`caller`]: who made requests, and what reaches them besides the answer
+//! - `open`: the table of open requests, and whose question it is when the server asks something
+//! - `ears`: hearing what changes at a modern server; `changes`: what was heard
+//! - `numbers`: the ids of ours
 //! - [`wire`]: the way to a server: a pipe, or letters to be posted
 //! - [`outbox`]: bytes on their way out: written at once if the receiver takes them, else queued within bounds
 //! - [`stream`]: the two ends of a pipe or socket
@@ -15,11 +19,16 @@
 //! - [`failure`]: how a server or a call failed, in words
 
 pub mod acquaintance;
+pub mod caller;
+mod changes;
 mod child;
 pub mod connection;
+mod ears;
 pub mod failure;
 pub mod lifecycle;
 pub mod lineage;
+mod numbers;
+mod open;
 pub mod outbox;
 pub mod process;
 pub mod stderr;
@@ -28,7 +37,8 @@ pub mod watchdog;
 pub mod wire;
 
 pub use acquaintance::Manners;
-pub use connection::{Caller, Connection, Request};
+pub use caller::{Answered, Caller, Notice, Party, Question};
+pub use connection::{Connection, Request};
 pub use failure::{CallError, Ending, Phase, Report};
 pub use lifecycle::{Life, Stop, Upstream, Watcher};
 pub use outbox::Outbox;

@@ -4,13 +4,15 @@ use std::ffi::OsString;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use catalog::tools::Tool;
-use catalog::{ServerSpec, Transport};
+use bytes::Bytes;
+use catalog::{Offer, ServerSpec, Transport};
+use protocol::Envelope;
 use tokio::sync::watch;
 
 use crate::acquaintance::Manners;
+use crate::caller::Question;
 use crate::child;
-use crate::connection::Connection;
+use crate::connection::{Connection, Surroundings};
 use crate::failure::{Cause, Ending, Phase, Report};
 use crate::lineage::Lineage;
 use crate::watchdog::Watchdog;
@@ -29,11 +31,15 @@ pub enum Stop {
 }
 
 /// Who is told what becomes of servers.
-pub trait Watcher: Send + Sync {
+pub trait Watcher: Send + Sync + std::fmt::Debug {
     /// The server is ready.
-    fn running(&self, index: usize, connection: &Arc<Connection>, tools: Vec<Tool>);
-    /// A running server's tools have changed.
-    fn tools_changed(&self, index: usize, tools: Vec<Tool>);
+    fn running(&self, index: usize, connection: &Arc<Connection>, offer: Offer);
+    /// What a running server offers has changed.
+    fn changed(&self, index: usize, offer: Arc<Offer>);
+    /// A running server says something that is about no open request.
+    fn heard(&self, server: &Arc<Connection>, method: &str, line: &Bytes, envelope: &Envelope);
+    /// A running server wants to know something that is about no open request.
+    fn asked(&self, index: usize, question: Question);
     /// The server is no more, or never was.
     fn ended(&self, index: usize, ending: &Arc<Ending>);
     /// The server failed, and this is all there is to know. Comes after `ended`, when its last words are in.
@@ -64,11 +70,22 @@ impl Upstream {
     /// for programs that know one.
     pub async fn run(self, watcher: Arc<dyn Watcher>, stop: watch::Receiver<Stop>, remote: Option<Life>) {
         match (&self.spec.transport, remote) {
-            (Transport::Stdio(program), _) => child::live(&self, program, &*watcher, stop).await,
+            (Transport::Stdio(program), _) => child::live(&self, program, &watcher, stop).await,
             (Transport::Remote(_), Some(life)) => life(self, watcher, stop).await,
             (Transport::Remote(_), None) => {
                 self.ended(&*watcher, &Arc::new(Ending::Failed { phase: Phase::Startup, cause: Cause::NoRemotes }));
             }
+        }
+    }
+
+    /// What a connection to it needs to know.
+    pub fn surroundings(&self, watcher: &Arc<dyn Watcher>) -> Surroundings {
+        Surroundings {
+            server: self.spec.name.clone(),
+            index: self.index,
+            watcher: Arc::downgrade(watcher),
+            introduction: self.manners.modern_introduction(),
+            limit: self.spec.timeout,
         }
     }
 

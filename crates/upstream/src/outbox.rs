@@ -72,7 +72,7 @@ impl Outbox {
     }
 
     /// Queues a whole line that came from elsewhere, with some spans replaced and a newline added.
-    pub fn push_spliced(&self, line: &Bytes, edits: &mut [Edit<'_>]) {
+    pub fn push_spliced(&self, line: &Bytes, edits: &[Edit<'_>]) {
         let mut queue = self.lock();
         splice(line.len(), edits, |piece| match piece {
             Piece::New(bytes) => queue.add_small(bytes),
@@ -105,6 +105,11 @@ impl Outbox {
     /// Whether so much is waiting that nothing should be added.
     pub fn is_full(&self) -> bool {
         self.lock().waiting > FULL
+    }
+
+    /// Whether the receiver is gone, or was hung up on.
+    pub fn is_closed(&self) -> bool {
+        self.lock().sink.is_none()
     }
 
     /// Bytes not yet taken by the receiver.
@@ -312,7 +317,7 @@ mod tests {
         for round in 0..200_usize {
             let text = round.to_string().repeat(1 + (round % 7) * 4_000);
             let line = Bytes::from(format!("<{text}>"));
-            outbox.push_spliced(&line, &mut [Edit { span: Span { start: 0, end: 1 }, with: b"[" }]);
+            outbox.push_spliced(&line, &[Edit { span: Span { start: 0, end: 1 }, with: b"[" }]);
             outbox.push(b"small\n");
             outbox.flush();
             expected.extend_from_slice(format!("[{text}>\nsmall\n").as_bytes());

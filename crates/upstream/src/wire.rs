@@ -1,16 +1,18 @@
 //! The way to one server: a pipe to its stdin, or a box of letters to be posted.
 
+use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::{Bytes, BytesMut};
 use protocol::splice::{Edit, Piece, splice};
-use tokio::sync::mpsc;
 
 use crate::outbox::Outbox;
 
 /// With more than this waiting to be posted, new calls are refused.
 const FULL: usize = 64 << 20;
+/// What a letter costs besides its bytes, so that many small ones fill the box too.
+const EVERY_LETTER: usize = 1 << 10;
 
 /// The way to one server.
 #[derive(Debug)]
@@ -31,31 +33,42 @@ pub struct Letter {
     waiting: Arc<AtomicUsize>,
 }
 
+impl Letter {
+    fn new(number: Option<u64>, body: Bytes, waiting: &Arc<AtomicUsize>) -> Self {
+        waiting.fetch_add(body.len() + EVERY_LETTER, Ordering::Relaxed);
+        Self { number, body, waiting: Arc::clone(waiting) }
+    }
+}
+
 impl Drop for Letter {
     fn drop(&mut self) {
-        self.waiting.fetch_sub(self.body.len(), Ordering::Relaxed);
+        self.waiting.fetch_sub(self.body.len() + EVERY_LETTER, Ordering::Relaxed);
     }
+}
+
+/// Who takes letters to a server.
+pub trait Post: Debug + Send + Sync {
+    /// Sees to it that the letter is posted, and returns without waiting for that. A letter counts as waiting until it is
+    /// dropped.
+    fn post(self: Arc<Self>, letter: Letter);
 }
 
 /// Where letters are dropped to be posted.
 #[derive(Debug)]
 pub struct Postbox {
-    letters: mpsc::UnboundedSender<Letter>,
-    /// Bytes of all letters that are not answered for. This bounds the box, not the channel.
+    post: Arc<dyn Post>,
+    /// What all letters weigh that are not answered for.
     waiting: Arc<AtomicUsize>,
 }
 
 impl Postbox {
-    /// A box, and what is dropped into it.
-    pub fn new() -> (Self, mpsc::UnboundedReceiver<Letter>) {
-        let (letters, dropped) = mpsc::unbounded_channel();
-        (Self { letters, waiting: Arc::default() }, dropped)
+    /// A box that is emptied at once, by `post`.
+    pub fn new(post: Arc<dyn Post>) -> Self {
+        Self { post, waiting: Arc::default() }
     }
 
     fn drop_in(&self, number: Option<u64>, body: Bytes) {
-        self.waiting.fetch_add(body.len(), Ordering::Relaxed);
-        // Nobody collects any more only when the connection has ended, and then every call has been failed.
-        drop(self.letters.send(Letter { number, body, waiting: Arc::clone(&self.waiting) }));
+        Arc::clone(&self.post).post(Letter::new(number, body, &self.waiting));
     }
 }
 
@@ -71,7 +84,7 @@ impl Wire {
     }
 
     /// Sends somebody's line with some spans replaced.
-    pub fn send_spliced(&self, number: Option<u64>, line: &Bytes, edits: &mut [Edit<'_>]) {
+    pub fn send_spliced(&self, number: Option<u64>, line: &Bytes, edits: &[Edit<'_>]) {
         match self {
             Self::Pipe(outbox) => outbox.push_spliced(line, edits),
             Self::Post(postbox) => {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use aggregator::load::Loaded;
 use aggregator::{NamePolicy, NameStyle, Separator, ServerState};
-use catalog::ServerName;
+use catalog::{Kind, ServerName};
 use protocol::reply;
 
 use crate::arguments::CallArguments;
@@ -22,7 +22,7 @@ pub(crate) fn run(arguments: &CallArguments) -> Result<(), Failure> {
     let CallArguments { config, separator, tool, arguments: typed, json, debug } = arguments;
     words::tell(*debug);
     let separator = &separator.separator;
-    let options = session::options("mcp-aggregator", separator.clone(), NamePolicy::Canonical)?;
+    let options = session::options("mcp-aggregator", separator.clone(), NamePolicy::Canonical, session::NOTHING)?;
     let mut loaded = config::load(&config.path)?;
     keep_only_needed(&mut loaded, tool, separator)?;
     let input = tool_arguments::read(typed, io::stdin().lock()).map_err(Failure::usage)?;
@@ -56,7 +56,7 @@ fn keep_only_needed(loaded: &mut Loaded, tool: &str, separator: &Separator) -> R
 /// Whether there is such a tool now; if not, why, and what may have been meant.
 fn look_up(session: &Session, tool: &str, config: &Path) -> Result<(), Failure> {
     let view = session.fleet().view();
-    if view.resolve(tool).is_some() {
+    if view.snapshot.resolve(catalog::Scope::All, catalog::Kind::Tool, tool).is_some() {
         return Ok(());
     }
     let down = view.snapshot.servers().iter().find_map(|server| match &server.state {
@@ -72,10 +72,10 @@ fn look_up(session: &Session, tool: &str, config: &Path) -> Result<(), Failure> 
     }
     let snapshot = &view.snapshot;
     let known = |route| Known {
-        full: snapshot.listed_name(route, NameStyle::Canonical),
-        tool: snapshot.tool(route).name.clone(),
+        full: snapshot.listed_name(Kind::Tool, route, NameStyle::Canonical),
+        tool: snapshot.item(Kind::Tool, route).id.clone(),
     };
-    let known: Vec<Known> = snapshot.listed(NameStyle::Canonical).map(known).collect();
+    let known: Vec<Known> = snapshot.listed(Kind::Tool, NameStyle::Canonical).map(known).collect();
     let hint = suggestion::question(&suggestion::closest(tool, &known))
         .unwrap_or_else(|| format!("`mcp-aggregator tools --config {}` lists all tools", config.display()));
     Err(Failure::new(format!("there is no tool `{tool}`")).with_hint(hint))

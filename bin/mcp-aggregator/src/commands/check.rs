@@ -69,7 +69,7 @@ struct Finding {
 /// Starts every server, waits until each is up or down, and tells how they did.
 fn start_all(loaded: Loaded, arguments: &CheckArguments) -> Result<(), Failure> {
     words::tell_without_failures(arguments.debug);
-    let options = session::options("mcp-aggregator", Separator::default(), NamePolicy::Auto)?;
+    let options = session::options("mcp-aggregator", Separator::default(), NamePolicy::Auto, session::NOTHING)?;
     let disabled: Vec<String> = loaded.config.disabled.iter().map(ToString::to_string).collect();
     let (fleet, mut findings) = session::with(loaded, options, async |session| find(session).await)?;
     // A report is complete only when its server has ended, which by now all have.
@@ -104,7 +104,7 @@ async fn find(session: &mut Session) -> Result<(Arc<Fleet>, Vec<Finding>), Failu
         server: server.name.to_string(),
         state: server.state.clone(),
         report: None,
-        tools: server.tools.len(),
+        tools: server.offer.items(catalog::Kind::Tool).len(),
         took,
     });
     let findings = findings.collect();

@@ -1,7 +1,5 @@
 //! `stdio`: the tools of all servers, served as one MCP server.
 
-use std::sync::Arc;
-
 use aggregator::{Aggregator, Fleet, logging, stdio};
 
 use crate::arguments::StdioArguments;
@@ -14,11 +12,11 @@ pub(crate) fn run(arguments: StdioArguments) -> Result<(), Failure> {
         let path = log_file.as_deref().unwrap_or("-".as_ref()).display();
         Failure::new(format!("could not open log file {path}: {error}"))
     })?;
-    let options = session::options(&name, names.separator.separator, names.names)?;
+    let options = session::options(&name, names.separator.separator, names.names, session::OF_ONE)?;
     let loaded = config::load(&config.path)?;
     session::block_on(async {
         let fleet = Fleet::start(loaded.config, options.clone(), &loaded.chain, Some(remote::life));
-        let served = stdio::serve(Arc::new(Aggregator { fleet, options })).await;
+        let served = stdio::serve(Aggregator::new(fleet, options)).await;
         served.map_err(|error| Failure::new(format!("could not serve: {error}")))
     })
 }

@@ -1,8 +1,7 @@
 //! `tools`: what all servers offer, as a table or as JSON.
 
 use aggregator::ServerState;
-use catalog::Tool;
-use catalog::tools::Page;
+use catalog::item::{Item, Kind, Page};
 use protocol::scan::{Span, member};
 use protocol::{reply, text};
 
@@ -21,7 +20,7 @@ const LEAST_DESCRIPTION: usize = 20;
 pub(crate) fn run(arguments: &ToolsArguments) -> Result<(), Failure> {
     words::tell(arguments.debug);
     let names = &arguments.names;
-    let options = session::options("mcp-aggregator", names.separator.separator.clone(), names.names)?;
+    let options = session::options("mcp-aggregator", names.separator.separator.clone(), names.names, session::NOTHING)?;
     let loaded = config::load(&arguments.config.path)?;
     let (tools, tally) = session::with(loaded, options, async |session| {
         session.all_decided().await?;
@@ -39,15 +38,16 @@ pub(crate) fn run(arguments: &ToolsArguments) -> Result<(), Failure> {
 }
 
 /// Every page of the list.
-async fn list(session: &mut Session) -> Result<Vec<Tool>, Failure> {
+async fn list(session: &mut Session) -> Result<Vec<Item>, Failure> {
     let mut conversation = Conversation::new(&session.aggregator)?;
     let (mut tools, mut params) = (Vec::new(), None);
     loop {
         let asking = conversation.ask("tools/list", params.as_deref(), |_| {});
         let answer = session.unless_interrupted(asking).await??;
         let result = answer.outcome.map_err(|error| Failure::new(answer::refusal(error.of(&answer.line))))?;
-        let page = Page::read(&answer.line, result).ok_or_else(|| Failure::new("the list of tools is unreadable"))?;
-        tools.extend(page.tools);
+        let page = Page::read(Kind::Tool, &answer.line, result)
+            .ok_or_else(|| Failure::new("the list of tools is unreadable"))?;
+        tools.extend(page.items);
         let Some(cursor) = page.next_cursor else { return Ok(tools) };
         params = Some(reply::object([("cursor", cursor.to_vec())]));
     }
@@ -86,20 +86,20 @@ fn counted(count: usize, thing: &str) -> String {
 }
 
 /// The definitions as an array, one a line, each as its server wrote it.
-fn json(tools: &[Tool]) -> Vec<u8> {
+fn json(tools: &[Item]) -> Vec<u8> {
     let definitions: Vec<&[u8]> = tools.iter().map(|tool| &tool.definition[..]).collect();
     [b"[", definitions.join(&b",\n"[..]).as_slice(), b"]\n"].concat()
 }
 
-fn table(tools: &[Tool], width: usize) -> Vec<u8> {
-    let name_width = tools.iter().map(|tool| tool.name.chars().count()).max().unwrap_or(0);
+fn table(tools: &[Item], width: usize) -> Vec<u8> {
+    let name_width = tools.iter().map(|tool| tool.id.chars().count()).max().unwrap_or(0);
     let room = width.saturating_sub(name_width + 2).max(LEAST_DESCRIPTION);
-    let row = |tool: &Tool| [printable(&tool.name), cut(&first_line_of_description(tool), room)];
+    let row = |tool: &Item| [printable(&tool.id), cut(&first_line_of_description(tool), room)];
     let rows: Vec<_> = tools.iter().map(row).collect();
     aligned(&rows).into_iter().flat_map(|line| (line + "\n").into_bytes()).collect()
 }
 
-fn first_line_of_description(tool: &Tool) -> String {
+fn first_line_of_description(tool: &Item) -> String {
     let definition = &tool.definition;
     let found = member(definition, Span { start: 0, end: definition.len() }, "description");
     let description = found.and_then(|span| text::decode(span.of(definition))).unwrap_or_default();
@@ -119,7 +119,7 @@ mod tests {
             r#"{"name":"b.x"}"#,
             r#"{"name":"b.y","description":"one two three four five six seven"}"#,
         ]
-        .map(|definition| Tool::read(Bytes::from_static(definition.as_bytes())).unwrap());
+        .map(|definition| Item::read(Kind::Tool, Bytes::from_static(definition.as_bytes())).unwrap());
         let shown = String::from_utf8(table(&tools, 36)).unwrap();
         assert_eq!(shown, "a.long_name  First line.\nb.x\nb.y          one two three four fiv…\n");
     }

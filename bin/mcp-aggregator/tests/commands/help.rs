@@ -6,10 +6,12 @@ use crate::{PROGRAM, expect};
 fn help_shows_every_verb_with_examples_and_exit_codes() {
     let output = testkit::run(PROGRAM, ["--help"]);
     expect(&output, 0);
-    for needed in ["stdio", "check", "tools", "call", "Examples:", "mcpServers", "Exit status:", "--config mcp.json"] {
+    for needed in
+        ["stdio", "serve", "check", "tools", "call", "Examples:", "mcpServers", "Exit status:", "--config mcp.json"]
+    {
         assert!(output.stdout.contains(needed), "{needed} in\n{}", output.stdout);
     }
-    for verb in ["stdio", "check", "tools", "call"] {
+    for verb in ["stdio", "serve", "check", "tools", "call"] {
         let output = testkit::run(PROGRAM, [verb, "--help"]);
         expect(&output, 0);
         assert!(output.stdout.contains("--config <FILE>"), "{}", output.stdout);
@@ -29,6 +31,9 @@ fn a_command_line_that_makes_no_sense_is_exit_status_2_and_leaves_stdout_empty()
     for (arguments, expected) in [
         (&[][..], "Usage:"),
         (&["serve"], "serve"),
+        (&["serve", "--config", "c", "--listen", "here"], "127.0.0.1:8808"),
+        (&["serve", "--config", "c", "--allow-host", "http://x"], "is no host name"),
+        (&["serve", "--config", "c", "--allow-origin", "x"], "is no origin"),
         (&["tools"], "--config"),
         (&["check", "--config", "c", "--bogus"], "--bogus"),
         (&["stdio", "--config", "c", "--separator", ""], "--separator"),

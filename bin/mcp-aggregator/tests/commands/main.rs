@@ -6,6 +6,7 @@ mod call;
 mod check;
 mod help;
 mod remote;
+mod serve;
 mod stdio;
 mod tools;
 

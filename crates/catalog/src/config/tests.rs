@@ -58,8 +58,12 @@ mod a_good_config {
         )
         .unwrap();
         let program = |command: &str| Program { command: command.into(), args: vec![], env: vec![], cwd: None };
-        let spec =
-            |name, program| ServerSpec { name: ServerName::new(name).unwrap(), transport: Transport::Stdio(program) };
+        let spec = |name, program| ServerSpec {
+            name: ServerName::new(name).unwrap(),
+            transport: Transport::Stdio(program),
+            era: None,
+            timeout: None,
+        };
         let zeta = Program {
             args: vec!["-y".into(), "/home/me/x".into()],
             env: vec![("B".into(), "hunter2".into()), ("A".into(), String::new())],

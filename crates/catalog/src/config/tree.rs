@@ -12,8 +12,8 @@ pub(super) type Member = (String, Node);
 pub(super) enum Node {
     Null,
     Bool(bool),
-    /// No number means anything to us.
-    Number,
+    /// Near enough: the only numbers that mean something to us are times.
+    Number(f64),
     String(String),
     Array(Vec<Node>),
     Object(Vec<Member>),
@@ -25,7 +25,7 @@ impl Node {
         match self {
             Self::Null => "null",
             Self::Bool(_) => "a boolean",
-            Self::Number => "a number",
+            Self::Number(_) => "a number",
             Self::String(_) => "a string",
             Self::Array(_) => "an array",
             Self::Object(_) => "an object",
@@ -79,16 +79,16 @@ impl<'de> Visitor<'de> for NodeVisitor {
         Ok(Node::Bool(value))
     }
 
-    fn visit_i64<E>(self, _: i64) -> Result<Node, E> {
-        Ok(Node::Number)
+    fn visit_i64<E>(self, value: i64) -> Result<Node, E> {
+        Ok(Node::Number(value as f64))
     }
 
-    fn visit_u64<E>(self, _: u64) -> Result<Node, E> {
-        Ok(Node::Number)
+    fn visit_u64<E>(self, value: u64) -> Result<Node, E> {
+        Ok(Node::Number(value as f64))
     }
 
-    fn visit_f64<E>(self, _: f64) -> Result<Node, E> {
-        Ok(Node::Number)
+    fn visit_f64<E>(self, value: f64) -> Result<Node, E> {
+        Ok(Node::Number(value))
     }
 
     fn visit_str<E>(self, value: &str) -> Result<Node, E> {

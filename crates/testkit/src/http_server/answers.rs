@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::modern;
 use super::state::Shared;
 use crate::raw;
 
@@ -86,17 +87,22 @@ fn initialize(request: &Message) -> String {
 }
 
 fn list(shared: &Shared) -> String {
+    format!(r#"{{"tools":[{}]}}"#, tools(shared))
+}
+
+/// The definitions of all tools, between commas.
+pub(super) fn tools(shared: &Shared) -> String {
     let state = shared.state();
     let extra = state.extra_tools.iter().map(String::as_str);
     let definition = |name| format!(r#"{{"name":{},"inputSchema":{{"type":"object"}}}}"#, raw::quote(name));
     let tools: Vec<String> = TOOLS.into_iter().chain(extra).map(definition).collect();
-    format!(r#"{{"tools":[{}]}}"#, tools.join(","))
+    tools.join(",")
 }
 
 fn call(shared: &Shared, call: &Message, notify: &mut dyn FnMut(String)) -> Option<String> {
     let name = call.tool().unwrap_or_default();
     let result = match name.as_str() {
-        "echo" => echo(call),
+        "echo" | modern::REGION | modern::WRONG => echo(call),
         "raw" => call.argument("result").and_then(raw::text).unwrap_or_default(),
         "sleep" => {
             shared.rest(call.pause());

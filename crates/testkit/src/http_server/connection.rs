@@ -119,9 +119,18 @@ impl Connection {
 
     /// Writes what arrives as events until the server closes the stream or the client leaves.
     pub(super) fn pump(&mut self, messages: &Receiver<String>) -> io::Result<Next> {
+        self.pump_with(messages, |message| message)
+    }
+
+    /// The same, and every message is changed before.
+    pub(super) fn pump_with(
+        &mut self,
+        messages: &Receiver<String>,
+        change: impl Fn(String) -> String,
+    ) -> io::Result<Next> {
         loop {
             match messages.recv_timeout(LOOK_AGAIN) {
-                Ok(message) => self.message_event(message)?,
+                Ok(message) => self.message_event(change(message))?,
                 Err(RecvTimeoutError::Disconnected) => return self.end(),
                 Err(RecvTimeoutError::Timeout) if self.client_is_gone()? => return Ok(Next::Close),
                 Err(RecvTimeoutError::Timeout) => {}

@@ -9,6 +9,8 @@ use std::time::Duration;
 #[derive(Clone, Debug, Default)]
 pub struct Script {
     legacy: bool,
+    pub(super) modern: bool,
+    pub(super) region_header: String,
     path: Option<String>,
     pub(super) sse_answers: bool,
     pub(super) pretty: bool,
@@ -21,6 +23,7 @@ pub struct Script {
     pub(super) streams_to_drop: usize,
     pub(super) refuse_initialize: Option<u16>,
     pub(super) slow_headers: Duration,
+    pub(super) slow_notices: Duration,
     pub(super) garbage: bool,
     pub(super) close_after_headers: bool,
 }
@@ -55,6 +58,19 @@ impl Script {
     /// [`refuse_initialize`](Self::refuse_initialize) says.
     pub fn sse(mut self) -> Self {
         self.legacy = true;
+        self
+    }
+
+    /// Streamable HTTP at `/mcp` as 2026-07-28 has it, and nothing older. There are two more tools: `region` wants its
+    /// argument `region` repeated in a header, and `wrong` wants it in a way that is not allowed.
+    pub fn modern(mut self) -> Self {
+        self.modern = true;
+        self.region_header("Region")
+    }
+
+    /// The tool `region` wants its argument repeated in this header, behind `Mcp-Param-`.
+    pub fn region_header(mut self, name: &str) -> Self {
+        self.region_header = name.to_owned();
         self
     }
 
@@ -139,6 +155,12 @@ impl Script {
         self
     }
 
+    /// Lets everything that is no request wait this long for its 202.
+    pub fn slow_notices(mut self, milliseconds: u64) -> Self {
+        self.slow_notices = Duration::from_millis(milliseconds);
+        self
+    }
+
     /// Answers every POST, and the GET of a legacy stream, with 200 and a web page.
     pub fn garbage(mut self) -> Self {
         self.garbage = true;
@@ -157,6 +179,7 @@ impl Script {
         self.streams_to_drop = 0;
         self.refuse_initialize = None;
         self.slow_headers = Duration::ZERO;
+        self.slow_notices = Duration::ZERO;
         self.garbage = false;
         self.close_after_headers = false;
         self

@@ -4,11 +4,15 @@ use std::io;
 
 use super::answers::{self, Message};
 use super::connection::{Connection, Next};
+use super::modern;
 use super::wire::{Head, Request};
 
 pub(super) fn answer(connection: &mut Connection, request: &Request) -> io::Result<Next> {
     if request.bare_path() != connection.script.path() {
         return connection.refuse(Head::new(404), "Not Found");
+    }
+    if connection.script.modern {
+        return modern::answer(connection, request);
     }
     match request.method.as_str() {
         "POST" => post(connection, request),
@@ -38,6 +42,7 @@ fn post(connection: &mut Connection, request: &Request) -> io::Result<Next> {
         return connection.refuse(Head::new(status), why);
     }
     if !message.is_request() {
+        connection.shared.rest(connection.script.slow_notices);
         return connection.empty(202);
     }
     if message.is("tools/call") {
@@ -49,10 +54,14 @@ fn post(connection: &mut Connection, request: &Request) -> io::Result<Next> {
             return drop_stream(connection, head, message);
         }
     }
+    answer_as_scripted(connection, head, &message)
+}
+
+pub(super) fn answer_as_scripted(connection: &mut Connection, head: Head, message: &Message) -> io::Result<Next> {
     if connection.script.sse_answers || message.calls("progress") {
-        answer_as_events(connection, head, &message)
+        answer_as_events(connection, head, message)
     } else {
-        answer_as_json(connection, head, &message)
+        answer_as_json(connection, head, message)
     }
 }
 

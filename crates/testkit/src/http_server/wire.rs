@@ -37,23 +37,23 @@ impl Request {
     }
 
     /// The path without its query.
-    pub(super) fn bare_path(&self) -> &str {
+    pub(crate) fn bare_path(&self) -> &str {
         self.path.split('?').next().unwrap_or_default()
     }
 
     /// A value of the query, as it was written.
-    pub(super) fn query(&self, key: &str) -> Option<&str> {
+    pub(crate) fn query(&self, key: &str) -> Option<&str> {
         let (_, query) = self.path.split_once('?')?;
         query.split('&').find_map(|pair| pair.strip_prefix(key)?.strip_prefix('='))
     }
 
     /// Whether the client will not use the connection again.
-    pub(super) fn is_last(&self) -> bool {
+    pub(crate) fn is_last(&self) -> bool {
         self.header("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"))
     }
 
     /// Reads the next request. `None` if the client ended the connection between two of them.
-    pub(super) fn read(
+    pub(crate) fn read(
         reader: &mut impl BufRead,
         writer: &mut impl Write,
         connection: usize,
@@ -138,30 +138,30 @@ fn malformed(what: &str) -> io::Error {
 
 /// The first half of an answer.
 #[derive(Clone, Debug)]
-pub(super) struct Head {
+pub(crate) struct Head {
     status: u16,
     headers: Vec<(&'static str, String)>,
 }
 
 impl Head {
-    pub(super) fn new(status: u16) -> Self {
+    pub(crate) fn new(status: u16) -> Self {
         Self { status, headers: Vec::new() }
     }
 
-    pub(super) fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
+    pub(crate) fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.headers.push((name, value.into()));
         self
     }
 
-    pub(super) fn json(self) -> Self {
+    pub(crate) fn json(self) -> Self {
         self.with("Content-Type", "application/json")
     }
 
-    pub(super) fn html(self) -> Self {
+    pub(crate) fn html(self) -> Self {
         self.with("Content-Type", "text/html; charset=utf-8")
     }
 
-    pub(super) fn events(self) -> Self {
+    pub(crate) fn events(self) -> Self {
         self.with("Content-Type", "text/event-stream").with("Cache-Control", "no-cache")
     }
 
@@ -192,18 +192,18 @@ fn reason(status: u16) -> &'static str {
 }
 
 /// Writes a whole answer whose length is known.
-pub(super) fn write_whole(writer: &mut impl Write, head: Head, body: &[u8]) -> io::Result<()> {
+pub(crate) fn write_whole(writer: &mut impl Write, head: Head, body: &[u8]) -> io::Result<()> {
     let head = head.with("Content-Length", body.len().to_string());
     writer.write_all(&[head.to_text().as_bytes(), body].concat())
 }
 
 /// Writes a head after which chunks follow.
-pub(super) fn begin_chunks(writer: &mut impl Write, head: Head) -> io::Result<()> {
+pub(crate) fn begin_chunks(writer: &mut impl Write, head: Head) -> io::Result<()> {
     writer.write_all(head.with("Transfer-Encoding", "chunked").to_text().as_bytes())
 }
 
 /// Writes one chunk. An empty one would be the end, so nothing is written then.
-pub(super) fn write_chunk(writer: &mut impl Write, chunk: &[u8]) -> io::Result<()> {
+pub(crate) fn write_chunk(writer: &mut impl Write, chunk: &[u8]) -> io::Result<()> {
     if chunk.is_empty() {
         return Ok(());
     }
@@ -211,7 +211,7 @@ pub(super) fn write_chunk(writer: &mut impl Write, chunk: &[u8]) -> io::Result<(
     writer.write_all(&[size.as_bytes(), chunk, b"\r\n"].concat())
 }
 
-pub(super) fn end_chunks(writer: &mut impl Write) -> io::Result<()> {
+pub(crate) fn end_chunks(writer: &mut impl Write) -> io::Result<()> {
     writer.write_all(b"0\r\n\r\n")
 }
 

@@ -1,0 +1,81 @@
+//! Who is measured over HTTP: the server itself (direct), a proxy that parses nothing (floor), and us on two ways.
+
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+
+use crate::contestant::{Contestant, Kind, Programs, Servers};
+use crate::http_connection::HttpConnection;
+use crate::processes::relay_processes;
+use crate::service::Service;
+use crate::session::{Session, handshake};
+
+/// What stands between the client and the server.
+#[derive(Debug, Clone, Copy)]
+enum Way {
+    Direct,
+    Proxy,
+    UsToStdio,
+    UsToHttp,
+}
+
+pub(crate) struct HttpContestant {
+    pub(crate) contestant: Contestant,
+    way: Way,
+}
+
+pub(crate) fn http_contestants() -> Vec<HttpContestant> {
+    let all = [
+        ("direct", Kind::Direct, Way::Direct),
+        ("floor proxy", Kind::Floor, Way::Proxy),
+        ("us → stdio", Kind::Us, Way::UsToStdio),
+        ("us → HTTP", Kind::Us, Way::UsToHttp),
+    ];
+    let all = all.into_iter().map(|(name, kind, way)| (Contestant { name: name.to_owned(), kind }, way));
+    all.map(|(contestant, way)| HttpContestant { contestant, way }).collect()
+}
+
+/// The test server that all of them reach, but for `us → stdio`, which starts one of its own.
+pub(crate) fn start_server(programs: &Programs) -> Result<Arc<Service>> {
+    let log = programs.scratch.path().join("bench-http-server.stderr");
+    let server = Service::start(&mut Command::new(&programs.http_server), &log);
+    Ok(Arc::new(server.context("could not start the test server")?))
+}
+
+impl HttpContestant {
+    /// Starts it and waits until it lists all tools.
+    pub(crate) fn start(&self, programs: &Programs, server: &Arc<Service>) -> Result<Session<HttpConnection>> {
+        self.try_start(programs, server).with_context(|| programs.failed_start(&self.contestant))
+    }
+
+    fn try_start(&self, programs: &Programs, server: &Arc<Service>) -> Result<Session<HttpConnection>> {
+        let start = Instant::now();
+        let service = match self.command(programs, server)? {
+            None => Arc::clone(server),
+            Some(mut command) => Arc::new(Service::start(&mut command, &programs.log_path(&self.contestant))?),
+        };
+        let mut connection = HttpConnection::open(service)?;
+        handshake(&mut connection)?;
+        let names = self.contestant.complete_list(&mut connection, Servers::plain(1))?.names()?;
+        let relay = relay_processes(connection.service.pid());
+        Ok(Session { connection, names, ready_after: start.elapsed(), relay, check: self.contestant.check() })
+    }
+
+    fn command(&self, programs: &Programs, server: &Service) -> Result<Option<Command>> {
+        let config = match self.way {
+            Way::Direct => return Ok(None),
+            Way::Proxy => {
+                let mut command = Command::new(&programs.floor_proxy);
+                command.arg(server.address.to_string());
+                return Ok(Some(command));
+            }
+            Way::UsToStdio => programs.write_config(Servers::plain(1))?,
+            Way::UsToHttp => programs.write_remote_config(server.address)?,
+        };
+        let mut command = Command::new(&programs.service);
+        command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(config);
+        Ok(Some(command))
+    }
+}

@@ -1,0 +1,135 @@
+//! `serve`: all servers as one MCP server over HTTP, for many clients.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::pin::pin;
+use std::sync::Arc;
+
+use aggregator::{Aggregator, Fleet, logging};
+use front::{Front, Limits};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use upstream::Stop;
+
+use crate::admission::{TOKEN_VARIABLE, check_door, tokens};
+use crate::arguments::ServeArguments;
+use crate::failure::Failure;
+use crate::output::say;
+use crate::session::Signals;
+use crate::{config, session};
+
+/// So many descriptors are enough for all connections and servers.
+const DESCRIPTORS: u64 = 16_384;
+
+pub(crate) fn run(arguments: ServeArguments) -> Result<(), Failure> {
+    let ServeArguments { config, listen, token_file, allow_host, allow_origin, names, name, debug, log_file } =
+        arguments;
+    logging::init(debug, log_file.as_deref()).map_err(|error| {
+        let path = log_file.as_deref().unwrap_or("-".as_ref()).display();
+        Failure::new(format!("could not open log file {path}: {error}"))
+    })?;
+    let tokens = tokens(token_file.as_deref(), std::env::var(TOKEN_VARIABLE).ok().as_deref())?;
+    check_door(listen, tokens.is_some())?;
+    let options = session::options(&name, names.separator.separator, names.names, session::OF_MANY)?;
+    let loaded = config::load(&config.path)?;
+    make_room_for_connections();
+
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| start(&error))?;
+    runtime.block_on(async {
+        let mut signals = Signals::new().map_err(|error| start(&error))?;
+        // Before anything is started: a port that is taken should cost nothing.
+        let listener = TcpListener::bind(listen).await.map_err(|error| not_listening(listen, &error))?;
+        let address = listener.local_addr().map_err(|error| start(&error))?;
+        let fleet = Fleet::start(loaded.config, options.clone(), &loaded.chain, Some(remote::life));
+        let aggregator = Aggregator::new(Arc::clone(&fleet), options);
+        announce(address, tokens.is_some());
+        let front = Front {
+            aggregator,
+            tokens,
+            allowed_hosts: allow_host,
+            allowed_origins: allow_origin,
+            limits: Limits::default(),
+        };
+        let served = serve(front, listener, &mut signals).await;
+        stop(&fleet, &mut signals).await;
+        served.map_err(|error| Failure::new(format!("could not serve: {error}")))
+    })
+}
+
+/// Serves until a signal comes, and lets requests finish unless another one comes.
+async fn serve(front: Front, listener: TcpListener, signals: &mut Signals) -> io::Result<()> {
+    let (stop, stopped) = oneshot::channel::<()>();
+    let mut serving = pin!(front::serve(front, listener, async {
+        // The sender only goes away to say the same.
+        stopped.await.ok();
+    }));
+    tokio::select! {
+        served = &mut serving => return served,
+        () = signals.next() => drop(stop),
+    }
+    tokio::select! {
+        served = &mut serving => served,
+        () = signals.next() => Ok(()),
+    }
+}
+
+/// Stops every server; being told again makes it more urgent.
+async fn stop(fleet: &Arc<Fleet>, signals: &mut Signals) {
+    fleet.stop(Stop::Promptly);
+    let mut ended = pin!(fleet.ended());
+    loop {
+        tokio::select! {
+            () = &mut ended => return,
+            () = signals.next() => fleet.stop(Stop::Now),
+        }
+    }
+}
+
+/// Says where we are, and what to paste where.
+fn announce(address: SocketAddr, has_tokens: bool) {
+    // "All addresses" is no address to connect to.
+    let reached = match address.ip() {
+        ip if ip.is_unspecified() => SocketAddr::new(Ipv4Addr::LOCALHOST.into(), address.port()),
+        _ => address,
+    };
+    let headers = if has_tokens { r#", "headers": {"Authorization": "Bearer <token>"}"# } else { "" };
+    say(format_args!("listening on http://{address}"));
+    say(format_args!(
+        r#"hint: in the config of your MCP client: {{"mcpServers": {{"all": {{"type": "http", "url": "http://{reached}/mcp"{headers}}}}}}}"#
+    ));
+    say(format_args!(
+        "hint: one server alone: http://{reached}/mcp/<server>; older clients (HTTP+SSE): http://{reached}/sse"
+    ));
+}
+
+/// Every client needs a descriptor or two. Where the usual limit is low, raising it is up to us.
+fn make_room_for_connections() {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let wanted = maximum.map_or(DESCRIPTORS, |maximum| maximum.min(DESCRIPTORS));
+    if current.is_some_and(|current| current < wanted)
+        && let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum })
+    {
+        tracing::debug!(%error, "could not make room for more connections");
+    }
+}
+
+fn start(error: &io::Error) -> Failure {
+    Failure::new(format!("could not start: {error}"))
+}
+
+fn not_listening(listen: SocketAddr, error: &io::Error) -> Failure {
+    let failure = Failure::new(format!("could not listen at {listen}: {error}"));
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            failure.with_hint("another program listens there; choose another port with --listen")
+        }
+        io::ErrorKind::PermissionDenied => {
+            failure.with_hint("ports below 1024 are for root; choose another with --listen")
+        }
+        io::ErrorKind::AddrNotAvailable => {
+            failure.with_hint("this machine has no such address; --listen 0.0.0.0:PORT takes all it has")
+        }
+        _ => failure,
+    }
+}

@@ -1,0 +1,117 @@
+//! `serve`: the command itself; what it serves is tested as a whole elsewhere.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Stdio};
+use std::thread;
+
+use testkit::{Config, fake};
+
+use crate::{PROGRAM, Run, expect, one, run};
+
+/// A running `serve` and where it listens.
+struct Served {
+    child: Child,
+    address: String,
+    /// What it says after that.
+    words: thread::JoinHandle<String>,
+}
+
+fn serve(mut run: Run) -> Served {
+    let mut child = run.command.args(["--listen", "0"]).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut first = String::new();
+    stderr.read_line(&mut first).unwrap();
+    let address = first.trim().strip_prefix("listening on http://").unwrap_or_else(|| panic!("{first}")).to_owned();
+    let words = thread::spawn(move || {
+        let mut rest = String::new();
+        stderr.read_to_string(&mut rest).unwrap();
+        rest
+    });
+    Served { child, address, words }
+}
+
+impl Served {
+    /// The answer to a request that asks for the connection to be closed.
+    fn ask(&self, head: &str) -> String {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        write!(stream, "{head}\r\nHost: {}\r\nConnection: close\r\n\r\n", self.address).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    fn stop(mut self) -> String {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, testkit::Signal::TERM).unwrap();
+        assert!(self.child.wait().unwrap().success());
+        self.words.join().unwrap()
+    }
+}
+
+#[test]
+fn it_says_where_it_listens_and_what_to_paste_and_ends_by_a_signal() {
+    let config = one();
+    let served = serve(Run::new("serve", config.path()));
+    let health = served.ask("GET /health HTTP/1.1");
+    assert!(health.starts_with("HTTP/1.1 200 ") && health.contains(r#"{"status":"ok""#), "{health}");
+    assert!(!health.contains("one"), "names are nobody's business");
+    let address = served.address.clone();
+    let words = served.stop();
+    assert!(words.contains(&format!(r#""url": "http://{address}/mcp""#)), "{words}");
+}
+
+#[test]
+fn a_port_that_is_taken_is_named_and_no_server_is_started() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let config = Config::new().server("one", fake()).write();
+    let journal = config.folder().join("journal");
+    let config = Config::new().server("one", fake().args(["--journal", journal.to_str().unwrap()])).write();
+    let output = run("serve", &config, &["--listen", &address]);
+    expect(&output, 1);
+    assert!(output.stderr.contains(&format!("could not listen at {address}")), "{}", output.stderr);
+    assert!(output.stderr.contains("hint: another program listens there"), "{}", output.stderr);
+    assert!(!journal.exists());
+}
+
+#[test]
+fn without_tokens_only_this_machine_is_served() {
+    let output = run("serve", &one(), &["--listen", "0.0.0.0:0"]);
+    expect(&output, 2);
+    assert!(output.stderr.contains("without tokens"), "{}", output.stderr);
+    assert!(output.stderr.contains("hint: set MCP_AGGREGATOR_TOKEN"), "{}", output.stderr);
+}
+
+#[test]
+fn tokens_are_asked_for_and_never_told() {
+    let config = one();
+    let tokens = config.folder().join("tokens");
+    std::fs::write(&tokens, "ann:hunter2\n").unwrap();
+    let with = ["--token-file", tokens.to_str().unwrap(), "--debug"];
+    let served = serve(Run::new("serve", config.path()).args(&with).env("MCP_AGGREGATOR_TOKEN", "swordfish"));
+    let refused = served.ask("GET /mcp HTTP/1.1\r\nAccept: text/event-stream");
+    assert!(refused.starts_with("HTTP/1.1 401 ") && refused.contains("www-authenticate: Bearer"), "{refused}");
+    for token in ["hunter2", "swordfish"] {
+        let request = format!("GET /mcp HTTP/1.1\r\nAccept: text/event-stream\r\nAuthorization: Bearer {token}");
+        let known = served.ask(&request);
+        assert!(known.starts_with("HTTP/1.1 400 "), "let in, but without a session: {known}");
+    }
+    let words = served.stop();
+    assert!(words.contains("Bearer <token>"), "{words}");
+    assert!(!words.contains("hunter2") && !words.contains("swordfish"), "{words}");
+}
+
+#[test]
+fn a_token_file_that_cannot_be_used_is_explained() {
+    let config = one();
+    let tokens = config.folder().join("tokens");
+    std::fs::write(&tokens, "hunter2\n").unwrap();
+    let output = run("serve", &config, &["--token-file", tokens.to_str().unwrap()]);
+    expect(&output, 1);
+    assert!(output.stderr.contains("line 1: expected `name:token`"), "{}", output.stderr);
+    assert!(!output.stderr.contains("hunter2"), "{}", output.stderr);
+    let output = testkit::run(PROGRAM, ["serve", "--config", "c", "--token-file", "/nonexistent/tokens"]);
+    expect(&output, 1);
+    assert!(output.stderr.contains("/nonexistent/tokens"), "{}", output.stderr);
+}

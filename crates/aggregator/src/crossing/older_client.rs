@@ -1,0 +1,198 @@
+//! A legacy client at a modern server: what the server needs to know comes as a result, and becomes questions to the
+//! client; with the answers the request is sent again.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use catalog::Scope;
+use protocol::Span;
+use protocol::era::input::{self, Wanted, WantedRequest};
+use protocol::era::result::ResultType;
+use protocol::era::{elicitation, error, label, meta, result};
+use protocol::reply::{self, code};
+use upstream::{Answered, CallError, Caller, Connection, Notice, Party, Question, Request};
+
+use super::{Crossing, scanned};
+use crate::answering::Answering;
+use crate::call::id_of;
+use crate::client::next_number;
+
+/// How often a server may want to know more before its call is given up.
+const MOST_ROUNDS: usize = 10;
+
+/// The client's side of such a call.
+struct OlderClient {
+    to: Arc<Answering>,
+    connection: Arc<Connection>,
+    method: String,
+    /// The request as the server understands it.
+    request: Bytes,
+    rounds: AtomicUsize,
+    /// Itself, to be handed over when the request is sent again.
+    myself: std::sync::Weak<Self>,
+}
+
+/// Sends the request, introduced as a modern server expects it.
+pub(super) fn send(crossing: &Crossing<'_>) {
+    let introduction = crossing.to.client().introduction();
+    let request = meta::to_modern(&crossing.renamed, &crossing.renamed_envelope(), &introduction);
+    let caller = Arc::new_cyclic(|myself| OlderClient {
+        to: Arc::clone(crossing.to),
+        connection: Arc::clone(crossing.connection),
+        method: crossing.method.clone(),
+        request: request.clone(),
+        rounds: AtomicUsize::new(0),
+        myself: myself.clone(),
+    });
+    caller.forward(crossing.id(), &request);
+}
+
+impl OlderClient {
+    fn forward(self: Arc<Self>, known_as: &[u8], line: &Bytes) {
+        let envelope = scanned(line);
+        let progress = envelope.params.wanted_progress;
+        let request = Request { line, id: id_of(&envelope), known_as, renamed: None, progress };
+        let caller = Arc::clone(&self) as Arc<dyn Caller>;
+        if let Err(error) = self.connection.forward(request, &caller) {
+            self.to.failed(known_as, &error);
+        }
+        self.connection.flush();
+    }
+
+    /// Asks the client what the server wants to know, then sends the request again.
+    fn inquire(&self, id: &[u8], wanted: Wanted) {
+        let refuse = |why: &str| self.refuse(id, why);
+        if self.rounds.fetch_add(1, Ordering::Relaxed) >= MOST_ROUNDS {
+            return refuse("wants to know more and more, without end");
+        }
+        let capabilities = self.to.client().introduction().capabilities;
+        let lacking = wanted.requests.iter().find(|wanted| !is_answerable(&capabilities, wanted));
+        if let Some(lacking) = lacking {
+            return refuse(&format!("needs `{}`, which the client does not offer", lacking.method));
+        }
+        let Some(way) = self.to.way_for_questions().cloned() else {
+            return refuse("needs to ask something, and the client cannot be asked now");
+        };
+        let Some(myself) = self.myself.upgrade() else { return };
+        let (client, id) = (Arc::clone(self.to.client()), Bytes::copy_from_slice(id));
+        // It is counted anew while it waits for the client, and then as a request again.
+        client.request_closed();
+        let owner = Arc::clone(&client);
+        client.park(id.clone(), &self.to, async move {
+            let mut responses = Vec::with_capacity(wanted.requests.len());
+            let asked: Vec<_> = wanted
+                .requests
+                .iter()
+                .map(|request| (request, owner.questions.ask(&way, &request.method, &myself.asked_params(request))))
+                .collect();
+            for (request, answer) in asked {
+                match answer.await {
+                    Ok(Ok(response)) => responses.push((request.key.clone(), response)),
+                    Ok(Err(error)) => {
+                        myself.to.say(&with_error(&id, &error));
+                        return myself.to.flush();
+                    }
+                    Err(_) => return,
+                }
+            }
+            let envelope = scanned(&myself.request);
+            let again = input::retry(&myself.request, &envelope, &responses, wanted.state.as_deref());
+            owner.request_opened();
+            myself.forward(&id, &again);
+        });
+    }
+
+    /// What is asked, as a legacy client understands it and a person sees who asks.
+    fn asked_params(&self, request: &WantedRequest) -> Bytes {
+        if request.method != "elicitation/create" {
+            return request.params.clone();
+        }
+        let number = format!("elicitation-{}", next_number());
+        let params = elicitation::to_legacy(&request.params, Some(&number));
+        match self.to.client().scope() {
+            Scope::All => label::elicitation_params(&params, self.connection.server().as_str()),
+            Scope::One(_) => params,
+        }
+    }
+
+    /// Ends the call; `why` says what the server did.
+    fn refuse(&self, id: &[u8], why: &str) {
+        let server = self.connection.server().as_str();
+        let data = reply::object([("server", reply::string(server))]);
+        self.to.close_with(&reply::error(id, code::INTERNAL_ERROR, &format!("server `{server}` {why}"), Some(&data)));
+    }
+
+    fn pass(&self, id: &[u8], line: &Bytes, translated: Option<Bytes>, id_at: Span) {
+        match translated {
+            Some(line) => self.to.pass_answer(id, &line, id_of(&scanned(&line))),
+            None => self.to.pass_answer(id, line, id_at),
+        }
+    }
+}
+
+impl Caller for OlderClient {
+    fn party(&self) -> Party {
+        self.to.party()
+    }
+
+    fn answered(&self, id: &[u8], answer: Answered<'_>) {
+        let Answered { line, id_at, outcome } = answer;
+        match outcome {
+            Ok(found) if result::kind(line, found) == ResultType::InputRequired => match input::read(line, found) {
+                Some(wanted) => self.inquire(id, wanted),
+                None => self.refuse(id, "wants to know something, but not in a way that can be understood"),
+            },
+            Ok(found) if matches!(result::kind(line, found), ResultType::Other(_)) => {
+                self.refuse(id, "answered with a type of result that the client cannot understand");
+            }
+            Ok(found) => self.pass(id, line, result::to_legacy(line, found, &self.method), id_at),
+            Err(found) => self.pass(id, line, error::to_legacy(line, found, &self.method), id_at),
+        }
+    }
+
+    fn failed(&self, id: &[u8], error: &CallError) {
+        self.to.failed(id, error);
+    }
+
+    fn cancelled(&self, id: &[u8]) {
+        self.to.cancelled(id);
+    }
+
+    fn noticed(&self, notice: Notice<'_>) {
+        self.to.noticed(notice);
+    }
+
+    fn asked(&self, question: Question) {
+        question.refuse(code::METHOD_NOT_FOUND, "Servers do not ask in this revision");
+    }
+
+    fn withdrawn(&self, server: &Connection, id: &[u8], line: &Bytes, id_at: Span) {
+        self.to.withdrawn(server, id, line, id_at);
+    }
+
+    fn flush(&self) {
+        self.to.flush();
+    }
+
+    fn catching_up(&self) -> Option<Pin<Box<dyn Future<Output = ()> + Send + '_>>> {
+        self.to.catching_up()
+    }
+}
+
+fn is_answerable(capabilities: &[u8], wanted: &WantedRequest) -> bool {
+    let known = ["elicitation/create", "sampling/createMessage", "roots/list"];
+    known.contains(&wanted.method.as_str()) && elicitation::is_offered(capabilities, &wanted.method, &wanted.params)
+}
+
+/// The client would not answer: its own error is what becomes of its call.
+fn with_error(id: &[u8], error: &[u8]) -> Vec<u8> {
+    let mut line = b"{\"jsonrpc\":\"2.0\",\"id\":".to_vec();
+    line.extend_from_slice(id);
+    line.extend_from_slice(b",\"error\":");
+    line.extend_from_slice(error);
+    line.extend_from_slice(b"}\n");
+    line
+}

@@ -1,0 +1,73 @@
+//! Calls of modern clients at legacy servers, and the slips with which clients come back to them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::newer_client::NewerClient;
+use super::seal::{Binding, Sealer, Slip};
+
+/// So many calls may be under way across the eras, parked or not.
+const MOST_CALLS: usize = 10_000;
+
+/// All calls of modern clients at legacy servers.
+#[derive(Default)]
+pub struct Crossings {
+    sealer: OnceLock<Sealer>,
+    calls: Mutex<HashMap<u64, Arc<NewerClient>>>,
+}
+
+impl Crossings {
+    pub(super) fn enter(&self, call: &Arc<NewerClient>) -> bool {
+        let mut calls = self.lock();
+        let has_room = calls.len() < MOST_CALLS;
+        if has_room {
+            calls.insert(call.number(), Arc::clone(call));
+        }
+        has_room
+    }
+
+    pub(super) fn leave(&self, number: u64) {
+        self.lock().remove(&number);
+    }
+
+    pub(super) fn seal(&self, call: u64, round: u64, good_for: Duration, binding: &Binding) -> String {
+        let until = now() + good_for.as_secs().max(1);
+        self.sealer().seal(Slip { call, round, until }, binding)
+    }
+
+    /// The parked call a slip is for, with the round it was given out in.
+    pub(super) fn find(&self, slip: &str, binding: &Binding) -> Option<(Arc<NewerClient>, u64)> {
+        let slip = self.sealer().open(slip, binding)?;
+        if slip.until < now() {
+            return None;
+        }
+        Some((Arc::clone(self.lock().get(&slip.call)?), slip.round))
+    }
+
+    /// The client gives up its request; whether there was one.
+    pub(crate) fn cancel(&self, client: u64, id: &[u8]) -> bool {
+        let call = self.lock().values().find(|call| call.is_for(client, Some(id))).cloned();
+        call.map(|call| call.give_up("the client gave it up")).is_some()
+    }
+
+    /// The client is gone; what is parked is not: it may come back for that.
+    pub(crate) fn abandon(&self, client: u64) {
+        let calls: Vec<_> = self.lock().values().filter(|call| call.is_for(client, None)).cloned().collect();
+        for call in calls {
+            call.give_up("the client is gone");
+        }
+    }
+
+    fn sealer(&self) -> &Sealer {
+        self.sealer.get_or_init(Sealer::new)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Arc<NewerClient>>> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}

@@ -1,0 +1,354 @@
+//! What clients follow: resources they subscribed to, and streams of news that modern clients keep open.
+
+use std::sync::{Arc, MutexGuard, PoisonError, Weak};
+
+use bytes::Bytes;
+use catalog::{Kind, Scope, ServerState};
+use protocol::era::listen::{self, Filter};
+use protocol::reply::{self, code};
+use protocol::{Envelope, Era, Params, Span, text};
+use upstream::Connection;
+
+use crate::answering::Answering;
+use crate::client::Client;
+use crate::dispatch::{Aggregator, Incoming};
+use crate::fleet::Fleet;
+use crate::resources::not_found;
+use crate::way::Message;
+
+/// Who follows what.
+#[derive(Default)]
+pub(crate) struct Followed {
+    resources: Vec<Follower>,
+    listeners: Vec<Arc<Listener>>,
+}
+
+/// A client that wants to know when one resource changes.
+struct Follower {
+    server: usize,
+    uri: String,
+    client: u64,
+    how: How,
+}
+
+enum How {
+    Subscribed(Weak<Client>),
+    Listening(Arc<Listener>),
+}
+
+/// A modern client's stream of news.
+struct Listener {
+    client: Arc<Client>,
+    to: Arc<Answering>,
+    id: Bytes,
+    filter: Filter,
+}
+
+/// `resources/subscribe` of a legacy client.
+pub(crate) fn subscribe(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, id: Span, params: &Params) {
+    let Some((uri, server, connection)) = owner(aggregator, message, id, params) else { return };
+    let Incoming { client, to, line, .. } = message;
+    let (aggregator, follower, answer_to) = (Arc::clone(aggregator), Arc::clone(client), Arc::clone(to));
+    let id = line.slice(id.start..id.end);
+    client.park(id.clone(), to, async move {
+        let fleet = &aggregator.fleet;
+        // One after the other: what is asked of the server must be in the order of what is noted here.
+        let _alone = fleet.subscribing[server].lock().await;
+        // Noted first: a change may be told in the same breath as the answer.
+        let is_first = fleet.follow(server, &uri, follower.number(), How::Subscribed(Arc::downgrade(&follower)));
+        let answer = if is_first { start(&connection, &uri).await } else { Ok(()) };
+        if answer.is_err() {
+            fleet.followed().resources.retain(|known| !known.is(server, &uri, follower.number()));
+        }
+        respond(&answer_to, &id, answer);
+    });
+}
+
+/// `resources/unsubscribe` of a legacy client.
+pub(crate) fn unsubscribe(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, id: Span, params: &Params) {
+    let Some((uri, server, connection)) = owner(aggregator, message, id, params) else { return };
+    let Incoming { client, to, line, .. } = message;
+    let (aggregator, number, answer_to) = (Arc::clone(aggregator), client.number(), Arc::clone(to));
+    let id = line.slice(id.start..id.end);
+    client.park(id.clone(), to, async move {
+        let fleet = &aggregator.fleet;
+        let _alone = fleet.subscribing[server].lock().await;
+        fleet.followed().resources.retain(|known| !known.is(server, &uri, number));
+        let answer = if fleet.has_follower(server, &uri) { Ok(()) } else { stop(&connection, &uri).await };
+        respond(&answer_to, &id, answer);
+    });
+}
+
+fn respond(to: &Answering, id: &[u8], answer: Result<(), Option<Bytes>>) {
+    match answer {
+        Ok(()) => to.say(&reply::result(id, b"{}")),
+        Err(Some(error)) => {
+            let mut line = b"{\"jsonrpc\":\"2.0\",\"id\":".to_vec();
+            line.extend_from_slice(id);
+            line.extend_from_slice(b",\"error\":");
+            line.extend_from_slice(&error);
+            line.extend_from_slice(b"}\n");
+            to.say(&line);
+        }
+        Err(None) => to.say(&reply::error(id, code::INTERNAL_ERROR, "The server ended before it answered", None)),
+    }
+    to.flush();
+}
+
+/// The server whose resource it is; without one the client is told so.
+fn owner(
+    aggregator: &Aggregator,
+    message: &Incoming<'_>,
+    id: Span,
+    params: &Params,
+) -> Option<(String, usize, Arc<Connection>)> {
+    let Incoming { client, to, line, .. } = message;
+    let Some(uri) = params.uri.and_then(|uri| text::decode(uri.of(line))) else {
+        let text = "Invalid params: `uri` must be a string";
+        to.say(&reply::error(id.of(line), code::INVALID_PARAMS, text, None));
+        return None;
+    };
+    match aggregator.fleet.owner_of(client.scope(), &uri) {
+        Some((server, connection)) => Some((uri.into_owned(), server, connection)),
+        None => {
+            to.say(&not_found(id.of(line), &uri, Era::Legacy));
+            None
+        }
+    }
+}
+
+/// Asks the server to tell of changes; the error is the server's own.
+async fn start(connection: &Connection, uri: &str) -> Result<(), Option<Bytes>> {
+    ask(connection, "resources/subscribe", uri, Connection::listen_for).await
+}
+
+async fn stop(connection: &Connection, uri: &str) -> Result<(), Option<Bytes>> {
+    ask(connection, "resources/unsubscribe", uri, Connection::stop_listening_for).await
+}
+
+async fn ask(
+    connection: &Connection,
+    method: &str,
+    uri: &str,
+    modern: fn(&Connection, &str),
+) -> Result<(), Option<Bytes>> {
+    if connection.era() == Era::Modern {
+        modern(connection, uri);
+        return Ok(());
+    }
+    let params = reply::object([("uri", reply::string(uri))]);
+    let answer = connection.ask(method, Some(&params)).await.ok_or(None)?;
+    answer.outcome.map(drop).map_err(|error| Some(answer.line.slice(error.start..error.end)))
+}
+
+/// `subscriptions/listen` of a modern client: acknowledged at once, open until either side has enough.
+pub(crate) fn listen(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, id: Span, params: &Params) {
+    let Incoming { client, to, line, .. } = message;
+    let wanted = match listen::read(line, params) {
+        Ok(wanted) => wanted,
+        Err(problem) => {
+            let text = format!("Invalid params: {problem}");
+            return to.say(&reply::error(id.of(line), code::INVALID_PARAMS, &text, None));
+        }
+    };
+    let id = line.slice(id.start..id.end);
+    let (aggregator, client, to) = (Arc::clone(aggregator), Arc::clone(client), Arc::clone(to));
+    let listener = aggregator.fleet.honoured(&client, &to, id.clone(), wanted);
+    // Noted before it is acknowledged: from then on nothing may be missed.
+    let (listening, to_start) = Listening::begin(&aggregator.fleet, listener);
+    let listener = &listening.listener;
+    to.way().send(crate::way::What::Aside, Message::Own(&listen::acknowledged(&id, &listener.filter)));
+    to.flush();
+    let owner = Arc::clone(&client);
+    owner.park(id.clone(), &to.clone(), async move {
+        listening.start(to_start).await;
+        client.leaving().await;
+        drop(listening);
+        let meta = reply::object([(protocol::era::meta::SUBSCRIPTION_ID, id.to_vec())]);
+        let end = reply::object([("resultType", reply::string("complete")), ("_meta", meta)]);
+        to.say(&reply::result(&id, &end));
+        to.flush();
+    });
+}
+
+/// A stream of news while it is open.
+struct Listening {
+    fleet: Arc<Fleet>,
+    listener: Arc<Listener>,
+}
+
+impl Listening {
+    /// Notes what is followed, and tells for which resources the server must be asked first.
+    fn begin(fleet: &Arc<Fleet>, listener: Arc<Listener>) -> (Self, Vec<(usize, String)>) {
+        let mut to_start = Vec::new();
+        for uri in &listener.filter.uris {
+            let Some((server, _)) = fleet.owner_of(listener.client.scope(), uri) else { continue };
+            if fleet.follow(server, uri, listener.client.number(), How::Listening(Arc::clone(&listener))) {
+                to_start.push((server, uri.clone()));
+            }
+        }
+        (Self { fleet: Arc::clone(fleet), listener }, to_start)
+    }
+
+    async fn start(&self, resources: Vec<(usize, String)>) {
+        for (server, uri) in resources {
+            let Some(connection) = self.fleet.view().connections[server].clone() else { continue };
+            let _alone = self.fleet.subscribing[server].lock().await;
+            if let Err(error) = start(&connection, &uri).await {
+                tracing::debug!(server = %connection.server(), %uri, ?error, "could not subscribe");
+            }
+        }
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        let gone = |how: &How| matches!(how, How::Listening(listener) if Arc::ptr_eq(listener, &self.listener));
+        let ended: Vec<Follower> = {
+            let mut followed = self.fleet.followed();
+            followed.listeners.retain(|listener| !Arc::ptr_eq(listener, &self.listener));
+            followed.resources.extract_if(.., |follower| gone(&follower.how)).collect()
+        };
+        self.fleet.stop_following(ended);
+    }
+}
+
+/// A client is gone: what it followed is followed no more.
+pub(crate) fn leave(fleet: &Arc<Fleet>, client: &Client) {
+    let ended = fleet.followed().resources.extract_if(.., |known| known.client == client.number()).collect();
+    fleet.stop_following(ended);
+}
+
+impl Follower {
+    fn is(&self, server: usize, uri: &str, client: u64) -> bool {
+        self.server == server && self.client == client && self.uri == uri
+    }
+}
+
+impl Fleet {
+    /// A list has changed: whoever keeps a stream of news open for it is told on that stream.
+    pub(crate) fn tell_listeners(&self, server: usize, kind: Kind) {
+        let listeners: Vec<_> = {
+            let followed = self.followed();
+            let wants = |listener: &&Arc<Listener>| match kind {
+                Kind::Tool => listener.filter.tools,
+                Kind::Prompt => listener.filter.prompts,
+                Kind::Resource | Kind::Template => listener.filter.resources,
+            };
+            let sees = |listener: &&Arc<Listener>| match listener.client.scope() {
+                Scope::All => true,
+                Scope::One(only) => only == server,
+            };
+            followed.listeners.iter().filter(wants).filter(sees).cloned().collect()
+        };
+        for listener in listeners {
+            listener.tell(&listen::tagged(kind.changed(), None, &listener.id));
+        }
+    }
+
+    /// A resource has changed: whoever follows it is told, each in its own way.
+    pub(crate) fn resource_updated(&self, server: usize, line: &Bytes, envelope: &Envelope) {
+        let Some(uri) = envelope.params.uri.and_then(|uri| text::decode(uri.of(line))) else { return };
+        let (mut subscribed, mut listening) = (Vec::<Arc<Client>>::new(), Vec::<Arc<Listener>>::new());
+        for follower in &self.followed().resources {
+            // A part of what is followed may be named instead.
+            if follower.server != server || !uri.starts_with(&follower.uri) {
+                continue;
+            }
+            match &follower.how {
+                How::Subscribed(client) => {
+                    let client = client.upgrade();
+                    subscribed
+                        .extend(client.filter(|client| !subscribed.iter().any(|known| Arc::ptr_eq(known, client))));
+                }
+                How::Listening(listener) => {
+                    if !listening.iter().any(|known| Arc::ptr_eq(known, listener)) {
+                        listening.push(Arc::clone(listener));
+                    }
+                }
+            }
+        }
+        let mut plain = listen::retag(line, envelope, None).to_vec();
+        plain.push(b'\n');
+        for client in subscribed {
+            client.tell(&plain);
+        }
+        for listener in listening {
+            let mut tagged = listen::retag(line, envelope, Some(&listener.id)).to_vec();
+            tagged.push(b'\n');
+            listener.tell(&tagged);
+        }
+    }
+
+    /// Notes who follows a resource; whether nobody did before.
+    fn follow(&self, server: usize, uri: &str, client: u64, how: How) -> bool {
+        let mut followed = self.followed();
+        let is_first = !followed.resources.iter().any(|known| known.server == server && known.uri == uri);
+        // Subscribing twice is following once.
+        let is_repeated = |known: &How| matches!((known, &how), (How::Subscribed(_), How::Subscribed(_)));
+        followed.resources.retain(|known| !(known.is(server, uri, client) && is_repeated(&known.how)));
+        followed.resources.push(Follower { server, uri: uri.to_owned(), client, how });
+        is_first
+    }
+
+    fn has_follower(&self, server: usize, uri: &str) -> bool {
+        self.followed().resources.iter().any(|known| known.server == server && known.uri == uri)
+    }
+
+    fn stop_following(self: &Arc<Self>, ended: Vec<Follower>) {
+        for Follower { server, uri, .. } in ended {
+            let Some(connection) = self.view().connections[server].clone() else { continue };
+            let fleet = Arc::clone(self);
+            self.spawn(async move {
+                let _alone = fleet.subscribing[server].lock().await;
+                if !fleet.has_follower(server, &uri)
+                    && let Err(error) = stop(&connection, &uri).await
+                {
+                    tracing::debug!(server = %connection.server(), %uri, ?error, "could not unsubscribe");
+                }
+            });
+        }
+    }
+
+    /// The running server that has the resource, and can tell when it changes.
+    fn owner_of(&self, scope: Scope, uri: &str) -> Option<(usize, Arc<Connection>)> {
+        let view = self.view();
+        let tells = |&server: &usize| view.snapshot.servers()[server].offer.has_within("resources", "subscribe");
+        let owners = view.snapshot.owners_of_uri(scope, uri);
+        let others = view.snapshot.resource_servers(scope);
+        let server = owners.into_iter().find(tells).or_else(|| others.into_iter().find(tells))?;
+        Some((server, view.connections[server].clone()?))
+    }
+
+    /// What of the wanted news there will be.
+    fn honoured(&self, client: &Arc<Client>, to: &Arc<Answering>, id: Bytes, wanted: Filter) -> Arc<Listener> {
+        let mut filter = wanted;
+        let view = self.view();
+        let is_offered = |capability: &str| {
+            let servers = view.snapshot.servers().iter().enumerate();
+            let mut seen = servers.filter(|(index, _)| client.scope().sees(*index));
+            seen.any(|(_, server)| server.state == ServerState::Initializing || server.offer.has(capability))
+        };
+        filter.prompts &= is_offered("prompts");
+        filter.resources &= is_offered("resources");
+        let uris = std::mem::take(&mut filter.uris);
+        filter.uris = uris.into_iter().filter(|uri| self.owner_of(client.scope(), uri).is_some()).collect();
+        let listener = Arc::new(Listener { client: Arc::clone(client), to: Arc::clone(to), id, filter });
+        self.followed().listeners.push(Arc::clone(&listener));
+        listener
+    }
+
+    fn followed(&self) -> MutexGuard<'_, Followed> {
+        self.followed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Listener {
+    fn tell(&self, message: &[u8]) {
+        let way = self.to.way();
+        if !way.is_full() {
+            way.send(crate::way::What::Aside, Message::Own(message));
+            way.flush();
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! Tasks: work that goes on at a server after its call was answered. A table tells whose each one is and where it runs.
+//! Their ids stay as the servers gave them, unless two servers gave the same: then the later one gets a name of ours.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, MutexGuard, PoisonError, Weak};
+
+use bytes::Bytes;
+use catalog::Scope;
+use protocol::era::change::Change;
+use protocol::era::meta;
+use protocol::reply::{self, code};
+use protocol::scan::{elements, member};
+use protocol::splice::Edit;
+use protocol::{Envelope, Era, Span, text};
+use upstream::Connection;
+
+use crate::call::{self, Destination, id_of};
+use crate::client::{Client, era_of};
+use crate::dispatch::{Aggregator, Incoming};
+use crate::fleet::Fleet;
+
+/// So many tasks are remembered; the oldest are forgotten first.
+const MOST_TASKS: usize = 10_000;
+
+/// Whose tasks run where.
+#[derive(Default)]
+pub(crate) struct Tasks {
+    /// By the id that clients know.
+    known: HashMap<String, Task>,
+    /// That id, by server and the id it gave.
+    visible: HashMap<(usize, String), String>,
+    order: VecDeque<String>,
+}
+
+struct Task {
+    server: usize,
+    original: String,
+    client: Weak<Client>,
+    number: u64,
+    principal: Arc<str>,
+    era: Era,
+}
+
+/// The two names of a task, where they differ.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Alias {
+    /// What the server calls it.
+    pub(crate) original: String,
+    /// What clients call it.
+    pub(crate) visible: String,
+}
+
+impl Task {
+    /// A legacy task belongs to the session that began it; a modern one to everybody who acts for the same.
+    fn is(&self, client: &Client) -> bool {
+        match self.era {
+            Era::Legacy => self.number == client.number(),
+            Era::Modern => self.principal == *client.principal(),
+        }
+    }
+}
+
+/// Whether the answer to this request may begin a task.
+pub(crate) fn may_begin(line: &[u8], envelope: &Envelope) -> bool {
+    let asks = |params| member(line, params, "task").is_some();
+    envelope.params.version.is_some() || envelope.params.span.is_some_and(asks)
+}
+
+/// `tasks/get`, `tasks/result`, `tasks/cancel`, `tasks/update`: sent where the task runs.
+pub(crate) fn route(aggregator: &Arc<Aggregator>, message: Incoming<'_>, envelope: &Envelope, method: &str) {
+    let Incoming { client, to, line, .. } = &message;
+    let id = id_of(envelope);
+    let (scope, era) = (client.scope(), era_of(&envelope.params));
+    if !aggregator.fleet.offers_tasks(scope, era) {
+        let text = format!("Method not found: {method}");
+        return to.say(&reply::error(id.of(line), code::METHOD_NOT_FOUND, &text, None));
+    }
+    let Some((task_at, task)) = envelope.params.task_id.and_then(|at| Some((at, text::decode(at.of(line))?))) else {
+        let text = "Invalid params: `taskId` must be a string";
+        return to.say(&reply::error(id.of(line), code::INVALID_PARAMS, text, None));
+    };
+    let place = aggregator.fleet.tasks().place(client, scope, &task);
+    if let Some((server, original)) = place {
+        let view = aggregator.fleet.view();
+        let Some(connection) = &view.connections[server] else {
+            return call::route_to(aggregator, message, envelope, server);
+        };
+        if original == task {
+            return call::send(aggregator, message, envelope, Destination::as_it_is(connection));
+        }
+        let token = reply::string(&original);
+        let alias = Alias { original, visible: task.into_owned() };
+        let renamed = Some(Edit { span: task_at, with: &token });
+        return call::send(aggregator, message, envelope, Destination { connection, renamed, alias: Some(alias) });
+    }
+    match scope {
+        // A server alone knows best what it has, unless the task is another's.
+        Scope::One(server) if !aggregator.fleet.tasks().is_known(server, &task) => {
+            call::route_to(aggregator, message, envelope, server);
+        }
+        Scope::One(_) | Scope::All => {
+            let text = format!("Task not found: {task}");
+            to.say(&reply::error(id.of(line), code::INVALID_PARAMS, &text, None));
+        }
+    }
+}
+
+/// `tasks/list` of a legacy client: its own tasks at all servers.
+pub(crate) fn list(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, id: Span) {
+    let Incoming { client, to, line, .. } = message;
+    if !aggregator.fleet.offers_tasks(client.scope(), Era::Legacy) {
+        let text = "Method not found: tasks/list";
+        return to.say(&reply::error(id.of(line), code::METHOD_NOT_FOUND, text, None));
+    }
+    let view = aggregator.fleet.view();
+    let servers = view.snapshot.servers().iter().zip(&view.connections).enumerate();
+    let asked: Vec<_> = servers
+        .filter(|(index, (server, _))| client.scope().sees(*index) && server.offer.has_within("tasks", "list"))
+        .filter_map(|(_, (_, connection))| connection.clone())
+        .filter(|connection| connection.era() == Era::Legacy)
+        .collect();
+    let id = line.slice(id.start..id.end);
+    let (aggregator, owner, answer_to) = (Arc::clone(aggregator), Arc::clone(client), Arc::clone(to));
+    client.park(id.clone(), to, async move {
+        let mut tasks = Vec::new();
+        for connection in asked {
+            // A server that cannot tell has no say in what the others have.
+            let Some(answer) = connection.ask("tasks/list", None).await else { continue };
+            tasks.extend(aggregator.fleet.tasks().own(&owner, &connection, &answer.line, answer.outcome.ok()));
+        }
+        let mut list = b"{\"tasks\":[".to_vec();
+        list.extend(tasks.join(&b','));
+        list.extend_from_slice(b"]}");
+        answer_to.say(&reply::result(&id, &list));
+        answer_to.flush();
+    });
+}
+
+/// A client is gone. Its tasks go on, but nobody can ask for them any more: they are forgotten.
+pub(crate) fn leave(fleet: &Fleet, client: &Client) {
+    let mut tasks = fleet.tasks();
+    let Tasks { known, visible, .. } = &mut *tasks;
+    for (_, task) in known.extract_if(|_, task| task.era == Era::Legacy && task.number == client.number()) {
+        visible.remove(&(task.server, task.original));
+    }
+}
+
+impl Tasks {
+    /// Notes a task and tells the id clients know it by.
+    fn remember(&mut self, connection: &Connection, original: &str, client: &Arc<Client>) -> String {
+        let server = connection.index();
+        let is_taken =
+            |id: &str| self.known.get(id).is_some_and(|task| task.server != server || task.original != original);
+        let mut visible = original.to_owned();
+        let mut round = 1;
+        while is_taken(&visible) {
+            visible = format!("{}.{original}", connection.server());
+            if round > 1 {
+                visible = format!("{visible}-{round}");
+            }
+            round += 1;
+        }
+        let task = Task {
+            server,
+            original: original.to_owned(),
+            client: Arc::downgrade(client),
+            number: client.number(),
+            principal: Arc::clone(client.principal()),
+            era: connection.era(),
+        };
+        self.visible.insert((server, original.to_owned()), visible.clone());
+        if self.known.insert(visible.clone(), task).is_none() {
+            self.order.push_back(visible.clone());
+        }
+        if self.order.len() > MOST_TASKS
+            && let Some(oldest) = self.order.pop_front()
+            && let Some(task) = self.known.remove(&oldest)
+        {
+            self.visible.remove(&(task.server, task.original));
+        }
+        visible
+    }
+
+    fn is_known(&self, server: usize, visible: &str) -> bool {
+        self.known.get(visible).is_some_and(|task| task.server == server)
+    }
+
+    /// Where a task of this client runs, and what it is called there.
+    fn place(&self, client: &Client, scope: Scope, visible: &str) -> Option<(usize, String)> {
+        let task = self.known.get(visible).filter(|task| scope.sees(task.server) && task.is(client))?;
+        Some((task.server, task.original.clone()))
+    }
+
+    /// Whose a task of a server is, and what they call it.
+    fn owner(&self, server: usize, original: &str) -> Option<(Arc<Client>, String)> {
+        let visible = self.visible.get(&(server, original.to_owned()))?;
+        Some((self.known.get(visible)?.client.upgrade()?, visible.clone()))
+    }
+
+    /// The tasks in a server's list that belong to `client`.
+    fn own(&self, client: &Client, connection: &Connection, line: &Bytes, result: Option<Span>) -> Vec<Vec<u8>> {
+        let array = result.and_then(|result| member(line, result, "tasks"));
+        let tasks = array.and_then(|array| elements(line, array)).unwrap_or_default();
+        let own = |task: Span| {
+            let original = text::decode(member(line, task, "taskId")?.of(line))?;
+            let visible = self.visible.get(&(connection.index(), original.clone().into_owned()))?;
+            self.known.get(visible).filter(|task| task.is(client))?;
+            let definition = line.slice(task.start..task.end);
+            if *visible == original {
+                return Some(definition.to_vec());
+            }
+            let mut change = Change::new(&definition);
+            change.set_member(protocol::era::change::whole(&definition), "taskId", &reply::string(visible));
+            Some(change.apply().to_vec())
+        };
+        tasks.into_iter().filter_map(own).collect()
+    }
+}
+
+impl Fleet {
+    /// Notes the task a result begins, if it does; where the client must know it by another name, tells both.
+    pub(crate) fn note_task(
+        &self,
+        connection: &Connection,
+        client: &Arc<Client>,
+        line: &[u8],
+        result: Span,
+    ) -> Option<Alias> {
+        let task = match connection.era() {
+            Era::Legacy => member(line, result, "task")?,
+            Era::Modern => result,
+        };
+        let original = text::decode(member(line, task, "taskId")?.of(line))?;
+        let visible = self.tasks().remember(connection, &original, client);
+        (visible != original).then(|| Alias { original: original.into_owned(), visible })
+    }
+
+    /// A server tells how a task is doing: its owner hears it.
+    pub(crate) fn task_status(&self, server: usize, line: &Bytes, envelope: &Envelope) {
+        let Some(task_at) = envelope.params.task_id else { return };
+        let Some(original) = text::decode(task_at.of(line)) else { return };
+        let Some((client, visible)) = self.tasks().owner(server, &original) else { return };
+        let mut message = Vec::with_capacity(line.len() + 16);
+        let token = reply::string(&visible);
+        let with = if visible == original { task_at.of(line) } else { &token };
+        crate::way::Message::Spliced { line, edits: &[Edit { span: task_at, with }] }.write_to(&mut message);
+        message.push(b'\n');
+        client.tell(&message);
+    }
+
+    /// Whose task a question of a server is about, if it says so.
+    pub(crate) fn client_of_task(&self, server: usize, line: &[u8], envelope: &Envelope) -> Option<Arc<Client>> {
+        let related = member(line, envelope.params.meta?, meta::RELATED_TASK)?;
+        let task = text::decode(member(line, related, "taskId")?.of(line))?;
+        self.tasks().owner(server, &task).map(|(client, _)| client)
+    }
+
+    pub(crate) fn tasks(&self) -> MutexGuard<'_, Tasks> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,164 @@
+//! What a server's entry may say besides how to reach it: whether to use it at all, its era, its patience.
+
+use super::super::path::JsonPath;
+use super::super::tree::{self, Member, Node};
+use super::report::Wanted;
+use super::{Check, Entry};
+use protocol::Era;
+use std::time::Duration;
+
+/// A longer time-out is as good as none, and a number that large overflows a clock.
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+
+impl Check<'_> {
+    /// Some clients write `"disabled": true`, others `"enabled": false`.
+    pub(super) fn is_disabled(&mut self, path: &JsonPath, members: &[Member]) -> bool {
+        let disabled = self.flag(path, members, "disabled");
+        let enabled = self.flag(path, members, "enabled");
+        if disabled.is_some() && disabled == enabled {
+            let hint = Some("keep only one of the two");
+            self.problem_with_hint(&path.member("enabled"), "contradicts \"disabled\"", hint);
+        }
+        disabled == Some(true) || enabled == Some(false)
+    }
+
+    fn flag(&mut self, path: &JsonPath, members: &[Member], key: &str) -> Option<bool> {
+        match tree::get(members, key)? {
+            Node::Bool(flag) => Some(*flag),
+            other => {
+                self.wrong_kind(&path.member(key), other, Wanted::Flag);
+                None
+            }
+        }
+    }
+
+    /// The era to speak, where the config says so.
+    pub(super) fn era(&mut self, server: &Entry<'_>) -> Option<Era> {
+        let word = self.word(server, "era")?;
+        match word.value.trim().to_ascii_lowercase().as_str() {
+            "legacy" => Some(Era::Legacy),
+            "modern" => Some(Era::Modern),
+            "auto" => None,
+            _ => {
+                let message = "must be \"auto\", \"legacy\" or \"modern\"";
+                let hint = Some("2026-07-28 is \"modern\", every earlier revision \"legacy\"");
+                self.problem_with_hint(&server.path.member("era"), message, hint);
+                None
+            }
+        }
+    }
+
+    /// In milliseconds, as Claude Code and Cursor write it.
+    pub(super) fn timeout(&mut self, server: &Entry<'_>) -> Option<Duration> {
+        let path = server.path.member("timeout");
+        let milliseconds = match server.get("timeout")? {
+            Node::Number(number) => *number,
+            other => {
+                self.wrong_kind(&path, other, Wanted::Milliseconds);
+                return None;
+            }
+        };
+        if milliseconds <= 0.0 {
+            let hint = Some("leave the key out for the usual limit");
+            self.problem_with_hint(&path, "must be more than 0 milliseconds", hint);
+            return None;
+        }
+        let given = Duration::try_from_secs_f64(milliseconds / 1000.0).unwrap_or(LONGEST_TIMEOUT);
+        Some(given.clamp(Duration::from_millis(1), LONGEST_TIMEOUT))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Accepted, Config, ServerSpec};
+
+    fn parse(server: &str) -> Result<Config, String> {
+        let text = format!(r#"{{"mcpServers": {{"s": {server}}}}}"#);
+        let lookup = |name: &str| (name == "ERA").then(|| "Modern".to_owned());
+        Config::parse(text.as_bytes(), Accepted::StdioOnly, lookup).map_err(|error| error.to_string())
+    }
+
+    fn server(members: &str) -> ServerSpec {
+        let config = parse(&format!(r#"{{"command": "a", {members}}}"#)).unwrap();
+        config.servers.into_iter().next().expect("the server is not disabled")
+    }
+
+    #[track_caller]
+    fn is_refused(server: &str, path: &str, message: &str, hint: &str) {
+        let told = parse(server).unwrap_err();
+        let expected = ["1 problem", &format!("  $.mcpServers.s.{path}  {message}"), &format!("  hint: {hint}")];
+        assert_eq!(told, expected.join("\n"), "{server}");
+    }
+
+    #[test]
+    fn an_era_is_one_of_three_words_in_any_case() {
+        for (members, era) in [
+            (r#""era": "legacy""#, Some(Era::Legacy)),
+            (r#""era": "MODERN""#, Some(Era::Modern)),
+            (r#""era": "Auto""#, None),
+            (r#""era": "${ERA}""#, Some(Era::Modern)),
+            (r#""era": "${NOPE:-legacy}""#, Some(Era::Legacy)),
+            (r#""x": 1"#, None),
+        ] {
+            assert_eq!(server(members).era, era, "{members}");
+        }
+        let hint = r#"2026-07-28 is "modern", every earlier revision "legacy""#;
+        for era in ["2026-07-28", "", "old"] {
+            let entry = format!(r#"{{"command": "a", "era": "{era}"}}"#);
+            is_refused(&entry, "era", r#"must be "auto", "legacy" or "modern""#, hint);
+        }
+        is_refused(
+            r#"{"command": "a", "era": 2026}"#,
+            "era",
+            "must be a string, not a number",
+            "put the value in quotes",
+        );
+    }
+
+    #[test]
+    fn a_timeout_is_a_positive_number_of_milliseconds() {
+        for (members, timeout) in [
+            (r#""timeout": 30000"#, Some(Duration::from_secs(30))),
+            (r#""timeout": 1.5e3"#, Some(Duration::from_millis(1500))),
+            (r#""timeout": 0.001"#, Some(Duration::from_millis(1))),
+            (r#""timeout": 1e300"#, Some(LONGEST_TIMEOUT)),
+            (r#""x": 1"#, None),
+        ] {
+            assert_eq!(server(members).timeout, timeout, "{members}");
+        }
+        let usual = "leave the key out for the usual limit";
+        for number in ["0", "-5", "-0.0"] {
+            let entry = format!(r#"{{"command": "a", "timeout": {number}}}"#);
+            is_refused(&entry, "timeout", "must be more than 0 milliseconds", usual);
+        }
+        let entry = r#"{"command": "a", "timeout": "30000"}"#;
+        is_refused(entry, "timeout", "must be a number of milliseconds, not a string", "remove the quotes");
+    }
+
+    #[test]
+    fn a_server_is_switched_off_in_either_way() {
+        for (members, is_off) in [
+            (r#""enabled": false"#, true),
+            (r#""enabled": true"#, false),
+            (r#""disabled": true, "enabled": false"#, true),
+            (r#""disabled": false, "enabled": true"#, false),
+        ] {
+            let config = parse(&format!(r#"{{"command": "a", {members}}}"#)).unwrap();
+            assert_eq!((config.disabled.len() == 1, config.servers.is_empty()), (is_off, is_off), "{members}");
+        }
+        for members in [r#""disabled": true, "enabled": true"#, r#""enabled": false, "disabled": false"#] {
+            let entry = format!(r#"{{"command": "a", {members}}}"#);
+            is_refused(&entry, "enabled", r#"contradicts "disabled""#, "keep only one of the two");
+        }
+        let entry = r#"{"command": "a", "enabled": "no"}"#;
+        is_refused(entry, "enabled", "must be true or false, not a string", "remove the quotes");
+    }
+
+    #[test]
+    fn a_server_that_is_off_must_still_be_well_formed_but_may_lack_variables() {
+        assert!(parse(r#"{"command": "a", "enabled": false, "era": "$NOPE", "type": "${NOPE}"}"#).is_ok());
+        let told = parse(r#"{"command": "a", "enabled": false, "era": "old", "timeout": 0}"#).unwrap_err();
+        assert!(told.starts_with("2 problems"), "{told}");
+    }
+}

@@ -1,0 +1,117 @@
+//! Noting what is wrong, and saying it.
+
+use super::super::path::{JsonPath, is_identifier, quoted};
+use super::super::tree::{self, Member, Node};
+use super::super::{Problem, ProblemKind};
+use super::Check;
+use std::collections::HashSet;
+
+/// A variable that is not set, and every place that uses it.
+pub(super) struct MissingVariable {
+    name: String,
+    used_at: Vec<String>,
+}
+
+/// What should have stood in a place.
+#[derive(Clone, Copy)]
+pub(super) enum Wanted {
+    Object,
+    Text,
+    Texts,
+    NamedTexts,
+    Flag,
+    Milliseconds,
+}
+
+impl Check<'_> {
+    pub(super) fn refuse_repeated_keys(&mut self, path: &JsonPath, members: &[Member]) {
+        for (key, count) in tree::repeated(members) {
+            self.problem(&path.member(key), given_often(count));
+        }
+    }
+
+    pub(super) fn wrong_kind(&mut self, path: &JsonPath, found: &Node, wanted: Wanted) {
+        let hint = match (wanted, found) {
+            (Wanted::Text, Node::Number(_) | Node::Bool(_)) => Some("put the value in quotes"),
+            (Wanted::Flag | Wanted::Milliseconds, Node::String(_)) => Some("remove the quotes"),
+            (Wanted::Texts | Wanted::NamedTexts, Node::Null) => Some("leave the key out instead"),
+            _ => None,
+        };
+        let wanted = match wanted {
+            Wanted::Object => "an object",
+            Wanted::Text => "a string",
+            Wanted::Texts => "an array of strings",
+            Wanted::NamedTexts => "an object of strings",
+            Wanted::Flag => "true or false",
+            Wanted::Milliseconds => "a number of milliseconds",
+        };
+        self.problem_with_hint(path, format!("must be {wanted}, not {}", found.kind()), hint);
+    }
+
+    pub(super) fn problem(&mut self, path: &JsonPath, message: impl Into<String>) {
+        self.problem_with_hint(path, message, None::<&str>);
+    }
+
+    pub(super) fn problem_with_hint(
+        &mut self,
+        path: &JsonPath,
+        message: impl Into<String>,
+        hint: Option<impl Into<String>>,
+    ) {
+        self.problems.push(Problem {
+            kind: ProblemKind::Schema,
+            path: path.to_string(),
+            message: message.into(),
+            hint: hint.map(Into::into),
+        });
+    }
+
+    pub(super) fn variable_is_missing(&mut self, name: &str, path: &JsonPath) {
+        let place = path.to_string();
+        let known = self.missing.iter_mut().find(|variable| variable.name == name);
+        let Some(variable) = known else {
+            self.missing.push(MissingVariable { name: name.to_owned(), used_at: vec![place] });
+            return;
+        };
+        // Twice in one text is one place.
+        if variable.used_at.last() != Some(&place) {
+            variable.used_at.push(place);
+        }
+    }
+
+    pub(super) fn into_problems(self) -> Vec<Problem> {
+        let mut problems = self.problems;
+        problems.extend(self.missing.into_iter().map(MissingVariable::into_problem));
+        // Both bodies of a server that is given twice are checked, and may have the same fault.
+        let mut seen = HashSet::new();
+        problems.retain(|problem| seen.insert(problem.clone()));
+        problems
+    }
+}
+
+impl MissingVariable {
+    fn into_problem(self) -> Problem {
+        let Self { name, used_at } = self;
+        let hint = match name.split_once(':') {
+            Some(("env", plain)) => format!("`${{env:..}}` is how other programs write it; here it is `${{{plain}}}`"),
+            Some(("input", _)) => {
+                "`${input:..}` is what VS Code asks for; set a variable and write `${NAME}`".to_owned()
+            }
+            _ => "set it where this program is started, or give a default: `${NAME:-default}`".to_owned(),
+        };
+        let shown = if is_identifier(&name) { name } else { quoted(&name) };
+        Problem {
+            kind: ProblemKind::MissingVariable,
+            message: format!("{shown} is not set; used at {}", used_at.join(", ")),
+            path: used_at.into_iter().next().unwrap_or_default(),
+            hint: Some(hint),
+        }
+    }
+}
+
+pub(super) fn given_often(count: usize) -> String {
+    match count {
+        2 => "is given twice".to_owned(),
+        _ => format!("is given {count} times"),
+    }
+}

@@ -1,0 +1,242 @@
+//! What a server offers, item by item, exactly as it defined them: tools, prompts, resources, resource templates.
+
+use bytes::Bytes;
+use protocol::scan::{self, Span};
+use protocol::splice::{Edit, Piece, in_order, splice};
+use protocol::text;
+
+use crate::offer::Hints;
+
+/// The four kinds of things a server can offer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Something to call.
+    Tool,
+    /// A text to start from.
+    Prompt,
+    /// Something to read.
+    Resource,
+    /// A family of things to read.
+    Template,
+}
+
+impl Kind {
+    /// Every kind, in the order in which arrays hold something for each.
+    pub const ALL: [Self; 4] = [Self::Tool, Self::Prompt, Self::Resource, Self::Template];
+
+    /// The method that lists them.
+    pub fn list_method(self) -> &'static str {
+        match self {
+            Self::Tool => "tools/list",
+            Self::Prompt => "prompts/list",
+            Self::Resource => "resources/list",
+            Self::Template => "resources/templates/list",
+        }
+    }
+
+    /// The member of a list that holds them.
+    pub fn array_key(self) -> &'static str {
+        match self {
+            Self::Tool => "tools",
+            Self::Prompt => "prompts",
+            Self::Resource => "resources",
+            Self::Template => "resourceTemplates",
+        }
+    }
+
+    /// The member of a definition that tells one from another.
+    pub fn id_key(self) -> &'static str {
+        match self {
+            Self::Tool | Self::Prompt => "name",
+            Self::Resource => "uri",
+            Self::Template => "uriTemplate",
+        }
+    }
+
+    /// The capability a server announces if it has any.
+    pub fn capability(self) -> &'static str {
+        match self {
+            Self::Tool => "tools",
+            Self::Prompt => "prompts",
+            Self::Resource | Self::Template => "resources",
+        }
+    }
+
+    /// The notification that says that there are others now.
+    pub fn changed(self) -> &'static str {
+        match self {
+            Self::Tool => "notifications/tools/list_changed",
+            Self::Prompt => "notifications/prompts/list_changed",
+            Self::Resource | Self::Template => "notifications/resources/list_changed",
+        }
+    }
+
+    /// What to call one in a message to people.
+    pub fn noun(self) -> &'static str {
+        match self {
+            Self::Tool => "tool",
+            Self::Prompt => "prompt",
+            Self::Resource => "resource",
+            Self::Template => "resource template",
+        }
+    }
+
+    /// Whether its items get a prefix to tell them from those of other servers. Resources keep what they are called:
+    /// their addresses also stand inside results, which are not rewritten.
+    pub fn is_prefixed(self) -> bool {
+        matches!(self, Self::Tool | Self::Prompt)
+    }
+}
+
+/// One thing a server offers: the bytes of its definition and where its identifying member stands in them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Item {
+    /// The name, URI or URI template as text.
+    pub id: String,
+    /// The whole definition, as the server wrote it.
+    pub definition: Bytes,
+    id_span: Span,
+}
+
+/// One page of a server's list.
+#[derive(Debug)]
+pub struct Page {
+    /// The usable items, in the server's order.
+    pub items: Vec<Item>,
+    /// The token to ask for the next page with, quotes included. `""` is a cursor like any other.
+    pub next_cursor: Option<Bytes>,
+    /// How many entries were of no use: not an object, or without a name or address that is text.
+    pub unusable: usize,
+    /// How long the page may be kept and by whom, where the server says so.
+    pub hints: Option<Hints>,
+}
+
+impl Item {
+    /// Reads a definition; `None` if nothing usable identifies it.
+    pub fn read(kind: Kind, definition: Bytes) -> Option<Self> {
+        let whole = Span { start: 0, end: definition.len() };
+        let id_span = scan::member(&definition, whole, kind.id_key())?;
+        let id = text::decode(id_span.of(&definition))?.into_owned();
+        (!id.is_empty()).then_some(Self { id, definition, id_span })
+    }
+
+    /// The identifying token as the server spelled it, quotes included: what a call must carry.
+    pub fn id_token(&self) -> Bytes {
+        self.definition.slice(self.id_span.start..self.id_span.end)
+    }
+
+    /// The same as it stands between its quotes.
+    pub fn id_inner(&self) -> &[u8] {
+        self.inner_span().of(&self.definition)
+    }
+
+    /// Appends the definition with `inner` (JSON text without quotes) to identify it and all else unchanged.
+    pub fn write_renamed(&self, inner: &[u8], out: &mut Vec<u8>) {
+        self.write_edited(Some(inner), &[], out);
+    }
+
+    /// Appends the definition, renamed if there is an `inner`, without the spans in `removed`.
+    pub(crate) fn write_edited(&self, inner: Option<&[u8]>, removed: &[Span], out: &mut Vec<u8>) {
+        let rename = inner.map(|with| Edit { span: self.inner_span(), with });
+        let removals = removed.iter().map(|&span| Edit { span, with: b"" });
+        let mut edits: Vec<_> = rename.into_iter().chain(removals).collect();
+        splice(self.definition.len(), in_order(&mut edits), |piece| match piece {
+            Piece::Kept(span) => out.extend_from_slice(span.of(&self.definition)),
+            Piece::New(bytes) => out.extend_from_slice(bytes),
+        });
+    }
+
+    fn inner_span(&self) -> Span {
+        Span { start: self.id_span.start + 1, end: self.id_span.end - 1 }
+    }
+}
+
+impl Page {
+    /// Reads the `result` of a list; `None` if it has no array of that kind.
+    pub fn read(kind: Kind, line: &Bytes, result: Span) -> Option<Self> {
+        let array = scan::member(line, result, kind.array_key())?;
+        let entries = scan::elements(line, array)?;
+        let count = entries.len();
+        let read = |entry: Span| Item::read(kind, line.slice(entry.start..entry.end));
+        let items: Vec<_> = entries.into_iter().filter_map(read).collect();
+        let next_cursor = scan::member(line, result, "nextCursor")
+            .filter(|cursor| line[cursor.start] == b'"')
+            .map(|cursor| line.slice(cursor.start..cursor.end));
+        Some(Self { unusable: count - items.len(), items, next_cursor, hints: Hints::read(line, result) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page_of(kind: Kind, text: &'static str) -> Option<Page> {
+        let line = Bytes::from_static(text.as_bytes());
+        Page::read(kind, &line, Span { start: 0, end: line.len() })
+    }
+
+    fn page(text: &'static str) -> Option<Page> {
+        page_of(Kind::Tool, text)
+    }
+
+    #[test]
+    fn a_definition_keeps_every_byte_but_its_name() {
+        let definition = r#"{ "description":"\u0041 1e2", "name" : "a\u0062" ,"x":{"name":"inner"},"n":1.0}"#;
+        let tool = Item::read(Kind::Tool, Bytes::from_static(definition.as_bytes())).unwrap();
+        assert_eq!(tool.id, "ab");
+        assert_eq!(tool.id_token(), r#""a\u0062""#);
+        let mut renamed = b"srv:".to_vec();
+        renamed.extend_from_slice(tool.id_inner());
+        let mut out = Vec::new();
+        tool.write_renamed(&renamed, &mut out);
+        assert_eq!(out, definition.replace(r"a\u0062", r"srv:a\u0062").as_bytes());
+    }
+
+    #[test]
+    fn each_kind_is_identified_by_its_own_member() {
+        let definition = Bytes::from_static(br#"{"name":"n","uri":"u:\/\/x","uriTemplate":"u://{x}"}"#);
+        let id = |kind| Item::read(kind, definition.clone()).unwrap().id;
+        assert_eq!(Kind::ALL.map(id), ["n", "n", "u://x", "u://{x}"]);
+        assert!(Item::read(Kind::Resource, Bytes::from_static(br#"{"name":"n"}"#)).is_none());
+    }
+
+    #[test]
+    fn each_kind_is_read_from_its_own_array() {
+        let text = r#"{"tools":[{"name":"t"}],"prompts":[],"resources":[{"uri":"a"},{"uri":"b"},{"name":"c"}],
+            "resourceTemplates":[{"uriTemplate":"a{b}"}]}"#;
+        let counts = Kind::ALL.map(|kind| {
+            let page = page_of(kind, text).unwrap();
+            (page.items.len(), page.unusable)
+        });
+        assert_eq!(counts, [(1, 0), (0, 0), (2, 1), (1, 0)]);
+    }
+
+    #[test]
+    fn a_page_is_read_with_its_cursor() {
+        let page = page(r#"{"tools":[{"name":"a"},{"name":"b"}],"nextCursor":""}"#).unwrap();
+        assert_eq!(page.items.len(), 2);
+        assert_eq!(page.next_cursor.unwrap(), "\"\"", "an empty cursor is a cursor");
+        assert_eq!(page.hints, None);
+    }
+
+    #[test]
+    fn a_modern_page_is_read_with_its_hints() {
+        let page = page(r#"{"tools":[],"resultType":"complete","ttlMs":5,"cacheScope":"public"}"#).unwrap();
+        assert_eq!(page.hints, Some(Hints { ttl_ms: 5, is_private: false }));
+    }
+
+    #[test]
+    fn what_is_no_tool_is_counted_and_passed_over() {
+        let page = page(r#"{"tools":[1,{},{"name":5},{"name":""},{"name":"\ud800"},{"name":"ok"}],"nextCursor":null}"#);
+        let page = page.unwrap();
+        assert_eq!((page.items.len(), page.unusable), (1, 5));
+        assert_eq!(page.next_cursor, None);
+    }
+
+    #[test]
+    fn a_result_without_tools_is_no_page() {
+        assert!(page(r#"{"tools":{}}"#).is_none());
+        assert!(page(r#"{}"#).is_none());
+        assert!(page("5").is_none());
+    }
+}

@@ -1,0 +1,182 @@
+//! What one server offers: what it says of itself, and its items of every kind.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use protocol::Era;
+use protocol::scan::{Span, member};
+use protocol::text;
+
+use crate::item::{Item, Kind};
+
+/// How long a list may be kept and by whom. Modern servers say so; legacy servers do not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hints {
+    /// For how many milliseconds it may be taken as current.
+    pub ttl_ms: u64,
+    /// It is for this client alone, and must not be kept for others.
+    pub is_private: bool,
+}
+
+impl Hints {
+    /// What is right for a list of which nothing is known: ask again, and share it with nobody.
+    pub const NONE: Self = Self { ttl_ms: 0, is_private: true };
+
+    /// The hints of a `result`; `None` if it has none. Where one is missing or makes no sense the cautious one is meant.
+    pub fn read(line: &[u8], result: Span) -> Option<Self> {
+        let ttl = member(line, result, "ttlMs");
+        let scope = member(line, result, "cacheScope");
+        if ttl.is_none() && scope.is_none() {
+            return None;
+        }
+        let is_public = scope.is_some_and(|scope| text::token_is(scope.of(line), "public"));
+        Some(Self { ttl_ms: ttl.map_or(0, |ttl| milliseconds(ttl.of(line))), is_private: !is_public })
+    }
+
+    /// The hints of something made of two parts: the shorter time, and private if either is.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self { ttl_ms: self.ttl_ms.min(other.ttl_ms), is_private: self.is_private || other.is_private }
+    }
+}
+
+/// The largest number that every JSON parser reads as it is written.
+const LARGEST_SAFE: f64 = 9_007_199_254_740_991.0;
+
+/// A number token as whole milliseconds; 0 for what is negative or no number.
+fn milliseconds(token: &[u8]) -> u64 {
+    let number = std::str::from_utf8(token).ok().and_then(|token| token.parse::<f64>().ok());
+    // The cast cuts off what is behind the point.
+    number.unwrap_or(0.0).clamp(0.0, LARGEST_SAFE) as u64
+}
+
+/// What one server offers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Offer {
+    /// The kind of conversation we have with it.
+    pub era: Era,
+    /// Its capabilities: the JSON object as the server wrote it, `{}` if there was none.
+    pub capabilities: Bytes,
+    /// What it tells a model about its use.
+    pub instructions: Option<Arc<str>>,
+    /// Who it is: the JSON object as the server wrote it, `{}` if there was none.
+    pub info: Bytes,
+    /// How long its lists may be kept and by whom, in the order of [`Kind::ALL`].
+    pub hints: [Hints; 4],
+    items: [Arc<[Item]>; 4],
+}
+
+impl Offer {
+    /// Nothing at all.
+    pub fn new(era: Era) -> Self {
+        let empty = Bytes::from_static(b"{}");
+        Self {
+            era,
+            capabilities: empty.clone(),
+            instructions: None,
+            info: empty,
+            hints: [Hints::NONE; 4],
+            items: Default::default(),
+        }
+    }
+
+    /// Its items of one kind, in its own order.
+    pub fn items(&self, kind: Kind) -> &Arc<[Item]> {
+        &self.items[kind as usize]
+    }
+
+    /// Replaces its items of one kind.
+    pub fn set_items(&mut self, kind: Kind, items: Vec<Item>, hints: Hints) {
+        self.items[kind as usize] = items.into();
+        self.hints[kind as usize] = hints;
+    }
+
+    /// Whether it announces a capability.
+    pub fn has(&self, capability: &str) -> bool {
+        self.has_at(&[capability])
+    }
+
+    /// Whether it announces a part of a capability, such as `subscribe` of `resources`.
+    pub fn has_within(&self, capability: &str, part: &str) -> bool {
+        self.has_at(&[capability, part])
+    }
+
+    /// Whether there is an object or `true` at the end of `path`. Both are how a capability is said to be there.
+    pub fn has_at(&self, path: &[&str]) -> bool {
+        let json = &self.capabilities;
+        let whole = Span { start: 0, end: json.len() };
+        let found = path.iter().try_fold(whole, |object, name| member(json, object, name));
+        found.is_some_and(|value| value.of(json).starts_with(b"{") || value.of(json) == b"true")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(capabilities: &'static str) -> Offer {
+        Offer { capabilities: Bytes::from_static(capabilities.as_bytes()), ..Offer::new(Era::Legacy) }
+    }
+
+    fn hints(text: &str) -> Option<Hints> {
+        Hints::read(text.as_bytes(), Span { start: 0, end: text.len() })
+    }
+
+    #[test]
+    fn a_capability_is_an_object_or_true() {
+        let offer = with(r#"{"a":{},"b":true,"c":false,"d":null,"e":1,"\u0066":{}}"#);
+        let found: Vec<_> = ["a", "b", "c", "d", "e", "f", "g"].into_iter().filter(|name| offer.has(name)).collect();
+        assert_eq!(found, ["a", "b", "f"]);
+    }
+
+    #[test]
+    fn a_part_of_a_capability_is_found_within_it() {
+        let offer = with(
+            r#" {"resources":{"subscribe":true,"listChanged":false},"tasks":{"list":{},"requests":{"tools":{"call":{}}}}} "#,
+        );
+        assert!(offer.has_within("resources", "subscribe") && offer.has_within("tasks", "list"));
+        assert!(!offer.has_within("resources", "listChanged") && !offer.has_within("tools", "list"));
+        assert!(offer.has_at(&["tasks", "requests", "tools", "call"]) && !offer.has_at(&["tasks", "requests", "x"]));
+    }
+
+    #[test]
+    fn an_empty_offer_has_nothing() {
+        let offer = Offer::new(Era::Modern);
+        assert!(!offer.has("tools"));
+        assert!(Kind::ALL.into_iter().all(|kind| offer.items(kind).is_empty()));
+        assert_eq!(offer.hints, [Hints::NONE; 4]);
+    }
+
+    #[test]
+    fn items_and_hints_are_kept_by_kind() {
+        let mut offer = Offer::new(Era::Modern);
+        let prompt = Item::read(Kind::Prompt, Bytes::from_static(br#"{"name":"p"}"#)).unwrap();
+        let public = Hints { ttl_ms: 9, is_private: false };
+        offer.set_items(Kind::Prompt, vec![prompt], public);
+        assert_eq!(Kind::ALL.map(|kind| offer.items(kind).len()), [0, 1, 0, 0]);
+        assert_eq!(offer.hints, [Hints::NONE, public, Hints::NONE, Hints::NONE]);
+    }
+
+    #[test]
+    fn hints_are_cautious_where_a_server_is_vague() {
+        assert_eq!(hints(r#"{"tools":[]}"#), None);
+        assert_eq!(hints("5"), None);
+        for (text, ttl_ms, is_private) in [
+            (r#"{"ttlMs":60000,"cacheScope":"public"}"#, 60_000, false),
+            (r#"{"ttlMs":1.5e3,"cacheScope":"private"}"#, 1500, true),
+            (r#"{"ttlMs":1e400,"cacheScope":"pub\u006cic"}"#, (1 << 53) - 1, false),
+            (r#"{"ttlMs":-1}"#, 0, true),
+            (r#"{"ttlMs":"60000","cacheScope":"everybody"}"#, 0, true),
+            (r#"{"ttlMs":null,"cacheScope":"public"}"#, 0, false),
+        ] {
+            assert_eq!(hints(text), Some(Hints { ttl_ms, is_private }), "{text}");
+        }
+    }
+
+    #[test]
+    fn hints_of_two_parts_are_the_stricter_ones() {
+        let (long, short) = (Hints { ttl_ms: 9, is_private: false }, Hints { ttl_ms: 5, is_private: false });
+        assert_eq!(long.and(short), short);
+        assert_eq!(long.and(Hints::NONE), Hints::NONE);
+    }
+}

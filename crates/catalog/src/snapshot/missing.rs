@@ -1,0 +1,64 @@
+//! Why a name leads nowhere.
+
+use super::{Scope, ServerEntry, ServerState, Snapshot};
+use crate::item::Kind;
+use crate::names::{self, NameStyle};
+
+/// Why a name leads nowhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Missing {
+    /// The name has no server in front.
+    NoPrefix,
+    /// No server of that name is configured; or, for an address, nobody claims it.
+    UnknownServer,
+    /// The server has not said yet what it offers.
+    Starting(usize),
+    /// The server is down.
+    Down(usize),
+    /// The server runs and has no such item.
+    UnknownItem(usize),
+}
+
+impl Snapshot {
+    /// Why `name`, which does not resolve, leads nowhere.
+    pub fn why_missing(&self, scope: Scope, kind: Kind, name: &str, style: NameStyle) -> Missing {
+        match scope {
+            Scope::One(server) if server < self.servers.len() => self.why_not_from(server),
+            Scope::One(_) => Missing::UnknownServer,
+            Scope::All if kind.is_prefixed() => self.why_not_under(name, style),
+            // Addresses tell no server; one that is still starting may turn out to have it.
+            Scope::All => {
+                let starting = |server: &ServerEntry| server.state == ServerState::Initializing;
+                self.servers.iter().position(starting).map_or(Missing::UnknownServer, Missing::Starting)
+            }
+        }
+    }
+
+    fn why_not_under(&self, name: &str, style: NameStyle) -> Missing {
+        // A call is accepted under either form, so a refusal looks at both.
+        let starts_with =
+            |key: &str, separator: &str| name.strip_prefix(key).is_some_and(|rest| rest.starts_with(separator));
+        let is_under = |server: &ServerEntry| {
+            let key = server.name.as_ref();
+            starts_with(key, self.separator.as_ref()) || starts_with(&names::sanitised(key), "__")
+        };
+        // A key may be the beginning of another: the longest that fits is meant.
+        let owner = (0..self.servers.len())
+            .filter(|&index| is_under(&self.servers[index]))
+            .max_by_key(|&index| self.servers[index].name.as_ref().len());
+        let has_prefix = name.contains(self.separator.as_ref()) || (style == NameStyle::Safe && name.contains("__"));
+        match owner {
+            None if has_prefix => Missing::UnknownServer,
+            None => Missing::NoPrefix,
+            Some(server) => self.why_not_from(server),
+        }
+    }
+
+    fn why_not_from(&self, server: usize) -> Missing {
+        match self.servers[server].state {
+            ServerState::Initializing => Missing::Starting(server),
+            ServerState::Failed(_) | ServerState::Stopped => Missing::Down(server),
+            ServerState::Running => Missing::UnknownItem(server),
+        }
+    }
+}

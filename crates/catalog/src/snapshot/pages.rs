@@ -1,0 +1,257 @@
+//! The lists, written and kept ready: a client's question costs no more than writing the bytes.
+
+use std::sync::OnceLock;
+
+use bytes::Bytes;
+use protocol::{Era, text};
+
+use super::{Route, Scope, Snapshot};
+use crate::item::Kind;
+use crate::names::NameStyle;
+use crate::schema;
+
+/// Items on one page of our lists. Clients that cannot page exist, and none of them copes with more tools.
+pub const ITEMS_PER_PAGE: usize = 1000;
+
+/// What starts a cursor of ours, so that one of somebody else's is recognised.
+const CURSOR_PREFIX: &str = "mcpa-page-";
+
+/// The pages of every list: by kind, style of names and era of the client. Each page is the JSON of a `result`.
+#[derive(Debug, Default)]
+pub(super) struct Pages([[[OnceLock<Vec<Bytes>>; 2]; 2]; 4]);
+
+/// What makes one list different from another.
+#[derive(Clone, Copy)]
+struct List {
+    scope: Scope,
+    kind: Kind,
+    style: NameStyle,
+    era: Era,
+}
+
+impl Snapshot {
+    /// The `result` of a list at `cursor`; `None` if the cursor is not one of ours or leads past the end.
+    ///
+    /// An object that is never empty, so whoever wants to add a member can put it before the last byte.
+    pub fn page(&self, scope: Scope, kind: Kind, style: NameStyle, era: Era, cursor: Option<&str>) -> Option<&Bytes> {
+        let index = cursor.map_or(Some(0), page_number)?;
+        let pages = match scope {
+            Scope::All => &self.pages_of_all,
+            Scope::One(server) => self.pages_of_one.get(server)?.get_or_init(Box::default),
+        };
+        // Where no name is ours there is no style either.
+        let has_style = scope == Scope::All && kind.is_prefixed();
+        let style = if has_style { style } else { NameStyle::Canonical };
+        let list = List { scope, kind, style, era };
+        pages.0[kind as usize][style as usize][era as usize].get_or_init(|| self.write_pages(list)).get(index)
+    }
+
+    fn write_pages(&self, list: List) -> Vec<Bytes> {
+        let routes: Vec<_> = match list.scope {
+            Scope::All => self.listed(list.kind, list.style).collect(),
+            Scope::One(server) => {
+                let count = self.servers[server].offer.items(list.kind).len();
+                (0..count).map(|item| Route { server, item }).collect()
+            }
+        };
+        let page_count = routes.len().div_ceil(ITEMS_PER_PAGE).max(1);
+        (0..page_count)
+            .map(|index| {
+                let start = index * ITEMS_PER_PAGE;
+                let on_page = &routes[start..routes.len().min(start + ITEMS_PER_PAGE)];
+                let next = (index + 1 < page_count).then_some(index + 1);
+                self.write_page(list, on_page, next)
+            })
+            .collect()
+    }
+
+    fn write_page(&self, list: List, routes: &[Route], next: Option<usize>) -> Bytes {
+        let weight: usize = routes.iter().map(|&route| self.item(list.kind, route).definition.len() + 64).sum();
+        let mut page = Vec::with_capacity(weight + 128);
+        page.extend_from_slice(format!("{{\"{}\":[", list.kind.array_key()).as_bytes());
+        for (index, &route) in routes.iter().enumerate() {
+            if index > 0 {
+                page.push(b',');
+            }
+            self.write_item(list, route, &mut page);
+        }
+        page.push(b']');
+        if let Some(next) = next {
+            page.extend_from_slice(format!(",\"nextCursor\":\"{CURSOR_PREFIX}{next}\"").as_bytes());
+        }
+        if list.era == Era::Modern {
+            let hints = self.hints(list.scope, list.kind);
+            let scope = if hints.is_private { "private" } else { "public" };
+            let members = format!(",\"resultType\":\"complete\",\"ttlMs\":{},\"cacheScope\":\"{scope}\"", hints.ttl_ms);
+            page.extend_from_slice(members.as_bytes());
+        }
+        page.push(b'}');
+        Bytes::from(page)
+    }
+
+    fn write_item(&self, list: List, route: Route, page: &mut Vec<u8>) {
+        let (server, item) = (&self.servers[route.server], self.item(list.kind, route));
+        let has_own_name = list.scope == Scope::All && list.kind.is_prefixed();
+        let name = has_own_name.then(|| self.written_name(list, route));
+        let crosses_eras = (server.offer.era, list.era) == (Era::Modern, Era::Legacy);
+        let removed = match list.kind {
+            Kind::Tool if crosses_eras => schema::unfit_for_legacy(&item.definition),
+            _ => Vec::new(),
+        };
+        item.write_edited(name.as_deref(), &removed, page);
+    }
+
+    /// The name in the merged list, as it stands between quotes.
+    fn written_name(&self, list: List, route: Route) -> Vec<u8> {
+        match list.style {
+            // The server's own spelling stays; only the prefix is ours.
+            NameStyle::Canonical => {
+                let mut name = Vec::new();
+                text::encode_inner(self.servers[route.server].name.as_ref(), &mut name);
+                text::encode_inner(self.separator.as_ref(), &mut name);
+                name.extend_from_slice(self.item(list.kind, route).id_inner());
+                name
+            }
+            NameStyle::Safe => self.listed_name(list.kind, route, list.style).into_bytes(),
+        }
+    }
+}
+
+/// The page a cursor of ours leads to.
+fn page_number(cursor: &str) -> Option<usize> {
+    let number = cursor.strip_prefix(CURSOR_PREFIX).filter(|number| !number.starts_with(['0', '+']))?;
+    number.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{capable, idle, server, snapshot, with};
+    use super::super::{Hints, ServerState};
+    use super::*;
+
+    const STYLE: NameStyle = NameStyle::Canonical;
+
+    fn page(snapshot: &Snapshot, scope: Scope, kind: Kind, era: Era) -> String {
+        String::from_utf8(snapshot.page(scope, kind, STYLE, era, None).unwrap().to_vec()).unwrap()
+    }
+
+    #[test]
+    fn a_list_is_written_in_order_with_only_names_changed() {
+        let snapshot = snapshot(vec![
+            server("k\"1", ServerState::Running, &["a\\u0062"]),
+            server("z", ServerState::Running, &["t"]),
+        ]);
+        assert_eq!(
+            page(&snapshot, Scope::All, Kind::Tool, Era::Legacy),
+            r#"{"tools":[{"name":"k\"1:a\u0062","n":1.0},{"name":"z:t","n":1.0}]}"#
+        );
+    }
+
+    #[test]
+    fn prompts_are_written_like_tools_in_either_style() {
+        let prompt = [r#"{ "title":"x" , "name":"p\u0031" }"#];
+        let snapshot = snapshot(vec![with(idle("my s", Era::Legacy), Kind::Prompt, &prompt)]);
+        assert_eq!(
+            page(&snapshot, Scope::All, Kind::Prompt, Era::Legacy),
+            r#"{"prompts":[{ "title":"x" , "name":"my s:p\u0031" }]}"#
+        );
+        let safe = snapshot.page(Scope::All, Kind::Prompt, NameStyle::Safe, Era::Legacy, None).unwrap();
+        assert!(safe.starts_with(br#"{"prompts":[{ "title":"x" , "name":"my_s__p1_"#), "{safe:?}");
+    }
+
+    #[test]
+    fn resources_and_templates_are_listed_once_with_every_byte() {
+        let one = [r#"{ "uri" : "x:\/\/1","name":"first" ,"n":1e2}"#, r#"{"uri":"x://2"}"#];
+        let two = [r#"{"uri":"x://1","name":"second"}"#, r#"{"uri":"x://3"}"#];
+        let snapshot = snapshot(vec![
+            with(with(idle("a", Era::Legacy), Kind::Resource, &one), Kind::Template, &[r#"{"uriTemplate":"x://{v}"}"#]),
+            with(idle("b", Era::Modern), Kind::Resource, &two),
+        ]);
+        for style in [NameStyle::Canonical, NameStyle::Safe] {
+            let listed = snapshot.page(Scope::All, Kind::Resource, style, Era::Legacy, None).unwrap();
+            let expected = format!(r#"{{"resources":[{},{},{}]}}"#, one[0], one[1], two[1]);
+            assert_eq!(listed, expected.as_bytes());
+        }
+        assert_eq!(
+            page(&snapshot, Scope::All, Kind::Template, Era::Legacy),
+            r#"{"resourceTemplates":[{"uriTemplate":"x://{v}"}]}"#
+        );
+        let alone = page(&snapshot, Scope::One(1), Kind::Resource, Era::Legacy);
+        assert_eq!(alone, format!(r#"{{"resources":[{},{}]}}"#, two[0], two[1]), "hidden among all, not alone");
+    }
+
+    #[test]
+    fn a_server_alone_is_listed_as_it_wrote_it() {
+        let definition = [r#"{"name" : "t" }"#];
+        let snapshot = snapshot(vec![idle("x", Era::Legacy), with(idle("s", Era::Legacy), Kind::Tool, &definition)]);
+        for style in [NameStyle::Canonical, NameStyle::Safe] {
+            let listed = snapshot.page(Scope::One(1), Kind::Tool, style, Era::Legacy, None).unwrap();
+            assert_eq!(listed, r#"{"tools":[{"name" : "t" }]}"#);
+        }
+        assert_eq!(snapshot.page(Scope::One(2), Kind::Tool, STYLE, Era::Legacy, None), None);
+    }
+
+    #[test]
+    fn modern_clients_are_told_how_long_a_list_may_be_kept() {
+        let mut entry = capable(idle("s", Era::Modern), r#"{"tools":{}}"#);
+        let offer = std::sync::Arc::make_mut(&mut entry.offer);
+        offer.set_items(Kind::Tool, Vec::new(), Hints { ttl_ms: 300, is_private: false });
+        let snapshot = snapshot(vec![entry]);
+        assert_eq!(
+            page(&snapshot, Scope::All, Kind::Tool, Era::Modern),
+            r#"{"tools":[],"resultType":"complete","ttlMs":300,"cacheScope":"public"}"#
+        );
+        assert_eq!(
+            page(&snapshot, Scope::One(0), Kind::Prompt, Era::Modern),
+            r#"{"prompts":[],"resultType":"complete","ttlMs":0,"cacheScope":"private"}"#
+        );
+        assert_eq!(page(&snapshot, Scope::One(0), Kind::Tool, Era::Legacy), r#"{"tools":[]}"#);
+    }
+
+    #[test]
+    fn only_legacy_clients_of_modern_servers_miss_an_output_schema_they_could_not_take() {
+        let whole = r#"{"name":"t","outputSchema":{"type":"array"},"n":1.0}"#;
+        let snapshot = snapshot(vec![
+            with(idle("m", Era::Modern), Kind::Tool, &[whole]),
+            with(idle("l", Era::Legacy), Kind::Tool, &[whole]),
+        ]);
+        let alone = |server, era| page(&snapshot, Scope::One(server), Kind::Tool, era);
+        assert_eq!(alone(0, Era::Legacy), r#"{"tools":[{"name":"t","n":1.0}]}"#);
+        assert!(alone(0, Era::Modern).contains(whole) && alone(1, Era::Legacy).contains(whole));
+        assert_eq!(
+            page(&snapshot, Scope::All, Kind::Tool, Era::Legacy),
+            r#"{"tools":[{"name":"m:t","n":1.0},{"name":"l:t","outputSchema":{"type":"array"},"n":1.0}]}"#
+        );
+    }
+
+    #[test]
+    fn a_large_list_comes_in_pages_and_foreign_cursors_are_refused() {
+        let definitions: Vec<_> = (0..2500).map(|index| format!(r#"{{"uri":"x://{index}"}}"#)).collect();
+        let snapshot = snapshot(vec![with(idle("s", Era::Legacy), Kind::Resource, &definitions)]);
+        for (scope, era) in [(Scope::All, Era::Legacy), (Scope::One(0), Era::Modern)] {
+            let (mut cursor, mut seen) = (None::<String>, 0);
+            loop {
+                let page = snapshot.page(scope, Kind::Resource, STYLE, era, cursor.as_deref()).unwrap();
+                let page = std::str::from_utf8(page).unwrap();
+                seen += page.matches("\"uri\"").count();
+                let Some((_, rest)) = page.split_once("\"nextCursor\":\"") else { break };
+                cursor = rest.split('"').next().map(str::to_owned);
+            }
+            assert_eq!(seen, 2500);
+        }
+        for foreign in
+            ["", "0", "mcpa-page-", "mcpa-page-0", "mcpa-page-9", "mcpa-page--1", "mcpa-page-+1", "mcpa-page-01", "abc"]
+        {
+            let page = snapshot.page(Scope::All, Kind::Resource, STYLE, Era::Legacy, Some(foreign));
+            assert_eq!(page, None, "{foreign:?}");
+        }
+    }
+
+    #[test]
+    fn no_servers_is_an_empty_list() {
+        for kind in Kind::ALL {
+            let expected = format!("{{\"{}\":[]}}", kind.array_key());
+            assert_eq!(page(&snapshot(vec![]), Scope::All, kind, Era::Legacy), expected);
+        }
+    }
+}

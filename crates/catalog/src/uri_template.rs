@@ -1,0 +1,162 @@
+//! Whether a URI could have come from a URI template (RFC 6570), to know which server to ask for it.
+//!
+//! A template becomes a small program that is run over the URI with all its possibilities side by side, so the work is
+//! at most the length of one times the length of the other, whatever a hostile server writes. Where real servers are
+//! looser than the RFC, so is this: asking one server in vain is better than not asking the one that has it.
+
+mod compile;
+
+/// Longer URIs are not looked at. Everybody else's limit is below this.
+const LONGEST_URI: usize = 8192;
+
+/// A template ready to be held against URIs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UriTemplate {
+    steps: Vec<Step>,
+}
+
+/// One step of the program. The URI matches if the end of the program is reached with the end of the URI.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// Takes exactly this.
+    Literal(Symbol),
+    /// Takes one symbol of a value.
+    Value(Class),
+    /// Takes the rest of a character that is more than one byte.
+    Continuation,
+    /// Goes on with the next step and with this one.
+    Split(usize),
+    /// Goes on with this step.
+    Jump(usize),
+}
+
+/// What may stand in a value, unless it is percent-encoded: then anything may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Class {
+    /// Anything.
+    Any,
+    /// Anything but what ends a path.
+    Path,
+    /// Anything but what ends a path or a segment of it.
+    Segment,
+    /// The same, and it ends at `;`.
+    Parameter,
+    /// Anything but what ends a query or a pair in it.
+    Query,
+}
+
+impl Class {
+    fn has(self, byte: u8) -> bool {
+        let excluded: &[u8] = match self {
+            Self::Any => b"",
+            Self::Path => b"?#",
+            Self::Segment => b"/?#",
+            Self::Parameter => b"/?#;",
+            Self::Query => b"#&",
+        };
+        !excluded.contains(&byte)
+    }
+}
+
+/// One byte of a URI, after undoing its percent-encoding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Symbol {
+    byte: u8,
+    was_encoded: bool,
+}
+
+impl Symbol {
+    /// Encoding makes a difference for characters with a meaning of their own only: `%2F` is not `/`, `%41` is `A`.
+    fn is_same_as(self, other: Self) -> bool {
+        let may_be_encoded = !self.byte.is_ascii() || self.byte.is_ascii_alphanumeric() || b"-._~".contains(&self.byte);
+        self.byte == other.byte && (may_be_encoded || self.was_encoded == other.was_encoded)
+    }
+
+    fn is_continuation(self) -> bool {
+        self.byte & 0xc0 == 0x80
+    }
+}
+
+impl UriTemplate {
+    /// Reads a template; `None` if it is malformed or larger than any real one.
+    pub fn parse(template: &str) -> Option<Self> {
+        compile::template(template).map(|steps| Self { steps })
+    }
+
+    /// Whether some values would make `uri` of the template.
+    pub fn matches(&self, uri: &str) -> bool {
+        if uri.len() > LONGEST_URI {
+            return false;
+        }
+        let mut run = Run { steps: &self.steps, now: Vec::new(), seen: vec![0; self.steps.len() + 1], round: 0 };
+        run.enter_all([0]);
+        for symbol in symbols(uri) {
+            let next: Vec<_> = run.now.iter().filter_map(|&at| run.after(at, symbol)).collect();
+            if next.is_empty() {
+                return false;
+            }
+            run.enter_all(next);
+        }
+        run.seen[self.steps.len()] == run.round
+    }
+}
+
+/// All the places where a program may be at one moment.
+struct Run<'p> {
+    steps: &'p [Step],
+    /// The steps that wait for a symbol.
+    now: Vec<usize>,
+    /// In which round each step was last reached, so that none is entered twice in one.
+    seen: Vec<usize>,
+    round: usize,
+}
+
+impl Run<'_> {
+    /// Where the step at `at` leads if it takes `symbol`.
+    fn after(&self, at: usize, symbol: Symbol) -> Option<usize> {
+        let takes = match self.steps[at] {
+            Step::Literal(literal) => literal.is_same_as(symbol),
+            Step::Value(class) => symbol.was_encoded || class.has(symbol.byte),
+            Step::Continuation => symbol.is_continuation(),
+            Step::Split(_) | Step::Jump(_) => false,
+        };
+        takes.then_some(at + 1)
+    }
+
+    fn enter_all(&mut self, places: impl IntoIterator<Item = usize>) {
+        self.round += 1;
+        self.now.clear();
+        let mut open: Vec<usize> = places.into_iter().collect();
+        while let Some(at) = open.pop() {
+            if std::mem::replace(&mut self.seen[at], self.round) == self.round {
+                continue;
+            }
+            match self.steps.get(at) {
+                None => {}
+                Some(Step::Split(other)) => open.extend([*other, at + 1]),
+                Some(Step::Jump(target)) => open.push(*target),
+                Some(_) => self.now.push(at),
+            }
+        }
+    }
+}
+
+/// The bytes of a text, percent-encoded ones decoded. A `%` that encodes nothing stands for itself.
+fn symbols(text: &str) -> impl Iterator<Item = Symbol> {
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let &byte = bytes.get(at)?;
+        let encoded = bytes.get(at..at + 3).filter(|_| byte == b'%').and_then(decoded);
+        at += if encoded.is_some() { 3 } else { 1 };
+        Some(Symbol { byte: encoded.unwrap_or(byte), was_encoded: encoded.is_some() })
+    })
+}
+
+fn decoded(triplet: &[u8]) -> Option<u8> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    Some(digit(triplet[1])? << 4 | digit(triplet[2])?)
+}
+
+#[cfg(test)]
+mod tests;

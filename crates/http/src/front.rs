@@ -1,0 +1,149 @@
+//! The front as a whole: what it was given, and what it keeps while it runs.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use aggregator::Aggregator;
+use aggregator::client::{Client, ClientSetup};
+use aggregator::way::{Nowhere, Way};
+use catalog::Scope;
+use hyper::http::uri::Authority;
+
+use crate::guard::{Guard, GuardError};
+use crate::limits::Limits;
+use crate::session::Session;
+use crate::sessions::Sessions;
+use crate::tokens::Tokens;
+
+/// What it takes to serve clients over HTTP.
+pub struct Front {
+    /// The servers.
+    pub aggregator: Arc<Aggregator>,
+    /// Who may come in; everybody, if there are none.
+    pub tokens: Option<Tokens>,
+    /// Host names we are reached by, beside loopback and our own address.
+    pub allowed_hosts: Vec<String>,
+    /// Origins of web pages that may ask, beside loopback and our own.
+    pub allowed_origins: Vec<String>,
+    /// What clients may ask of us.
+    pub limits: Limits,
+}
+
+/// Whether `text` is a host name that can be allowed.
+pub fn check_host(text: &str) -> Result<(), GuardError> {
+    Guard::new(&[text.to_owned()], &[]).map(drop)
+}
+
+/// Whether a host name that can be allowed names a port too.
+pub fn has_port(host: &str) -> bool {
+    host.parse().is_ok_and(|authority: Authority| authority.port_u16().is_some())
+}
+
+/// Whether `text` is an origin that can be allowed.
+pub fn check_origin(text: &str) -> Result<(), GuardError> {
+    Guard::new(&[], &[text.to_owned()]).map(drop)
+}
+
+/// What all connections share.
+pub(crate) struct Shared {
+    pub(crate) aggregator: Arc<Aggregator>,
+    pub(crate) tokens: Option<Tokens>,
+    pub(crate) guard: Guard,
+    pub(crate) limits: Limits,
+    pub(crate) sessions: Sessions,
+    pub(crate) nowhere: Arc<dyn Way>,
+    /// On whose behalf everybody acts if there are no tokens.
+    pub(crate) nobody: Arc<str>,
+    /// Modern clients that listen, to be told when we stop.
+    listeners: Mutex<Vec<Weak<Client>>>,
+}
+
+/// Who asks, and what for.
+#[derive(Debug, Clone)]
+pub(crate) struct Asker {
+    /// The name of its token, or nothing.
+    pub(crate) principal: Arc<str>,
+    pub(crate) scope: Scope,
+}
+
+impl Shared {
+    pub(crate) fn new(front: Front) -> Result<Self, GuardError> {
+        let guard = Guard::new(&front.allowed_hosts, &front.allowed_origins)?;
+        Ok(Self {
+            aggregator: front.aggregator,
+            tokens: front.tokens,
+            guard,
+            limits: front.limits,
+            sessions: Sessions::default(),
+            nowhere: Arc::new(Nowhere),
+            nobody: Arc::from(""),
+            listeners: Mutex::default(),
+        })
+    }
+
+    /// A client that has said nothing yet.
+    pub(crate) fn client(&self, asker: &Asker, way: Arc<dyn Way>) -> Arc<Client> {
+        Client::new(ClientSetup {
+            way,
+            names: self.aggregator.options.names,
+            scope: asker.scope,
+            principal: Arc::clone(&asker.principal),
+            is_alone: false,
+        })
+    }
+
+    /// Lets a session in; the one that was left alone the longest makes room for it.
+    pub(crate) fn admit(&self, session: &Arc<Session>) {
+        for surplus in self.sessions.add(session, self.limits.sessions) {
+            tracing::warn!(most = self.limits.sessions, "too many sessions; the one left alone the longest was ended");
+            self.farewell(&surplus);
+        }
+        self.aggregator.fleet.tell(&session.client);
+    }
+
+    /// Ends a session, with everything that still goes on in it.
+    pub(crate) fn end(&self, session: &Session) {
+        if self.sessions.remove(&session.id) {
+            self.farewell(session);
+        }
+    }
+
+    /// Ends what was left alone for too long.
+    pub(crate) fn sweep(&self) {
+        for session in self.sessions.take_idle(self.limits.idle_session) {
+            tracing::debug!("a session was left alone for too long and ended");
+            self.farewell(&session);
+        }
+        self.sessions.for_each(|session| session.prune(&self.limits));
+    }
+
+    fn farewell(&self, session: &Session) {
+        self.aggregator.abandon(&session.client);
+        session.close();
+    }
+
+    /// `client` listens until it leaves or we stop.
+    pub(crate) fn remember_listener(&self, client: &Arc<Client>) {
+        let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        listeners.retain(|listener| listener.strong_count() > 0);
+        listeners.push(Arc::downgrade(client));
+    }
+
+    /// Tells everybody that we stop: what waits gets what there is, what only listens ends.
+    pub(crate) async fn take_leave(&self) {
+        let listeners = std::mem::take(&mut *self.listeners.lock().unwrap_or_else(PoisonError::into_inner));
+        for listener in listeners.iter().filter_map(Weak::upgrade) {
+            listener.leave().await;
+        }
+        for session in self.sessions.all() {
+            session.retire();
+            session.client.leave().await;
+        }
+    }
+
+    /// Ends every session.
+    pub(crate) fn end_all(&self) {
+        for session in self.sessions.all() {
+            self.end(&session);
+        }
+    }
+}

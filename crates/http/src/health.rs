@@ -1,0 +1,26 @@
+//! How we are: up, and how many of our servers are.
+
+use aggregator::{Fleet, ServerState};
+use bytes::Bytes;
+use hyper::{Response, StatusCode};
+use protocol::reply;
+
+use crate::answer;
+use crate::body::Body;
+
+/// Tells numbers only: whoever may ask this need not know who the servers are.
+pub(crate) fn answer(fleet: &Fleet) -> Response<Body> {
+    let view = fleet.view();
+    let count = |is_meant: fn(&ServerState) -> bool| {
+        let servers = view.snapshot.servers().iter();
+        servers.filter(|server| is_meant(&server.state)).count().to_string().into_bytes()
+    };
+    let servers = reply::object([
+        ("running", count(|state| matches!(state, ServerState::Running))),
+        ("starting", count(|state| matches!(state, ServerState::Initializing))),
+        ("failed", count(|state| matches!(state, ServerState::Failed(_)))),
+        ("stopped", count(|state| matches!(state, ServerState::Stopped))),
+    ]);
+    let health = reply::object([("status", reply::string("ok")), ("servers", servers)]);
+    answer::json(StatusCode::OK, Body::Whole(Bytes::from(health)))
+}

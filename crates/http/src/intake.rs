@@ -1,0 +1,185 @@
+//! The body of a request, taken in within limits and made one line.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
+
+use bytes::{Bytes, BytesMut};
+use hyper::body::{Body, Frame};
+use hyper::{Response, StatusCode};
+use tokio::time::{Instant, timeout_at};
+
+use crate::answer;
+use crate::body;
+use crate::limits::Limits;
+
+/// Room for a body of unknown length, and the most that a promised length gets in advance.
+const FIRST_ROOM: usize = 64 << 10;
+
+/// Why a body could not be taken in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refused {
+    TooLarge { most: usize },
+    TooSlow,
+    BrokenOff,
+}
+
+impl Refused {
+    pub(crate) fn response(self) -> Response<body::Body> {
+        match self {
+            Self::TooLarge { most } => {
+                let why = format!("Request too large: at most {} MB", most >> 20);
+                answer::refuse(StatusCode::PAYLOAD_TOO_LARGE, &why)
+            }
+            Self::TooSlow => answer::refuse(StatusCode::REQUEST_TIMEOUT, "The request took too long to arrive"),
+            Self::BrokenOff => answer::refuse(StatusCode::BAD_REQUEST, "The request broke off"),
+        }
+    }
+}
+
+/// Takes in a body as one line. A body that comes in one piece is not copied.
+pub(crate) async fn read<B: Body<Data = Bytes> + Unpin>(mut body: B, limits: &Limits) -> Result<Bytes, Refused> {
+    let promised = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+    let too_large = Refused::TooLarge { most: limits.body };
+    if promised > limits.body {
+        return Err(too_large);
+    }
+    let mut latest = None;
+    let Some(first) = next(&mut body, limits, &mut latest).await? else { return Ok(Bytes::new()) };
+    if first.len() > limits.body {
+        return Err(too_large);
+    }
+    if body.is_end_stream() {
+        return Ok(one_line(first));
+    }
+    let mut whole = BytesMut::with_capacity(promised.clamp(first.len(), FIRST_ROOM.max(first.len())));
+    whole.extend_from_slice(&first);
+    while let Some(more) = next(&mut body, limits, &mut latest).await? {
+        if whole.len() + more.len() > limits.body {
+            return Err(too_large);
+        }
+        whole.extend_from_slice(&more);
+    }
+    Ok(one_line(whole.freeze()))
+}
+
+/// The next stretch of data, if another comes.
+async fn next<B: Body<Data = Bytes> + Unpin>(
+    body: &mut B,
+    limits: &Limits,
+    latest: &mut Option<Instant>,
+) -> Result<Option<Bytes>, Refused> {
+    loop {
+        // Usually it came together with the head, and no clock need be looked at.
+        let at_hand = poll_fn(|context| Poll::Ready(Pin::new(&mut *body).poll_frame(context))).await;
+        let frame = match at_hand {
+            Poll::Ready(frame) => frame,
+            Poll::Pending => {
+                let now = Instant::now();
+                let latest = *latest.get_or_insert(now + limits.body_pause * Limits::BODY_PAUSES);
+                let frame = poll_fn(|context| Pin::new(&mut *body).poll_frame(context));
+                let frame = timeout_at(latest.min(now + limits.body_pause), frame).await;
+                frame.map_err(|_| Refused::TooSlow)?
+            }
+        };
+        match frame {
+            None => return Ok(None),
+            Some(Err(_)) => return Err(Refused::BrokenOff),
+            // What is no data is a trailer, which means nothing to us.
+            Some(Ok(frame)) => {
+                if let Ok(data) = Frame::into_data(frame) {
+                    return Ok(Some(data));
+                }
+            }
+        }
+    }
+}
+
+/// Servers over stdio are sent lines, so there must be no line end in it. In valid JSON one stands only between tokens,
+/// where a blank does as well.
+fn one_line(body: Bytes) -> Bytes {
+    let inner = body.trim_ascii();
+    let line = body.slice_ref(inner);
+    if memchr::memchr2(b'\n', b'\r', &line).is_none() {
+        return line;
+    }
+    drop(body);
+    let mut line = line.try_into_mut().unwrap_or_else(|shared| BytesMut::from(&shared[..]));
+    let mut rest = &mut line[..];
+    while let Some(at) = memchr::memchr2(b'\n', b'\r', rest) {
+        rest[at] = b' ';
+        rest = &mut rest[at + 1..];
+    }
+    line.freeze()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::VecDeque;
+    use std::convert::Infallible;
+    use std::task::Context;
+    use std::time::Duration;
+    use tokio::time::Sleep;
+
+    /// Stretches that come one after the other, each after a pause.
+    struct Slow {
+        stretches: VecDeque<&'static [u8]>,
+        pause: Duration,
+        sleep: Option<Pin<Box<Sleep>>>,
+    }
+
+    fn slow(stretches: &[&'static [u8]], pause: Duration) -> Slow {
+        Slow { stretches: stretches.iter().copied().collect(), pause, sleep: None }
+    }
+
+    impl Body for Slow {
+        type Data = Bytes;
+        type Error = Infallible;
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            let pause = self.pause;
+            let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep(pause)));
+            std::task::ready!(sleep.as_mut().poll(context));
+            self.sleep = None;
+            Poll::Ready(self.stretches.pop_front().map(|data| Ok(Frame::data(Bytes::from_static(data)))))
+        }
+    }
+
+    fn limits() -> Limits {
+        Limits { body: 10, body_pause: Duration::from_secs(10), ..Limits::default() }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_is_one_line_however_it_comes() {
+        let read = |stretches| async move { read(slow(stretches, Duration::from_secs(1)), &limits()).await.unwrap() };
+        assert_eq!(read(&[b"{\r\n}", b"\n"]).await, "{  }");
+        assert_eq!(read(&[b" {", b"", b"}\n"]).await, "{}");
+        assert_eq!(read(&[]).await, "");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_beyond_the_limit_is_refused_as_soon_as_that_is_known() {
+        let endless = slow(&[b"123456", b"7890", b"1", b"never looked at"], Duration::ZERO);
+        assert_eq!(read(endless, &limits()).await, Err(Refused::TooLarge { most: 10 }));
+        let promised = body::Body::Whole(Bytes::from_static(b"12345678901"));
+        assert_eq!(read(promised, &limits()).await, Err(Refused::TooLarge { most: 10 }));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_trickles_is_refused() {
+        let pausing = slow(&[b"1"], Duration::from_secs(11));
+        assert_eq!(read(pausing, &limits()).await, Err(Refused::TooSlow));
+        let trickling = slow(&[b"1", b"", b"", b"", b"", b"", b"", b"", b"", b"2"], Duration::from_secs(9));
+        assert_eq!(read(trickling, &limits()).await, Err(Refused::TooSlow));
+    }
+
+    #[tokio::test]
+    async fn a_body_in_one_piece_is_not_copied() {
+        let bytes = Bytes::from(vec![b'x'; 9]);
+        let whole = body::Body::Whole(bytes.clone());
+        assert_eq!(read(whole, &limits()).await.unwrap().as_ptr(), bytes.as_ptr());
+    }
+}

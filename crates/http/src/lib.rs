@@ -1,0 +1,47 @@
+//! The HTTP front: many clients, over Streamable HTTP of both eras and over HTTP+SSE.
+//!
+//! # Layout, in the order a request travels
+//! - `serve`: connections, and the end of everything when we are told to stop; `watch`: those that take too long
+//! - `routes`: from the door to the one who answers; `guard`: whose page or program asks; `tokens`: who they are;
+//!   `place`: where to; `cors`: what browsers want to be told
+//! - `post`: a message, taken in (`intake`, `accept`) and given to its era
+//! - `modern`: requests that stand for themselves; `legacy`: sessions; `sse`: the oldest transport; `health`
+//! - `respond`: JSON if the answer comes first, else a stream of events; `answer`: responses and refusals
+//! - `stream`: messages on their way to one reader, who may come back; `parcel`: one message in its frame; `body`: what
+//!   the connection writes; `leaving`: what is to be done when nobody reads any more
+//! - `session`, `sessions`, `usage`: legacy clients, one and all, and how much they do
+//! - `front`: what all of it shares; `limits`
+//!
+//! Bytes, not trees: a body goes to the aggregator as it came, and an answer comes back as it was written.
+
+mod accept;
+mod answer;
+mod body;
+mod cors;
+mod front;
+mod guard;
+mod health;
+mod intake;
+mod leaving;
+mod legacy;
+mod limits;
+mod modern;
+mod parcel;
+mod place;
+mod post;
+mod respond;
+mod routes;
+mod serve;
+mod session;
+mod sessions;
+mod sse;
+mod stream;
+mod tokens;
+mod usage;
+mod watch;
+
+pub use front::{Front, check_host, check_origin, has_port};
+pub use guard::GuardError;
+pub use limits::Limits;
+pub use serve::serve;
+pub use tokens::{TokenError, Tokens};

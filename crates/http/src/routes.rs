@@ -1,0 +1,83 @@
+//! Every request from the door to the one who answers it: who asks, where to, and whether they may.
+
+use std::sync::Arc;
+
+use catalog::Scope;
+use hyper::body::Incoming;
+use hyper::http::request::Parts;
+use hyper::{Method, Request, Response, StatusCode};
+use protocol::reply::code;
+
+use crate::body::Body;
+use crate::front::{Asker, Shared};
+use crate::guard::Door;
+use crate::place::Place;
+use crate::{answer, cors, health, legacy, post, sse};
+
+/// Answers a request that came in through `door`.
+pub(crate) async fn answer(shared: &Arc<Shared>, door: &Door, request: Request<Incoming>) -> Response<Body> {
+    let (parts, body) = request.into_parts();
+    let origin = match shared.guard.check(&parts.uri, &parts.headers, door) {
+        Ok(origin) => origin,
+        Err(away) => {
+            tracing::debug!(why = away.why, "a request was turned away");
+            return answer::refuse(away.status, away.why);
+        }
+    };
+    let mut response = if parts.method == Method::OPTIONS && origin.is_some() && cors::is_preflight(&parts.headers) {
+        cors::preflight(&parts.headers)
+    } else {
+        route(shared, &parts, body).await
+    };
+    if let Some(origin) = origin {
+        cors::allow(&mut response, origin);
+    }
+    response
+}
+
+async fn route(shared: &Arc<Shared>, parts: &Parts, body: Incoming) -> Response<Body> {
+    let place = Place::at(parts.uri.path());
+    if place == Place::Health {
+        return match parts.method {
+            Method::GET | Method::HEAD => health::answer(&shared.aggregator.fleet),
+            _ => answer::not_allowed("GET"),
+        };
+    }
+    let principal = match shared.tokens.as_ref().map(|tokens| tokens.admit(&parts.headers)) {
+        None => Arc::clone(&shared.nobody),
+        Some(Ok(name)) => name,
+        Some(Err(denied)) => return answer::unauthorized(denied),
+    };
+    let scope = match &place {
+        Place::Mcp(Some(server)) | Place::Sse(Some(server)) => match find_server(shared, server) {
+            Some(scope) => scope,
+            None => return no_such_server(server),
+        },
+        _ => Scope::All,
+    };
+    let asker = Asker { principal, scope };
+    match (place, &parts.method) {
+        (Place::Mcp(_), &Method::POST) => post::answer(shared, asker, parts, body).await,
+        (Place::Mcp(_), &Method::GET) => legacy::listen(shared, &asker, parts),
+        (Place::Mcp(_), &Method::DELETE) => legacy::end(shared, &asker, parts),
+        (Place::Mcp(_), _) => answer::not_allowed("GET, POST, DELETE"),
+        (Place::Sse(_), &Method::GET) => sse::open(shared, asker, parts),
+        (Place::Sse(_), _) => answer::not_allowed("GET"),
+        (Place::Message, &Method::POST) => sse::take(shared, &asker, parts, body).await,
+        (Place::Message, _) => answer::not_allowed("POST"),
+        (Place::Health | Place::Nowhere, _) => {
+            let why = "Not found: there is /mcp, /mcp/<server>, /sse, /sse/<server> and /health";
+            answer::refuse(StatusCode::NOT_FOUND, why)
+        }
+    }
+}
+
+fn find_server(shared: &Shared, name: &str) -> Option<Scope> {
+    let view = shared.aggregator.fleet.view();
+    view.snapshot.servers().iter().position(|server| server.name.as_ref() == name).map(Scope::One)
+}
+
+fn no_such_server(name: &str) -> Response<Body> {
+    let why = format!("Not found: there is no server `{name}` in the config; /mcp offers all of them");
+    answer::refuse_request(StatusCode::NOT_FOUND, b"null", code::INVALID_REQUEST, &why)
+}

@@ -1,0 +1,215 @@
+//! Connections: taken in, served, watched, and seen off when we are told to stop.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::io::{self, Write};
+use std::net::{IpAddr, Ipv4Addr};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::body::{Frame, SizeHint};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::{AbortHandle, Id, JoinSet};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout_at};
+
+use crate::body::Body;
+use crate::front::{Front, Shared};
+use crate::guard::Door;
+use crate::routes;
+use crate::watch::{Watch, Watched};
+
+/// How often we look for what takes too long.
+const ROUND: Duration = Duration::from_secs(1);
+/// How long we wait when the system has no room for another connection.
+const BREATHER: Duration = Duration::from_millis(100);
+/// What a client is told that comes when there are too many.
+const TOO_MANY: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+
+/// Serves clients that connect to `listener` until `shutdown` is ready. Then nobody new is let in, whoever only listens
+/// is told that it is over, and requests may go on for a while. Dropped before that, everything ends at once.
+pub async fn serve(front: Front, listener: TcpListener, shutdown: impl Future<Output = ()>) -> io::Result<()> {
+    let invalid = |error| io::Error::new(io::ErrorKind::InvalidInput, error);
+    let shared = Arc::new(Shared::new(front).map_err(invalid)?);
+    let _ending = Ending(Arc::clone(&shared));
+    let mut house =
+        House { connections: JoinSet::new(), guests: HashMap::new(), is_closing: watch::Sender::new(false) };
+    let mut rounds = interval(ROUND);
+    rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut shutdown = pin!(shutdown);
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut shutdown => break,
+            Some(ended) = house.connections.join_next_with_id() => house.forget(&ended),
+            _ = rounds.tick() => {
+                house.show_out_the_slow(&shared);
+                shared.sweep();
+            }
+            arrived = listener.accept() => match arrived {
+                Ok((stream, _)) => house.welcome(&shared, stream),
+                // No descriptors left, or the client was gone before we could greet it. Either passes.
+                Err(error) => {
+                    tracing::warn!(%error, "could not take in a connection");
+                    tokio::time::sleep(BREATHER).await;
+                }
+            },
+        }
+    }
+    drop(listener);
+    house.see_off(&shared).await;
+    Ok(())
+}
+
+/// Ends every session, also if the front is dropped in the middle of something.
+struct Ending(Arc<Shared>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.end_all();
+    }
+}
+
+/// The connections there are.
+struct House {
+    connections: JoinSet<()>,
+    guests: HashMap<Id, Guest>,
+    is_closing: watch::Sender<bool>,
+}
+
+struct Guest {
+    watch: Arc<Watch>,
+    task: AbortHandle,
+}
+
+impl House {
+    fn welcome(&mut self, shared: &Arc<Shared>, stream: TcpStream) {
+        if self.guests.len() >= shared.limits.connections {
+            tracing::warn!(most = shared.limits.connections, "too many connections; one was refused");
+            turn_away(stream);
+            return;
+        }
+        let watch = Arc::new(Watch::new());
+        let connection = connection(Arc::clone(shared), stream, Arc::clone(&watch), self.is_closing.subscribe());
+        let task = self.connections.spawn(connection);
+        self.guests.insert(task.id(), Guest { watch, task });
+    }
+
+    fn forget(&mut self, ended: &Result<(Id, ()), tokio::task::JoinError>) {
+        let id = match ended {
+            Ok((id, ())) => *id,
+            Err(error) => {
+                if error.is_panic() {
+                    tracing::error!(%error, "the task of a connection broke");
+                }
+                error.id()
+            }
+        };
+        self.guests.remove(&id);
+    }
+
+    fn show_out_the_slow(&self, shared: &Shared) {
+        for guest in self.guests.values().filter(|guest| guest.watch.is_overdue(&shared.limits)) {
+            tracing::debug!("a connection took too long and was closed");
+            guest.task.abort();
+        }
+    }
+
+    /// Lets requests come to their end, within a grace.
+    async fn see_off(mut self, shared: &Arc<Shared>) {
+        let latest = Instant::now() + shared.limits.grace;
+        self.is_closing.send_replace(true);
+        if timeout_at(latest, shared.take_leave()).await.is_err() {
+            tracing::debug!("some clients did not take leave in time");
+        }
+        while let Ok(Some(ended)) = timeout_at(latest, self.connections.join_next_with_id()).await {
+            self.forget(&ended);
+        }
+        if !self.connections.is_empty() {
+            tracing::warn!(connections = self.connections.len(), "requests were cut off: their grace is over");
+            self.connections.shutdown().await;
+        }
+    }
+}
+
+/// Says that there is no room. If even that cannot be written at once, the client sees that the connection is closed.
+fn turn_away(stream: TcpStream) {
+    if let Err(error) = stream.into_std().and_then(|mut stream| stream.write_all(TOO_MANY)) {
+        tracing::debug!(%error, "a connection could not be told that there are too many");
+    }
+}
+
+/// One connection from its first request to its last.
+async fn connection(shared: Arc<Shared>, stream: TcpStream, watch: Arc<Watch>, mut is_closing: watch::Receiver<bool>) {
+    // Answers are small and awaited.
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "could not set TCP_NODELAY");
+    }
+    let local = stream.local_addr().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |address| address.ip());
+    let door = Door::new(local);
+    let limit = shared.limits.head;
+    let service = service_fn(|request| {
+        let watch = Arc::clone(&watch);
+        let (shared, door) = (&shared, &door);
+        async move {
+            watch.asked();
+            let answered = Answered(watch);
+            let response = routes::answer(shared, door, request).await;
+            Ok::<_, Infallible>(response.map(|body| Tracked { body, _answered: answered }))
+        }
+    });
+    let stream = Watched { stream: TokioIo::new(stream), watch: Arc::clone(&watch) };
+    let mut served = pin!(http1::Builder::new().max_header_size(limit).serve_connection(stream, service));
+    let ended = tokio::select! {
+        ended = served.as_mut() => ended,
+        _ = is_closing.changed() => {
+            served.as_mut().graceful_shutdown();
+            served.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection ended early");
+    }
+}
+
+/// Notes, when dropped, that a request is answered.
+struct Answered(Arc<Watch>);
+
+impl Drop for Answered {
+    fn drop(&mut self) {
+        self.0.answered();
+    }
+}
+
+/// A body that notes when it is done.
+struct Tracked {
+    body: Body,
+    _answered: Answered,
+}
+
+impl hyper::body::Body for Tracked {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,170 @@
+//! Who may come in: named bearer tokens.
+
+use std::fmt;
+use std::sync::Arc;
+
+use hyper::HeaderMap;
+use hyper::header::AUTHORIZATION;
+use subtle::ConstantTimeEq;
+
+/// The name of the token that comes from the environment.
+const DEFAULT_NAME: &str = "default";
+
+/// The tokens that open the door. Each has a name, which is all that is ever told of it.
+#[derive(Default)]
+pub struct Tokens(Vec<Token>);
+
+struct Token {
+    name: Arc<str>,
+    secret: Box<[u8]>,
+}
+
+/// Why tokens cannot be used. Never tells the token.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TokenError {
+    /// A line of the file is wrong.
+    #[error("line {line}: {problem}")]
+    Line {
+        /// Which, counted from 1.
+        line: usize,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// A single token is wrong.
+    #[error("{0}")]
+    Token(&'static str),
+    /// There is no token at all.
+    #[error("there is no token in it; write one `name:token` a line")]
+    None,
+}
+
+/// Why a request is not let in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Denied {
+    /// It names no token.
+    Missing,
+    /// It names one that we do not know, or names it in a way we do not understand.
+    Wrong,
+}
+
+impl Tokens {
+    /// Reads a file with one `name:token` a line. Blank lines and lines that begin with `#` mean nothing.
+    pub fn read(text: &str) -> Result<Self, TokenError> {
+        let mut tokens = Self::default();
+        for (index, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let wrong = |problem| TokenError::Line { line: index + 1, problem };
+            let (name, secret) = line.split_once(':').ok_or(wrong("expected `name:token`"))?;
+            tokens.add(name.trim(), secret.trim()).map_err(wrong)?;
+        }
+        if tokens.0.is_empty() { Err(TokenError::None) } else { Ok(tokens) }
+    }
+
+    /// Adds the token that comes from the environment.
+    pub fn with_default(mut self, secret: &str) -> Result<Self, TokenError> {
+        self.add(DEFAULT_NAME, secret.trim()).map_err(TokenError::Token)?;
+        Ok(self)
+    }
+
+    fn add(&mut self, name: &str, secret: &str) -> Result<(), &'static str> {
+        if name.is_empty() {
+            return Err("the name in front of the `:` is missing");
+        }
+        if self.0.iter().any(|token| &*token.name == name) {
+            return Err("the name is already taken");
+        }
+        if secret.is_empty() {
+            return Err("the token is empty");
+        }
+        // What a header cannot carry could never be presented.
+        if !secret.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err("the token has characters that are not visible ASCII");
+        }
+        if self.find(secret.as_bytes()).is_some() {
+            return Err("another name already has the same token");
+        }
+        self.0.push(Token { name: name.into(), secret: secret.as_bytes().into() });
+        Ok(())
+    }
+
+    /// Whose request it is.
+    pub(crate) fn admit(&self, headers: &HeaderMap) -> Result<Arc<str>, Denied> {
+        let mut values = headers.get_all(AUTHORIZATION).iter();
+        let value = values.next().ok_or(Denied::Missing)?.as_bytes();
+        let (scheme, secret) = value.split_at_checked(b"Bearer ".len()).ok_or(Denied::Wrong)?;
+        if values.next().is_some() || !scheme.eq_ignore_ascii_case(b"Bearer ") {
+            return Err(Denied::Wrong);
+        }
+        self.find(secret.trim_ascii()).cloned().ok_or(Denied::Wrong)
+    }
+
+    /// Compares with every token, and each in full, so that the time it takes tells nothing about any of them.
+    fn find(&self, secret: &[u8]) -> Option<&Arc<str>> {
+        let mut found = None;
+        for token in &self.0 {
+            if bool::from(token.secret.ct_eq(secret)) {
+                found = Some(&token.name);
+            }
+        }
+        found
+    }
+}
+
+impl fmt::Debug for Tokens {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_list().entries(self.0.iter().map(|token| &token.name)).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn admitted(tokens: &Tokens, value: &str) -> Result<String, Denied> {
+        let mut headers = HeaderMap::new();
+        headers.insert(AUTHORIZATION, value.parse().unwrap());
+        tokens.admit(&headers).map(|name| name.to_string())
+    }
+
+    #[test]
+    fn a_request_is_known_by_the_name_of_its_token() {
+        let tokens = Tokens::read("# mine\n\nann: secret-1 \r\nbob:a:b\n").unwrap().with_default("from-env\n").unwrap();
+        assert_eq!(admitted(&tokens, "Bearer secret-1").unwrap(), "ann");
+        assert_eq!(admitted(&tokens, "bearer a:b").unwrap(), "bob");
+        assert_eq!(admitted(&tokens, "Bearer from-env").unwrap(), "default");
+    }
+
+    #[test]
+    fn anything_else_is_denied() {
+        let tokens = Tokens::read("ann:secret").unwrap();
+        for wrong in ["Bearer", "Bearer ", "Bearer secre", "Bearer secret2", "Basic secret", "secret", ""] {
+            assert_eq!(admitted(&tokens, wrong), Err(Denied::Wrong), "{wrong}");
+        }
+        assert_eq!(tokens.admit(&HeaderMap::new()), Err(Denied::Missing));
+        let mut twice = HeaderMap::new();
+        twice.append(AUTHORIZATION, "Bearer secret".parse().unwrap());
+        twice.append(AUTHORIZATION, "Bearer secret".parse().unwrap());
+        assert_eq!(tokens.admit(&twice), Err(Denied::Wrong));
+    }
+
+    #[test]
+    fn a_problem_names_its_line_and_never_the_token() {
+        for (text, line) in
+            [("ann:ok\n\nhunter2", 3), ("ann:", 1), (":hunter2", 1), ("a:x\na:hunter2", 2), ("a:h nter2", 1)]
+        {
+            let error = Tokens::read(text).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("line {line}: ")), "{error}");
+            assert!(!error.contains("nter2"), "{error}");
+        }
+        assert_eq!(Tokens::read("# nothing\n").unwrap_err(), TokenError::None);
+    }
+
+    #[test]
+    fn debugging_shows_names_only() {
+        let tokens = Tokens::read("ann:hunter2").unwrap();
+        assert_eq!(format!("{tokens:?}"), r#"["ann"]"#);
+    }
+}

@@ -1,0 +1,181 @@
+//! What modern requests repeat in their headers, the arguments that tools want repeated among it.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use catalog::{Kind, Offer, ServerName};
+use hyper::header::{HeaderName, HeaderValue};
+use protocol::era::header_params::{self, HeaderParam};
+use protocol::era::headers;
+use protocol::{Envelope, Kind as MessageKind, revision, text};
+use tokio::sync::watch;
+use tokio::time::timeout;
+use upstream::Connection;
+
+const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+const METHOD: HeaderName = HeaderName::from_static("mcp-method");
+const NAME: HeaderName = HeaderName::from_static("mcp-name");
+
+/// How long a server may take to list its tools again, when a call is waiting for that.
+const RELEARNING: Duration = Duration::from_secs(15);
+
+/// What the tools of one server want repeated.
+#[derive(Debug, Default)]
+pub(crate) struct Annotations {
+    learned: Mutex<Learned>,
+    /// Counts how often the tools were listed.
+    times: watch::Sender<u64>,
+}
+
+#[derive(Debug, Default)]
+struct Learned {
+    /// Only of tools that want something.
+    of_tools: HashMap<String, Arc<[HeaderParam]>>,
+    /// Tools whose users were told that they are left out.
+    warned: HashSet<String>,
+}
+
+impl Annotations {
+    /// Learns what the tools on offer want repeated. Those that want it in a way that is not allowed are left out.
+    pub(crate) fn learn(&self, server: &ServerName, offer: &mut Offer) {
+        let mut of_tools = HashMap::new();
+        let mut wrong = HashMap::new();
+        for tool in offer.items(Kind::Tool).iter() {
+            match header_params::of_tool(&tool.definition) {
+                Ok(wanted) if wanted.is_empty() => {}
+                Ok(wanted) => drop(of_tools.insert(tool.id.clone(), wanted.into())),
+                Err(problem) => drop(wrong.insert(tool.id.clone(), problem)),
+            }
+        }
+        let mut learned = self.lock();
+        learned.of_tools = of_tools;
+        for (tool, problem) in &wrong {
+            if learned.warned.insert(tool.clone()) {
+                tracing::warn!(%server, %tool, %problem, "left out a tool that cannot be called over HTTP");
+            }
+        }
+        drop(learned);
+        if !wrong.is_empty() {
+            let kept = offer.items(Kind::Tool).iter().filter(|tool| !wrong.contains_key(&tool.id)).cloned().collect();
+            let hints = offer.hints[Kind::Tool as usize];
+            offer.set_items(Kind::Tool, kept, hints);
+        }
+        self.times.send_modify(|times| *times += 1);
+    }
+
+    /// Has the tools listed again, and waits until that is done.
+    pub(crate) async fn relearn(&self, connection: &Connection) {
+        let mut times = self.times.subscribe();
+        times.mark_unchanged();
+        connection.note_change(&[Kind::Tool]);
+        if timeout(RELEARNING, times.changed()).await.is_err() {
+            tracing::debug!(server = %connection.server(), "the tools were not listed again in time");
+        }
+    }
+
+    /// The headers of a modern request or notification.
+    pub(crate) fn headers(&self, line: &[u8]) -> Vec<(HeaderName, HeaderValue)> {
+        let Ok(envelope) = Envelope::scan(line) else { return Vec::new() };
+        let (MessageKind::Request { method, .. } | MessageKind::Notification { method }) = envelope.kind else {
+            return Vec::new();
+        };
+        let method = text::decode(method.of(line)).unwrap_or_default();
+        let version = envelope.params.version.and_then(|version| text::decode(version.of(line)));
+        let version = match version.as_deref() {
+            None | Some(revision::MODERN) => HeaderValue::from_static(revision::MODERN),
+            Some(other) => value(&headers::encode(other)),
+        };
+        let mut headers = vec![(PROTOCOL_VERSION, version), (METHOD, value(&headers::encode(&method)))];
+        let Some(name) = headers::name_of(&method, line, &envelope.params) else { return headers };
+        if method == "tools/call"
+            && let Some(wanted) = self.lock().of_tools.get(&*name).cloned()
+        {
+            let repeated = header_params::values(line, &envelope.params, &wanted).into_iter();
+            headers.extend(repeated.filter_map(|(name, text)| Some((name.parse().ok()?, value(&text)))));
+        }
+        headers.push((NAME, value(&headers::encode(&name))));
+        headers
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Learned> {
+        self.learned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn value(encoded: &str) -> HeaderValue {
+    HeaderValue::from_str(encoded).expect("what is encoded for a header can stand in one")
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use catalog::{Hints, Item};
+    use protocol::Era;
+
+    use super::*;
+
+    const REGION: &str = r#"{"name":"geo é","inputSchema":{"type":"object","properties":{"r":{"type":"string","x-mcp-header":"Region"}}}}"#;
+    const WRONG: &str =
+        r#"{"name":"bad","inputSchema":{"type":"object","properties":{"n":{"type":"number","x-mcp-header":"N"}}}}"#;
+    const PLAIN: &str = r#"{"name":"plain"}"#;
+
+    fn web() -> ServerName {
+        ServerName::new("web").unwrap()
+    }
+
+    fn offer(definitions: &[&'static str]) -> Offer {
+        let read =
+            |definition: &&'static str| Item::read(Kind::Tool, Bytes::from_static(definition.as_bytes())).unwrap();
+        let mut offer = Offer::new(Era::Modern);
+        offer.set_items(Kind::Tool, definitions.iter().map(read).collect(), Hints { ttl_ms: 7, is_private: false });
+        offer
+    }
+
+    fn headers(annotations: &Annotations, line: &str) -> Vec<String> {
+        let headers = annotations.headers(line.as_bytes());
+        headers.iter().map(|(name, value)| format!("{name}: {}", value.to_str().unwrap())).collect()
+    }
+
+    #[test]
+    fn a_call_repeats_what_its_tool_wants_repeated() {
+        let annotations = Annotations::default();
+        annotations.learn(&web(), &mut offer(&[REGION, PLAIN]));
+        let call = |name: &str| {
+            let params = format!(r#"{{"name":"{name}","arguments":{{"r":"us\nwest"}}}}"#);
+            headers(&annotations, &format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#))
+        };
+        assert_eq!(
+            call(r"geo \u00e9"),
+            [
+                "mcp-protocol-version: 2026-07-28",
+                "mcp-method: tools/call",
+                "mcp-param-region: =?base64?dXMKd2VzdA==?=",
+                "mcp-name: =?base64?Z2VvIMOp?="
+            ]
+        );
+        assert_eq!(call("plain"), ["mcp-protocol-version: 2026-07-28", "mcp-method: tools/call", "mcp-name: plain"]);
+    }
+
+    #[test]
+    fn the_version_is_the_one_in_the_body() {
+        let params = r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2027-01-01"}}"#;
+        let line = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{params}}}"#);
+        assert_eq!(
+            headers(&Annotations::default(), &line),
+            ["mcp-protocol-version: 2027-01-01", "mcp-method: tools/list"]
+        );
+    }
+
+    #[test]
+    fn tools_that_want_it_wrongly_are_left_out_and_the_others_stay() {
+        let annotations = Annotations::default();
+        let mut offered = offer(&[REGION, WRONG, PLAIN]);
+        annotations.learn(&web(), &mut offered);
+        assert_eq!(offered, offer(&[REGION, PLAIN]));
+        let mut later = offer(&[PLAIN]);
+        annotations.learn(&web(), &mut later);
+        assert!(annotations.lock().of_tools.is_empty(), "what is gone wants nothing");
+        assert_eq!(*annotations.times.borrow(), 2);
+    }
+}

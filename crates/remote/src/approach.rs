@@ -1,0 +1,243 @@
+//! Getting in touch with a server: in the way it is said to speak, else in one way after the other.
+//!
+//! Legacy comes before modern, as for servers that we start: those that know both can do more in it. Each attempt is a
+//! conversation of its own, so nothing of one that failed is left in the next.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use catalog::{Dialect, Offer, Remote};
+use protocol::Era;
+use tokio::task::JoinHandle;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+use upstream::failure::Cause;
+use upstream::wire::{Postbox, Wire};
+use upstream::{Connection, Upstream, Watcher};
+
+use crate::courier::{Courier, Route};
+use crate::http::Http;
+use crate::session::Session;
+use crate::sse::{self, Stream};
+use crate::trouble::Trouble;
+
+/// How often we look for what is no longer needed.
+const TIDYING: Duration = Duration::from_secs(15);
+
+/// A server we are talking to.
+pub(crate) struct Contact {
+    pub(crate) connection: Arc<Connection>,
+    courier: Arc<Courier>,
+}
+
+impl Contact {
+    /// What the server offers, as far as it can be used.
+    pub(crate) fn screened(&self, mut offer: Offer) -> Offer {
+        if let Some(session) = self.courier.session() {
+            session.screen(&self.connection, &mut offer);
+        }
+        offer
+    }
+
+    /// Gives up what is under way, and says goodbye.
+    pub(crate) async fn leave(&self) {
+        self.courier.stop().await;
+        if let Some(session) = self.courier.session() {
+            session.leave().await;
+        }
+    }
+}
+
+/// The ways to talk to a server over HTTP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Manner {
+    Legacy,
+    Modern,
+    /// HTTP+SSE, which is older than eras.
+    Older,
+}
+
+/// Why a server could not be met in one way.
+enum Failure {
+    /// It looks as if it does not speak like this.
+    Foreign(Cause),
+    /// It speaks over Streamable HTTP, but not so.
+    Refused(Cause),
+    /// Another way would not help.
+    Final(Cause),
+}
+
+/// What a contact consists of: the contact, what ends only when the server is lost, and what the server offers.
+pub(crate) type Met = (Contact, JoinHandle<Cause>, Offer);
+
+/// Gets in touch.
+pub(crate) async fn meet(upstream: &Upstream, remote: &Remote, watcher: &Arc<dyn Watcher>) -> Result<Met, Cause> {
+    let http = Http::new(remote).map_err(|trouble| Cause::Remote(trouble.to_string()))?;
+    // What it said first explains best why it cannot be met in any way.
+    let mut first: Option<Failure> = None;
+    for &manner in manners(remote.dialect, upstream.spec.era) {
+        if let Some(Failure::Refused(_)) = first
+            && manner == Manner::Older
+        {
+            break;
+        }
+        let failure = match meet_in(upstream, http.clone(), manner, watcher).await {
+            Ok(met) => return Ok(met),
+            Err(failure) => failure,
+        };
+        first = Some(match (first, failure) {
+            (None, Failure::Final(cause)) => return Err(cause),
+            (None, failure) => failure,
+            (Some(Failure::Foreign(newer)), Failure::Foreign(older) | Failure::Final(older))
+                if manner == Manner::Older =>
+            {
+                let text = format!("it speaks neither Streamable HTTP ({newer}) nor HTTP+SSE ({older})");
+                return Err(Cause::Remote(text));
+            }
+            (Some(first), _) => first,
+        });
+        tracing::debug!(server = %upstream.spec.name, ?manner, "could not be met like this");
+    }
+    match first {
+        Some(Failure::Foreign(cause) | Failure::Refused(cause) | Failure::Final(cause)) => Err(cause),
+        None => Err(Cause::ClosedOutput),
+    }
+}
+
+/// What to try, in this order.
+fn manners(dialect: Dialect, era: Option<Era>) -> &'static [Manner] {
+    match (dialect, era) {
+        (Dialect::Sse, _) => &[Manner::Older],
+        (_, Some(Era::Modern)) => &[Manner::Modern],
+        (Dialect::Streamable, Some(Era::Legacy)) => &[Manner::Legacy],
+        (Dialect::Streamable, None) => &[Manner::Legacy, Manner::Modern],
+        (Dialect::Unknown, Some(Era::Legacy)) => &[Manner::Legacy, Manner::Older],
+        (Dialect::Unknown, None) => &[Manner::Legacy, Manner::Modern, Manner::Older],
+    }
+}
+
+/// Gets in touch in one way.
+async fn meet_in(upstream: &Upstream, http: Http, manner: Manner, watcher: &Arc<dyn Watcher>) -> Result<Met, Failure> {
+    let era = if manner == Manner::Modern { Era::Modern } else { Era::Legacy };
+    let (route, stream) = if manner == Manner::Older {
+        let opening = timeout(upstream.manners.patience, sse::open(http));
+        let too_slow = |_| Failure::Final(Cause::Remote("it did not open its event stream in time".to_owned()));
+        let (stream, endpoint) = opening.await.map_err(too_slow)?.map_err(Failure::from)?;
+        (Route::Older(endpoint), Some(stream))
+    } else {
+        (Route::Streamable(Session::new(http, era, upstream.manners.introduction())), None)
+    };
+    let courier = Courier::new(route);
+    let postbox = Postbox::new(Arc::clone(&courier) as _);
+    let connection = Arc::new(Connection::new(upstream.surroundings(watcher), Wire::Post(postbox)));
+    courier.serve(&connection);
+    let attending = tokio::spawn(attend(Arc::clone(&courier), Arc::clone(&connection), stream));
+    let contact = Attempt { courier, attending: Some(attending) };
+
+    let greeted = |revision: Option<&str>| {
+        if let Some(session) = contact.courier.session() {
+            session.greeted(revision);
+        }
+    };
+    match upstream.manners.meet(&connection, Some(era), greeted).await {
+        Ok(offer) => {
+            let (courier, attending) = contact.keep();
+            if let Some(session) = courier.session() {
+                session.start_listening();
+            }
+            Ok((Contact { connection, courier }, attending, offer))
+        }
+        Err(cause) => Err(contact.explain(cause).await),
+    }
+}
+
+/// An attempt to get in touch. Nothing of it stays unless it is kept.
+struct Attempt {
+    courier: Arc<Courier>,
+    attending: Option<JoinHandle<Cause>>,
+}
+
+impl Attempt {
+    fn keep(mut self) -> (Arc<Courier>, JoinHandle<Cause>) {
+        (Arc::clone(&self.courier), self.attending.take().expect("kept once"))
+    }
+
+    async fn explain(&self, cause: Cause) -> Failure {
+        self.courier.stop().await;
+        match (cause, self.courier.session()) {
+            // A question without an answer has a better explanation in what happened to its request.
+            (Cause::ClosedOutput, Some(session)) => session.last_trouble().into(),
+            (cause @ Cause::Refused { method: "initialize" | "server/discover", .. }, Some(_)) => {
+                Failure::Refused(cause)
+            }
+            (cause, _) => Failure::Final(cause),
+        }
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        if let Some(attending) = &self.attending {
+            attending.abort();
+            self.courier.give_up_all();
+        }
+    }
+}
+
+impl From<Trouble> for Failure {
+    fn from(trouble: Trouble) -> Self {
+        let cause = Cause::Remote(trouble.to_string());
+        if trouble.is_foreign() { Self::Foreign(cause) } else { Self::Final(cause) }
+    }
+}
+
+/// Hears what the server says unasked, and clears away what is no longer needed. Ends only when the server is lost.
+async fn attend(courier: Arc<Courier>, connection: Arc<Connection>, stream: Option<Stream>) -> Cause {
+    let tidying = async {
+        let mut ticks = interval(TIDYING);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            courier.tidy();
+        }
+    };
+    let hearing = async {
+        match (stream, courier.session()) {
+            (Some(stream), _) => stream.hear_all(&connection).await,
+            (None, Some(session)) => hear(session, &connection).await,
+            (None, None) => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        cause = hearing => cause,
+        () = tidying => Cause::ClosedOutput,
+    }
+}
+
+/// Keeps the stream open for what the server says unasked; a new session gets a new one.
+async fn hear(session: &Session, connection: &Arc<Connection>) -> Cause {
+    loop {
+        session.may_listen().await;
+        loop {
+            tokio::select! {
+                () = session.may_listen() => {}
+                () = session.hear(connection) => break,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_known_of_a_server_is_not_tried_out() {
+        use Manner::{Legacy, Modern, Older};
+        assert_eq!(manners(Dialect::Unknown, None), [Legacy, Modern, Older]);
+        assert_eq!(manners(Dialect::Unknown, Some(Era::Legacy)), [Legacy, Older]);
+        assert_eq!(manners(Dialect::Streamable, None), [Legacy, Modern]);
+        assert_eq!(manners(Dialect::Streamable, Some(Era::Legacy)), [Legacy]);
+        assert_eq!(manners(Dialect::Unknown, Some(Era::Modern)), [Modern]);
+        assert_eq!(manners(Dialect::Sse, None), [Older]);
+    }
+}

@@ -1,0 +1,108 @@
+//! The body of an answer, read as it comes; its connection is used again once it is read to the end.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use hyper::body::{Body as _, Incoming};
+use protocol::lines::LONGEST_LINE;
+use tokio::time::timeout;
+
+use crate::pool::{Line, Pool};
+use crate::trouble::Trouble;
+
+/// How much of an answer that nobody reads is read all the same, to use its connection again.
+const WORTH_READING: usize = 64 << 10;
+const WORTH_WAITING: Duration = Duration::from_secs(1);
+/// How much memory is reserved on the word of a server that more is to come.
+const WORTH_RESERVING: usize = 8 << 20;
+
+/// The body of an answer. To drop it before its end closes the connection, which tells the server that nobody listens.
+#[derive(Debug)]
+pub(crate) struct Body {
+    incoming: Incoming,
+    line: Option<Line>,
+    pool: Arc<Pool>,
+}
+
+impl Body {
+    pub(crate) fn new(incoming: Incoming, line: Line, pool: Arc<Pool>) -> Self {
+        Self { incoming, line: Some(line), pool }
+    }
+
+    /// The next bytes; `None` at the end.
+    pub(crate) async fn next(&mut self) -> Option<Result<Bytes, Trouble>> {
+        std::future::poll_fn(|cx| self.poll_next(cx)).await
+    }
+
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Trouble>>> {
+        // What is wanted comes only when the connection is moved along after it was wanted.
+        let mut was_moved = false;
+        // Without its connection, all of it was read.
+        while self.line.is_some() {
+            match Pin::new(&mut self.incoming).poll_frame(cx) {
+                Poll::Ready(Some(Ok(frame))) => {
+                    if let Ok(data) = frame.into_data() {
+                        if self.incoming.is_end_stream() {
+                            self.release(cx);
+                        }
+                        return Poll::Ready(Some(Ok(data)));
+                    }
+                }
+                Poll::Ready(Some(Err(error))) => {
+                    self.line = None;
+                    return Poll::Ready(Some(Err(Trouble::broke_off(&error))));
+                }
+                Poll::Ready(None) => {
+                    self.release(cx);
+                    return Poll::Ready(None);
+                }
+                Poll::Pending if was_moved => return Poll::Pending,
+                Poll::Pending => {
+                    self.line.iter_mut().for_each(|line| line.move_along(cx));
+                    was_moved = true;
+                }
+            }
+        }
+        Poll::Ready(None)
+    }
+
+    /// Everything, within bounds.
+    pub(crate) async fn whole(mut self) -> Result<Bytes, Trouble> {
+        let Some(first) = self.next().await.transpose()? else { return Ok(Bytes::new()) };
+        let Some(second) = self.next().await.transpose()? else { return Ok(first) };
+        let announced = usize::try_from(self.incoming.size_hint().lower()).unwrap_or(usize::MAX);
+        let mut whole = BytesMut::with_capacity(first.len() + second.len() + announced.min(WORTH_RESERVING));
+        whole.extend_from_slice(&first);
+        whole.extend_from_slice(&second);
+        while let Some(more) = self.next().await.transpose()? {
+            if whole.len() + more.len() > LONGEST_LINE {
+                return Err(Trouble::BrokeOff(format!("it is longer than {} MB", LONGEST_LINE >> 20)));
+            }
+            whole.extend_from_slice(&more);
+        }
+        Ok(whole.freeze())
+    }
+
+    /// Lets go of an answer whose body says nothing. If it is short, its connection is used again.
+    pub(crate) async fn discard(mut self) {
+        let reading = async {
+            let mut length = 0;
+            while let Some(Ok(data)) = self.next().await {
+                length += data.len();
+                if length > WORTH_READING {
+                    return;
+                }
+            }
+        };
+        drop(timeout(WORTH_WAITING, reading).await);
+    }
+
+    fn release(&mut self, cx: &mut Context<'_>) {
+        if let Some(line) = self.line.take() {
+            self.pool.keep(line, cx);
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Streams of events: read to their end, and taken up again where they broke.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::header::HeaderValue;
+use protocol::events::Events;
+use protocol::lines::LONGEST_LINE;
+use upstream::Connection;
+
+use crate::body::Body;
+use crate::trouble::Trouble;
+
+/// How long to wait before a stream is opened again, when the server does not say; and the bounds of what it says.
+pub(crate) const FIRST_RETRY: Duration = Duration::from_secs(1);
+const SHORTEST_RETRY: Duration = Duration::from_millis(20);
+pub(crate) const LONGEST_RETRY: Duration = Duration::from_secs(60);
+
+/// Where a stream stands.
+#[derive(Debug, Default)]
+pub(crate) struct Place {
+    pub(crate) id: Option<HeaderValue>,
+    retry: Option<Duration>,
+    /// How many messages have come.
+    pub(crate) messages: usize,
+}
+
+impl Place {
+    /// How long to wait before the stream is opened again, when it was `in_vain` this often.
+    pub(crate) fn pause(&self, in_vain: u32) -> Duration {
+        let unless_told = (FIRST_RETRY * 2_u32.saturating_pow(in_vain.min(4))).min(LONGEST_RETRY);
+        self.retry.unwrap_or(unless_told).clamp(SHORTEST_RETRY, LONGEST_RETRY)
+    }
+}
+
+/// Hands every message of a stream over, as being about the request of that number, and notes where the stream stands.
+pub(crate) async fn read(
+    connection: &Arc<Connection>,
+    mut body: Body,
+    about: Option<u64>,
+    place: &mut Place,
+) -> Result<(), Trouble> {
+    let mut events = Events::default();
+    while let Some(data) = body.next().await.transpose()? {
+        events.push(&data);
+        while let Some(event) = events.next_event() {
+            if let Some(id) = event.id.and_then(|id| HeaderValue::from_str(&id).ok()) {
+                place.id = Some(id);
+            }
+            place.retry = event.retry.map(Duration::from_millis).or(place.retry);
+            if !event.data.is_empty() && matches!(event.kind.as_str(), "" | "message") {
+                place.messages += 1;
+                connection.take(one_line(event.data), about).await;
+            }
+        }
+        if events.pending() > LONGEST_LINE {
+            return Err(Trouble::BrokeOff("an event without end".to_owned()));
+        }
+    }
+    Ok(())
+}
+
+/// A message without raw newlines, as pipes need it. In JSON they can stand only between tokens, where a blank is as good.
+pub(crate) fn one_line(message: Bytes) -> Bytes {
+    let Some(first) = memchr::memchr2(b'\n', b'\r', &message) else { return message };
+    let mut line = message.to_vec();
+    for byte in &mut line[first..] {
+        if matches!(byte, b'\n' | b'\r') {
+            *byte = b' ';
+        }
+    }
+    line.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_cannot_make_us_hurry_or_wait_for_ever() {
+        let pause = |retry| Place { retry, ..Place::default() }.pause(0);
+        assert_eq!(pause(None), FIRST_RETRY);
+        assert_eq!(pause(Some(Duration::ZERO)), SHORTEST_RETRY);
+        assert_eq!(pause(Some(Duration::from_millis(50))), Duration::from_millis(50));
+        assert_eq!(pause(Some(Duration::MAX)), LONGEST_RETRY);
+    }
+
+    #[test]
+    fn a_stream_without_news_is_opened_less_and_less_often() {
+        let pauses: Vec<u64> = [0, 1, 2, 9].map(|in_vain| Place::default().pause(in_vain).as_secs()).into();
+        assert_eq!(pauses, [1, 2, 4, 16]);
+    }
+
+    #[test]
+    fn a_message_over_many_lines_becomes_one_with_the_same_tokens() {
+        assert_eq!(one_line(Bytes::from_static(b"{\r\n\"a\": 1\n}")), "{  \"a\": 1 }");
+        assert_eq!(one_line(Bytes::from_static(b"{}")), "{}");
+    }
+}

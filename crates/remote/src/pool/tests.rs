@@ -1,0 +1,190 @@
+//! Connections are used again, and a request never arrives twice.
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio::time::sleep;
+
+use super::*;
+
+/// What a server does with a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Deed {
+    Answer,
+    AnswerAndClose,
+    Close,
+    /// Begins an answer and never ends it.
+    Dawdle,
+}
+
+/// What a server tells the test.
+#[derive(Debug, PartialEq, Eq)]
+enum Seen {
+    Connected,
+    Request,
+    Closed,
+}
+
+/// A server that does one deed after the other, whichever connection the request comes on.
+async fn server(deeds: Vec<Deed>) -> (Arc<Pool>, mpsc::UnboundedReceiver<Seen>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url: Uri = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
+    let (tell, seen) = mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        let deeds = Arc::new(Mutex::new(deeds.into_iter()));
+        while let Ok((socket, _)) = listener.accept().await {
+            tell.send(Seen::Connected).unwrap();
+            tokio::spawn(serve(socket, Arc::clone(&deeds), tell.clone()));
+        }
+    });
+    (Arc::new(Pool::new(&url).unwrap()), seen)
+}
+
+async fn serve(mut socket: TcpStream, deeds: Arc<Mutex<std::vec::IntoIter<Deed>>>, tell: mpsc::UnboundedSender<Seen>) {
+    let mut read = Vec::new();
+    while socket.read_buf(&mut read).await.is_ok_and(|length| length > 0) {
+        if !read.ends_with(b"\r\n\r\nhello") {
+            continue;
+        }
+        read.clear();
+        tell.send(Seen::Request).unwrap();
+        let deed = deeds.lock().unwrap().next().expect("no request is unexpected");
+        let answer = match deed {
+            Deed::Answer | Deed::AnswerAndClose => "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nworld",
+            Deed::Dawdle => "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nwor",
+            Deed::Close => "",
+        };
+        socket.write_all(answer.as_bytes()).await.unwrap();
+        if matches!(deed, Deed::Close | Deed::AnswerAndClose) {
+            break;
+        }
+    }
+    drop(socket);
+    tell.send(Seen::Closed).unwrap();
+}
+
+fn request() -> Request<Full<Bytes>> {
+    let mut request = Request::post("/").body(Full::from("hello")).unwrap();
+    request.headers_mut().insert("host", "x".parse().unwrap());
+    request
+}
+
+async fn ask(pool: &Arc<Pool>) -> Result<Bytes, Trouble> {
+    pool.send(request()).await?.into_body().whole().await
+}
+
+async fn next(seen: &mut mpsc::UnboundedReceiver<Seen>) -> Seen {
+    timeout(Duration::from_secs(20), seen.recv()).await.expect("it happens").expect("the server lives")
+}
+
+/// Lets the news that a connection was closed, which is on this machine already, be heard.
+async fn hear_the_news() {
+    sleep(Duration::from_millis(1)).await;
+}
+
+#[tokio::test]
+async fn a_connection_is_used_again_once_its_answer_is_read() {
+    let (pool, mut seen) = server(vec![Deed::Answer; 3]).await;
+    for _ in 0..3 {
+        assert_eq!(ask(&pool).await.unwrap(), "world");
+    }
+    assert_eq!(next(&mut seen).await, Seen::Connected);
+    for _ in 0..3 {
+        assert_eq!(next(&mut seen).await, Seen::Request);
+    }
+    assert!(seen.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn a_connection_that_was_closed_meanwhile_is_replaced_without_a_word() {
+    let (pool, mut seen) = server(vec![Deed::AnswerAndClose; 3]).await;
+    for _ in 0..3 {
+        assert_eq!(ask(&pool).await.unwrap(), "world");
+        for expected in [Seen::Connected, Seen::Request, Seen::Closed] {
+            assert_eq!(next(&mut seen).await, expected);
+        }
+        hear_the_news().await;
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_may_have_been_carried_out_is_not_sent_again() {
+    let (pool, mut seen) = server(vec![Deed::Close, Deed::Answer, Deed::Close]).await;
+    for is_answered in [false, true, false] {
+        match ask(&pool).await {
+            Ok(answer) => assert!(is_answered && answer == "world"),
+            Err(trouble) => assert!(!is_answered && !trouble.left_untouched(), "{trouble}"),
+        }
+    }
+    let expected =
+        [Seen::Connected, Seen::Request, Seen::Closed, Seen::Connected, Seen::Request, Seen::Request, Seen::Closed];
+    for expected in expected {
+        assert_eq!(next(&mut seen).await, expected);
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_is_dropped_before_its_end_closes_its_connection() {
+    let (pool, mut seen) = server(vec![Deed::Dawdle, Deed::Answer]).await;
+    let mut body = pool.send(request()).await.unwrap().into_body();
+    assert_eq!(body.next().await.unwrap().unwrap(), "wor");
+    drop(body);
+    for expected in [Seen::Connected, Seen::Request, Seen::Closed] {
+        assert_eq!(next(&mut seen).await, expected);
+    }
+    assert_eq!(ask(&pool).await.unwrap(), "world");
+}
+
+#[tokio::test]
+async fn a_request_that_is_given_up_closes_its_connection() {
+    let (pool, mut seen) = server(vec![Deed::Answer, Deed::Dawdle]).await;
+    ask(&pool).await.unwrap();
+    assert_eq!(next(&mut seen).await, Seen::Connected);
+    assert_eq!(next(&mut seen).await, Seen::Request);
+    let asking = tokio::spawn({
+        let pool = Arc::clone(&pool);
+        async move { ask(&pool).await }
+    });
+    assert_eq!(next(&mut seen).await, Seen::Request);
+    asking.abort();
+    assert_eq!(next(&mut seen).await, Seen::Closed);
+}
+
+#[tokio::test]
+async fn a_connection_that_was_idle_for_long_is_closed() {
+    let (pool, mut seen) = server(vec![Deed::Answer]).await;
+    ask(&pool).await.unwrap();
+    pool.tidy();
+    assert_eq!(pool.lock().len(), 1);
+    pool.lock()[0].use_until = Instant::now();
+    pool.tidy();
+    for expected in [Seen::Connected, Seen::Request, Seen::Closed] {
+        assert_eq!(next(&mut seen).await, expected);
+    }
+}
+
+#[tokio::test]
+async fn nobody_at_the_address_means_that_nothing_was_done() {
+    let (pool, _) = {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url: Uri = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
+        (Arc::new(Pool::new(&url).unwrap()), listener)
+    };
+    let trouble = ask(&pool).await.unwrap_err();
+    assert!(trouble.left_untouched() && trouble.to_string().contains("refused"), "{trouble}");
+}
+
+#[test]
+fn a_connection_is_not_used_when_the_server_may_just_be_closing_it() {
+    let kept = |value: Option<&'static str>| {
+        let mut headers = HeaderMap::new();
+        headers.extend(value.map(|value| (KEEP_ALIVE, value.parse().unwrap())));
+        kept_for(&headers)
+    };
+    assert_eq!(kept(None), KEPT_FOR);
+    assert_eq!(kept(Some("timeout=5")), Duration::from_secs(4));
+    assert_eq!(kept(Some("max=100, timeout=5")), Duration::from_secs(4));
+    assert_eq!(kept(Some("timeout=0")), Duration::ZERO);
+    assert_eq!(kept(Some("timeout=3600")), KEPT_FOR);
+    assert_eq!(kept(Some("timeout=soon")), KEPT_FOR);
+}

@@ -1,0 +1,74 @@
+//! What can go wrong with a request to a server.
+
+use hyper::StatusCode;
+
+/// How much of an unwelcome answer is shown.
+const EXCERPT: usize = 200;
+
+/// What can go wrong with a request.
+#[derive(Debug, Clone, thiserror::Error)]
+pub(crate) enum Trouble {
+    #[error("`{0}` is no address that can be reached over HTTP")]
+    BadAddress(String),
+    #[error("its header `{0}` cannot be sent")]
+    BadHeader(String),
+    #[error("no certificates to check it with: {0}")]
+    NoCertificates(String),
+    #[error("it cannot be reached: {0}")]
+    Unreachable(String),
+    #[error("it wants other credentials (HTTP {status}{challenge})")]
+    Unauthorized { status: StatusCode, challenge: String },
+    #[error("it answered HTTP {status}{excerpt}")]
+    Status { status: StatusCode, excerpt: String },
+    #[error("it redirects to another place ({0}), which is not followed")]
+    RedirectedAway(String),
+    #[error("it is busy (HTTP {0}), and stayed so")]
+    Busy(StatusCode),
+    #[error("it answered with {0} instead of JSON or an event stream")]
+    ForeignAnswer(String),
+    #[error("its answer broke off: {0}")]
+    BrokeOff(String),
+    #[error("it did not answer the request")]
+    NoAnswer,
+}
+
+impl Trouble {
+    /// An answer that is no success, with the beginning of what the server said.
+    pub(crate) fn status(status: StatusCode, body: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(&body[..body.len().min(4 * EXCERPT)]);
+        let excerpt: String = text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(EXCERPT).collect();
+        Self::Status { status, excerpt: if excerpt.is_empty() { excerpt } else { format!(": {excerpt}") } }
+    }
+
+    /// The connection broke while an answer was awaited or read: the server may have done what it was asked.
+    pub(crate) fn broke_off(error: &dyn std::error::Error) -> Self {
+        Self::BrokeOff(root_cause(error))
+    }
+
+    /// There is no connection, so the server has seen nothing.
+    pub(crate) fn unreachable(error: &dyn std::error::Error) -> Self {
+        Self::Unreachable(root_cause(error))
+    }
+
+    /// Whether this is how a server answers that speaks another dialect.
+    pub(crate) fn is_foreign(&self) -> bool {
+        match self {
+            Self::Status { status, .. } => status.is_client_error(),
+            Self::ForeignAnswer(_) => true,
+            _ => false,
+        }
+    }
+
+    /// Whether the server certainly did not do what it was asked.
+    pub(crate) fn left_untouched(&self) -> bool {
+        !matches!(self, Self::BrokeOff(_) | Self::NoAnswer | Self::Status { .. } | Self::ForeignAnswer(_))
+    }
+}
+
+fn root_cause(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause.to_string()
+}

@@ -1,0 +1,295 @@
+//! A small HTTP/1.1 client over plain sockets: nothing between a test and the wire is clever.
+//!
+//! - `Ask`: a request to send; [`Connection`]: a socket that carries one after the other; [`Answer`]: what comes back
+//! - `body`: bodies of every framing, in one piece or piece by piece; `events`: server-sent events
+//!
+//! A test may stop reading in the middle, close in the middle, or write what is no HTTP at all.
+
+mod body;
+mod events;
+
+use std::collections::BTreeMap;
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+
+use serde_json::Value;
+
+use crate::DEADLINE;
+use crate::driver::shown;
+use body::Body;
+pub use events::Event;
+
+/// A request about to be sent.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    method: String,
+    path: String,
+    headers: Vec<(String, String)>,
+    body: Option<Vec<u8>>,
+}
+
+/// One connection. Dropping it closes it.
+#[derive(Debug)]
+pub struct Connection {
+    reader: BufReader<TcpStream>,
+    writer: TcpStream,
+}
+
+/// The head of an answer, and the way to its body. The connection can be used again once the body was read whole.
+#[derive(Debug)]
+pub struct Answer<'c> {
+    /// The status code.
+    pub status: u16,
+    headers: BTreeMap<String, String>,
+    body: Body<'c>,
+}
+
+impl Ask {
+    /// A request of this HTTP method.
+    pub fn new(method: &str, path: &str) -> Self {
+        Self { method: method.to_owned(), path: path.to_owned(), headers: Vec::new(), body: None }
+    }
+
+    /// A POST of a JSON-RPC message with the headers every well-behaved client sends.
+    pub fn post(path: &str, message: impl AsRef<[u8]>) -> Self {
+        Self::new("POST", path)
+            .header("Content-Type", "application/json")
+            .header("Accept", "application/json, text/event-stream")
+            .body(message)
+    }
+
+    /// A GET for a stream of events.
+    pub fn stream(path: &str) -> Self {
+        Self::new("GET", path).header("Accept", "text/event-stream")
+    }
+
+    /// Adds a header, or replaces the one of this name.
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        self = self.without(name);
+        self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Leaves a header out.
+    pub fn without(mut self, name: &str) -> Self {
+        self.headers.retain(|(known, _)| !known.eq_ignore_ascii_case(name));
+        self
+    }
+
+    /// Sets the body.
+    pub fn body(mut self, body: impl AsRef<[u8]>) -> Self {
+        self.body = Some(body.as_ref().to_vec());
+        self
+    }
+
+    /// The bytes that go on the wire. `Host` and `Content-Length` are ours unless they were given.
+    fn to_bytes(&self, address: SocketAddr) -> Vec<u8> {
+        let given = |name: &str| self.headers.iter().any(|(known, _)| known.eq_ignore_ascii_case(name));
+        let mut head = format!("{} {} HTTP/1.1\r\n", self.method, self.path);
+        if !given("host") {
+            head += &format!("Host: {address}\r\n");
+        }
+        if let Some(body) = &self.body
+            && !given("content-length")
+            && !given("transfer-encoding")
+        {
+            head += &format!("Content-Length: {}\r\n", body.len());
+        }
+        for (name, value) in &self.headers {
+            head += &format!("{name}: {value}\r\n");
+        }
+        head += "\r\n";
+        [head.as_bytes(), self.body.as_deref().unwrap_or_default()].concat()
+    }
+}
+
+impl Connection {
+    /// Connects.
+    #[track_caller]
+    pub fn open(address: SocketAddr) -> Self {
+        Self::try_open(address).unwrap_or_else(|error| panic!("could not connect to {address}: {error}"))
+    }
+
+    /// Connects, if somebody listens there.
+    pub fn try_open(address: SocketAddr) -> io::Result<Self> {
+        let writer = TcpStream::connect(address)?;
+        writer.set_nodelay(true)?;
+        // Every wait has an end; a test that waits in vain says so.
+        writer.set_read_timeout(Some(DEADLINE))?;
+        writer.set_write_timeout(Some(DEADLINE))?;
+        Ok(Self { reader: BufReader::new(writer.try_clone()?), writer })
+    }
+
+    /// Sends a request and reads the head of its answer.
+    #[track_caller]
+    pub fn ask(&mut self, ask: &Ask) -> Answer<'_> {
+        self.send(ask);
+        self.answer()
+    }
+
+    /// Sends a request, without waiting for its answer.
+    #[track_caller]
+    pub fn send(&mut self, ask: &Ask) {
+        let address = self.writer.peer_addr().expect("a connected socket has a peer");
+        self.write(&ask.to_bytes(address)).unwrap_or_else(|error| panic!("could not send {ask:?}: {error}"));
+    }
+
+    /// Writes these bytes, be they HTTP or not.
+    pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.writer.write_all(bytes)
+    }
+
+    /// Reads the head of the next answer.
+    #[track_caller]
+    pub fn answer(&mut self) -> Answer<'_> {
+        match self.try_answer() {
+            Ok(Some(answer)) => answer,
+            Ok(None) => panic!("the connection was closed instead of an answer"),
+            Err(error) => panic!("no answer came: {error}"),
+        }
+    }
+
+    /// Reads the head of the next answer. `None` if the connection was closed instead.
+    pub fn try_answer(&mut self) -> io::Result<Option<Answer<'_>>> {
+        let line = match read_line(&mut self.reader) {
+            Err(error) if is_broken(&error) => return Ok(None),
+            line => line?,
+        };
+        if line.is_empty() {
+            return Ok(None);
+        }
+        let status = line.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)).and_then(|code| code.parse().ok());
+        let status: u16 = status.ok_or_else(|| malformed(&format!("the status line `{line}`")))?;
+        let headers = read_headers(&mut self.reader)?;
+        let body = Body::of(status, &headers, &mut self.reader)?;
+        Ok(Some(Answer { status, headers, body }))
+    }
+
+    /// Waits until the other side has closed the connection; what it still wrote is returned.
+    #[track_caller]
+    pub fn wait_closed(&mut self) -> Vec<u8> {
+        let mut rest = Vec::new();
+        match self.reader.read_to_end(&mut rest) {
+            Err(error) if !is_broken(&error) => panic!("the connection was not closed: {error}"),
+            _ => rest,
+        }
+    }
+
+    /// Something that can close the connection from another thread.
+    pub fn closer(&self) -> Closer {
+        Closer { socket: self.writer.try_clone().expect("a test has file descriptors to spare") }
+    }
+}
+
+/// Closes a connection that somebody else reads.
+#[derive(Debug)]
+pub struct Closer {
+    socket: TcpStream,
+}
+
+impl Closer {
+    /// Closes it, both ways.
+    pub fn close(&self) {
+        // It fails if the other side was faster.
+        self.socket.shutdown(Shutdown::Both).ok();
+    }
+}
+
+impl Answer<'_> {
+    /// The value of a header, whose name is given in lower case.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(String::as_str)
+    }
+
+    /// All headers, names in lower case. Values of a repeated header are joined by `, `.
+    pub fn headers(&self) -> &BTreeMap<String, String> {
+        &self.headers
+    }
+
+    /// Whether the body is of this type, parameters aside.
+    pub fn is_of_type(&self, content_type: &str) -> bool {
+        self.header("content-type").is_some_and(|found| found.split(';').next() == Some(content_type))
+    }
+
+    /// Whether events follow.
+    pub fn is_stream(&self) -> bool {
+        self.is_of_type("text/event-stream")
+    }
+
+    /// The whole body.
+    #[track_caller]
+    pub fn bytes(&mut self) -> Vec<u8> {
+        self.try_bytes().unwrap_or_else(|error| panic!("the body of an answer {} broke off: {error}", self.status))
+    }
+
+    /// The whole body, unless the connection breaks first.
+    pub fn try_bytes(&mut self) -> io::Result<Vec<u8>> {
+        let mut whole = Vec::new();
+        while let Some(piece) = self.body.next_piece()? {
+            whole.extend(piece);
+        }
+        Ok(whole)
+    }
+
+    /// The whole body as JSON.
+    #[track_caller]
+    pub fn json(&mut self) -> Value {
+        let bytes = self.bytes();
+        let status = self.status;
+        serde_json::from_slice(&bytes).unwrap_or_else(|error| panic!("{error} in the {status} body {}", shown(&bytes)))
+    }
+
+    /// The next event. `None` at the end of the stream, be it in good order or not.
+    pub fn next_event(&mut self) -> Option<Event> {
+        events::next(&mut self.body)
+    }
+
+    /// The next event that carries a message. `None` at the end of the stream.
+    pub fn next_message(&mut self) -> Option<Event> {
+        std::iter::from_fn(|| self.next_event()).find(|event| !event.data.is_empty())
+    }
+
+    /// The next event that carries a message of this JSON-RPC method, or an answer if `None`.
+    #[track_caller]
+    pub fn message(&mut self, method: Option<&str>) -> Value {
+        loop {
+            let event = self.next_message().unwrap_or_else(|| panic!("the stream ended before {method:?} came"));
+            let message = event.json();
+            if message.get("method").and_then(Value::as_str) == method {
+                return message;
+            }
+        }
+    }
+}
+
+fn read_headers(reader: &mut impl BufRead) -> io::Result<BTreeMap<String, String>> {
+    let mut headers = BTreeMap::<String, String>::new();
+    loop {
+        let line = read_line(reader)?;
+        if line.is_empty() {
+            return Ok(headers);
+        }
+        let (name, value) = line.split_once(':').ok_or_else(|| malformed(&format!("the header `{line}`")))?;
+        let value = value.trim();
+        headers
+            .entry(name.to_ascii_lowercase())
+            .and_modify(|earlier| *earlier = format!("{earlier}, {value}"))
+            .or_insert_with(|| value.to_owned());
+    }
+}
+
+/// A line without its end; empty at the end of the input.
+fn read_line(reader: &mut impl BufRead) -> io::Result<String> {
+    let mut line = String::new();
+    reader.read_line(&mut line)?;
+    line.truncate(line.trim_end_matches(['\r', '\n']).len());
+    Ok(line)
+}
+
+fn is_broken(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::ConnectionAborted)
+}
+
+fn malformed(what: &str) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, format!("{what} is malformed"))
+}

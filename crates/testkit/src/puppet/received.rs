@@ -1,0 +1,191 @@
+//! A message that a puppet received, and the ways to answer it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+use serde_json::Value;
+
+use super::stage::Stage;
+use crate::driver::shown;
+use crate::{raw, wait_until};
+
+/// A message that was left to the test.
+#[derive(Clone, Debug)]
+pub struct Received {
+    line: Vec<u8>,
+    id: Option<String>,
+    method: Option<String>,
+    way: Way,
+}
+
+/// How what belongs to a message gets back.
+#[derive(Clone, Debug)]
+pub(super) enum Way {
+    /// On the one stdout of the life it came in.
+    Stdout { stage: Arc<Stage>, life: usize },
+    /// On the answer to the HTTP request it came in.
+    Answer { to: Sender<Reply>, headers: Arc<BTreeMap<String, String>>, fate: Arc<Fate> },
+}
+
+/// What the thread of an HTTP request is told.
+#[derive(Debug)]
+pub(super) enum Reply {
+    /// Something before the answer.
+    Aside(String),
+    /// The answer; nothing follows.
+    Answer(String),
+    /// An answer with a status of its own.
+    Status(u16, String),
+    /// No answer: the connection breaks.
+    Break,
+}
+
+/// Whether the client of an HTTP request gave it up.
+#[derive(Debug, Default)]
+pub(super) struct Fate {
+    pub(super) abandoned: std::sync::atomic::AtomicBool,
+}
+
+impl Received {
+    pub(super) fn new(line: Vec<u8>, way: Way) -> Self {
+        let members = raw::members(&line).unwrap_or_default();
+        let id = members.get("id").map(|id| (*id).to_owned());
+        let method = members.get("method").and_then(|method| raw::text(method));
+        drop(members);
+        Self { line, id, method, way }
+    }
+
+    /// The line as it came.
+    pub fn line(&self) -> &[u8] {
+        &self.line
+    }
+
+    /// The whole message.
+    #[track_caller]
+    pub fn value(&self) -> Value {
+        serde_json::from_slice(&self.line).unwrap_or_else(|error| panic!("{error} in {}", shown(&self.line)))
+    }
+
+    /// The id as it was written.
+    pub fn id(&self) -> Option<&str> {
+        self.id.as_deref()
+    }
+
+    /// The method.
+    pub fn method(&self) -> Option<&str> {
+        self.method.as_deref()
+    }
+
+    /// Whether it has this method.
+    pub fn is(&self, method: &str) -> bool {
+        self.method() == Some(method)
+    }
+
+    /// Whether it wants an answer.
+    pub fn is_request(&self) -> bool {
+        self.id.is_some() && self.method.is_some()
+    }
+
+    /// A value under `params`, as it was written.
+    pub fn param(&self, path: &[&str]) -> Option<&str> {
+        raw::at(&self.line, &[&["params"], path].concat())
+    }
+
+    /// A text under `params`.
+    pub fn text_param(&self, path: &[&str]) -> Option<String> {
+        self.param(path).and_then(raw::text)
+    }
+
+    /// The progress token as it was written.
+    #[track_caller]
+    pub fn progress_token(&self) -> &str {
+        self.param(&["_meta", "progressToken"]).expect("the request asks for progress")
+    }
+
+    /// An HTTP header it came with, by its name in lower case.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        match &self.way {
+            Way::Answer { headers, .. } => headers.get(name).map(String::as_str),
+            Way::Stdout { .. } => None,
+        }
+    }
+
+    /// Whether the client broke the HTTP request off.
+    pub fn is_abandoned(&self) -> bool {
+        match &self.way {
+            Way::Answer { fate, .. } => fate.abandoned.load(std::sync::atomic::Ordering::SeqCst),
+            Way::Stdout { .. } => false,
+        }
+    }
+
+    /// Waits until the client broke the HTTP request off.
+    #[track_caller]
+    pub fn wait_abandoned(&self) {
+        wait_until("the client gives the request up", || self.is_abandoned().then_some(()));
+    }
+
+    /// Answers with this result, byte for byte.
+    #[track_caller]
+    pub fn answer(&self, result: &str) {
+        self.finish(&self.message("result", result));
+    }
+
+    /// Answers with this error object, byte for byte.
+    #[track_caller]
+    pub fn fail(&self, error: &str) {
+        self.finish(&self.message("error", error));
+    }
+
+    /// Sends the answer as a whole line.
+    #[track_caller]
+    pub fn finish(&self, line: &str) {
+        match &self.way {
+            Way::Stdout { stage, life } => stage.write_in(*life, &format!("{line}\n")),
+            // The thread is gone when the client gave up; that is for the test to see.
+            Way::Answer { to, .. } => to.send(Reply::Answer(line.to_owned())).unwrap_or_default(),
+        }
+    }
+
+    /// Answers an HTTP request with this status and body.
+    pub fn finish_with_status(&self, status: u16, body: &str) {
+        if let Way::Answer { to, .. } = &self.way {
+            to.send(Reply::Status(status, body.to_owned())).unwrap_or_default();
+        }
+    }
+
+    /// Breaks the connection of an HTTP request instead of answering.
+    pub fn break_off(&self) {
+        if let Way::Answer { to, .. } = &self.way {
+            to.send(Reply::Break).unwrap_or_default();
+        }
+    }
+
+    /// Sends a line before the answer, where it belongs to this request.
+    #[track_caller]
+    pub fn aside(&self, line: &str) {
+        match &self.way {
+            Way::Stdout { stage, life } => stage.write_in(*life, &format!("{line}\n")),
+            Way::Answer { to, .. } => to.send(Reply::Aside(line.to_owned())).unwrap_or_default(),
+        }
+    }
+
+    /// Sends progress; `rest` is what follows the token, such as `"progress":1`.
+    #[track_caller]
+    pub fn progress(&self, rest: &str) {
+        let token = self.progress_token();
+        let params = format!(r#"{{"progressToken":{token},{rest}}}"#);
+        self.aside(&format!(r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{params}}}"#));
+    }
+
+    /// Asks the client something in the course of this request.
+    #[track_caller]
+    pub fn ask(&self, id: &str, method: &str, params: &str) {
+        self.aside(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#));
+    }
+
+    fn message(&self, key: &str, value: &str) -> String {
+        let id = self.id.as_deref().expect("a notification cannot be answered");
+        format!(r#"{{"jsonrpc":"2.0","id":{id},"{key}":{value}}}"#)
+    }
+}

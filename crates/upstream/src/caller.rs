@@ -1,0 +1,145 @@
+//! Who made requests, and what reaches them besides the answer: notices and questions of the server.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use protocol::envelope::{Envelope, Kind};
+use protocol::{Span, text};
+
+use crate::connection::Connection;
+use crate::failure::CallError;
+
+/// Who is behind a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Party {
+    /// The client, which may cancel it.
+    pub client: u64,
+    /// Who is to be asked what the server wants to know about it. Requests with different numbers here belong to
+    /// different people, as far as anybody can tell.
+    pub asker: u64,
+    /// There is no other client, so every question is for this one.
+    pub is_alone: bool,
+}
+
+/// Somebody who made requests and gets the answers. Every request ends in one of `answered`, `failed`, `cancelled`.
+pub trait Caller: Send + Sync {
+    /// Who it is.
+    fn party(&self) -> Party;
+    /// The server's answer to the request that the caller knows as `id`.
+    fn answered(&self, id: &[u8], answer: Answered<'_>);
+    /// There will be no answer.
+    fn failed(&self, id: &[u8], error: &CallError);
+    /// The client gave it up.
+    fn cancelled(&self, id: &[u8]);
+    /// The server says something about a request that is still open.
+    fn noticed(&self, notice: Notice<'_>);
+    /// The server wants to know something for a request that is still open.
+    fn asked(&self, question: Question);
+    /// The server no longer wants to know what it asked under `id`, and says so in `line`, where the id stands at `id_at`.
+    fn withdrawn(&self, server: &Connection, id: &[u8], line: &Bytes, id_at: Span);
+    /// All that has arrived for now was handed over.
+    fn flush(&self);
+    /// If the caller reads slower than servers answer: something to wait for before handing over more.
+    fn catching_up(&self) -> Option<Pin<Box<dyn Future<Output = ()> + Send + '_>>>;
+}
+
+impl std::fmt::Debug for dyn Caller {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "Caller({:?})", self.party())
+    }
+}
+
+/// An answer, whole, as the server wrote it.
+#[derive(Debug, Clone, Copy)]
+pub struct Answered<'a> {
+    /// The message.
+    pub line: &'a Bytes,
+    /// Where our id stands; the caller puts its own there.
+    pub id_at: Span,
+    /// Where the `result`, or the `error`, stands.
+    pub outcome: Result<Span, Span>,
+}
+
+/// A notification about an open request.
+#[derive(Debug, Clone, Copy)]
+pub struct Notice<'n> {
+    /// Who says it.
+    pub server: &'n Connection,
+    /// The message.
+    pub line: &'n Bytes,
+    /// What it says.
+    pub envelope: &'n Envelope,
+    /// For progress: the token the caller chose, and where ours stands in the message.
+    pub progress: Option<(&'n [u8], Span)>,
+}
+
+/// A request of a server, to be put to a client. It must be answered, or dropped: then it is refused.
+#[derive(Debug)]
+pub struct Question {
+    /// Who asks.
+    pub server: Arc<Connection>,
+    /// The message.
+    pub line: Bytes,
+    /// What it says.
+    pub envelope: Envelope,
+    is_answered: bool,
+}
+
+impl Question {
+    pub(crate) fn new(server: Arc<Connection>, line: Bytes, envelope: Envelope) -> Self {
+        Self { server, line, envelope, is_answered: false }
+    }
+
+    /// Where the server's id stands.
+    pub fn id(&self) -> Span {
+        match self.envelope.kind {
+            Kind::Request { id, .. } | Kind::Response { id, .. } => id,
+            Kind::Notification { method } => method,
+        }
+    }
+
+    /// What is asked.
+    pub fn method(&self) -> String {
+        match self.envelope.kind {
+            Kind::Request { method, .. } => text::decode(method.of(&self.line)).unwrap_or_default().into_owned(),
+            Kind::Notification { .. } | Kind::Response { .. } => String::new(),
+        }
+    }
+
+    /// Passes on the answer in `line`, which stands there under another id at `id_at`.
+    pub fn answer(mut self, line: &Bytes, id_at: Span) {
+        self.is_answered = true;
+        self.server.answer_question(self.id().of(&self.line), line, id_at);
+    }
+
+    /// Answers with `result`, which is JSON.
+    pub fn answer_with(mut self, result: &[u8]) {
+        self.is_answered = true;
+        self.server.close_question(self.id().of(&self.line), |id| protocol::reply::result(id, result));
+    }
+
+    /// Answers that it cannot be answered.
+    pub fn refuse(mut self, code: i32, why: &str) {
+        self.refuse_now(code, why);
+    }
+
+    fn refuse_now(&mut self, code: i32, why: &str) {
+        self.is_answered = true;
+        self.server.close_question(self.id().of(&self.line), |id| protocol::reply::error(id, code, why, None));
+    }
+
+    /// The server has given it up itself.
+    pub fn forget(mut self) {
+        self.is_answered = true;
+    }
+}
+
+impl Drop for Question {
+    fn drop(&mut self) {
+        if !self.is_answered {
+            self.refuse_now(protocol::reply::code::INTERNAL_ERROR, "The client is gone, so nobody can answer");
+        }
+    }
+}

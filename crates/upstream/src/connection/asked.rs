@@ -1,0 +1,128 @@
+//! Questions of the server: who is to answer them, and the way back.
+
+use std::collections::hash_map::Entry;
+use std::sync::{Arc, PoisonError};
+
+use bytes::Bytes;
+use protocol::envelope::Envelope;
+use protocol::reply::{self, code};
+use protocol::splice::Edit;
+use protocol::{Span, text};
+
+use super::{Connection, remember};
+use crate::caller::{Caller, Question};
+use crate::open::Whose;
+
+/// So many questions may be open at once. A server that asks more does not wait for answers.
+const MOST_QUESTIONS: usize = 1000;
+
+impl Connection {
+    /// A request of the server's: a sign of life is given at once, anything else is for whoever it is about.
+    pub(super) fn asked(
+        self: &Arc<Self>,
+        line: Bytes,
+        id: Span,
+        method: Span,
+        envelope: Envelope,
+        about: Option<u64>,
+        callers: &mut Vec<Arc<dyn Caller>>,
+    ) {
+        if text::token_is(method.of(&line), "ping") {
+            return self.say(&reply::result(id.of(&line), b"{}"));
+        }
+        let question = Question::new(Arc::clone(self), line, envelope);
+        let whose = self.lock().whose(about);
+        match whose {
+            Whose::Caller(caller) => {
+                if !self.remember_question(&question, &caller) {
+                    return question
+                        .refuse(code::INVALID_REQUEST, "Too many questions, or one under that id, are open");
+                }
+                remember(callers, Arc::clone(&caller));
+                caller.asked(question);
+            }
+            Whose::Unclear => {
+                tracing::warn!(server = %self.server, method = %question.method(), "refused a question that could be for several clients; it serves one at a time from now on");
+                question.refuse(
+                    code::INTERNAL_ERROR,
+                    "Several clients have requests open, so it is unclear who is asked; try again",
+                );
+            }
+            Whose::Nobodys => match self.watcher.upgrade() {
+                Some(watcher) => watcher.asked(self.index, question),
+                None => drop(question),
+            },
+        }
+    }
+
+    /// Who alone has requests open here, if it is only one.
+    pub fn only_caller(&self) -> Option<Arc<dyn Caller>> {
+        match self.lock().most_likely() {
+            Whose::Caller(caller) => Some(caller),
+            Whose::Nobodys | Whose::Unclear => None,
+        }
+    }
+
+    /// Remembers whom a question was put to, so that it can be withdrawn.
+    pub fn remember_question(&self, question: &Question, caller: &Arc<dyn Caller>) -> bool {
+        let mut questions = self.questions.lock().unwrap_or_else(PoisonError::into_inner);
+        if questions.len() >= MOST_QUESTIONS {
+            return false;
+        }
+        match questions.entry(Box::from(question.id().of(&question.line))) {
+            Entry::Vacant(free) => {
+                free.insert(Arc::clone(caller));
+                true
+            }
+            Entry::Occupied(_) => false,
+        }
+    }
+
+    /// The server takes back the question it asked under `id`.
+    pub(super) fn withdraw_question(&self, id: &[u8], line: &Bytes, id_at: Span) -> bool {
+        let Some(caller) = self.questions.lock().unwrap_or_else(PoisonError::into_inner).remove(id) else {
+            return false;
+        };
+        caller.withdrawn(self, id, line, id_at);
+        caller.flush();
+        true
+    }
+
+    /// The server is gone, so nobody waits for answers any more.
+    pub(super) fn withdraw_questions(&self) {
+        let questions = std::mem::take(&mut *self.questions.lock().unwrap_or_else(PoisonError::into_inner));
+        for (id, caller) in questions {
+            let params =
+                reply::object([("requestId", id.to_vec()), ("reason", reply::string("the server that asked is gone"))]);
+            let mut notice = reply::notification("notifications/cancelled", Some(&params));
+            notice.pop();
+            let line = Bytes::from(notice);
+            let Some(id_at) = Envelope::scan(&line).ok().and_then(|envelope| envelope.params.request_id) else {
+                continue;
+            };
+            caller.withdrawn(self, &id, &line, id_at);
+            caller.flush();
+        }
+    }
+
+    /// Passes on a client's answer, in which another id stands at `id_at`.
+    pub(crate) fn answer_question(&self, id: &[u8], line: &Bytes, id_at: Span) {
+        self.questions.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+        self.wire.send_spliced(None, line, &[Edit { span: id_at, with: id }]);
+        self.wire.flush();
+    }
+
+    /// Answers a question ourselves.
+    pub(crate) fn close_question(&self, id: &[u8], answer: impl FnOnce(&[u8]) -> Vec<u8>) {
+        self.questions.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+        self.say(&answer(id));
+    }
+
+    /// A server that floods us with questions and reads no answers must not fill our memory.
+    fn say(&self, answer: &[u8]) {
+        if !self.wire.is_full() {
+            self.wire.send(None, answer);
+            self.wire.flush();
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Notifications of the server: to whoever they are about, or to whoever watches the server.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use catalog::Kind;
+use protocol::envelope::Envelope;
+use protocol::{Era, Span, text};
+
+use super::{Connection, remember};
+use crate::caller::{Caller, Notice};
+use crate::numbers::our_number;
+use crate::open::Whose;
+
+impl Connection {
+    pub(super) fn notice(
+        self: &Arc<Self>,
+        line: &Bytes,
+        method: Span,
+        envelope: &Envelope,
+        about: Option<u64>,
+        callers: &mut Vec<Arc<dyn Caller>>,
+    ) {
+        match text::decode(method.of(line)).as_deref() {
+            Some("notifications/progress") => self.progress(line, envelope, callers),
+            Some("notifications/tools/list_changed") => self.changes.note(&[Kind::Tool]),
+            Some("notifications/prompts/list_changed") => self.changes.note(&[Kind::Prompt]),
+            Some("notifications/resources/list_changed") => self.changes.note(&[Kind::Resource, Kind::Template]),
+            Some("notifications/subscriptions/acknowledged") => {
+                self.ears.acknowledged(envelope.params.subscription, line);
+            }
+            Some("notifications/cancelled") => self.cancelled_by_server(line, envelope),
+            // They are about what a client follows, not about a request that happens to be open.
+            Some(
+                method @ ("notifications/resources/updated"
+                | "notifications/tasks/status"
+                | "notifications/elicitation/complete"),
+            ) => self.report(line, method, envelope),
+            Some(method) => self.about_a_request(line, method, envelope, about, callers),
+            None => tracing::debug!(server = %self.server, "notification without a name"),
+        }
+    }
+
+    fn progress(self: &Arc<Self>, line: &Bytes, envelope: &Envelope, callers: &mut Vec<Arc<dyn Caller>>) {
+        let Some(token_at) = envelope.params.progress_token else { return };
+        let wanted = our_number(token_at.of(line)).and_then(|number| {
+            let open = self.lock();
+            let call = open.get(number)?;
+            Some((Arc::clone(&call.caller), call.progress.clone()?))
+        });
+        if let Some((caller, token)) = wanted {
+            caller.noticed(Notice { server: self, line, envelope, progress: Some((&token, token_at)) });
+            remember(callers, caller);
+        }
+    }
+
+    /// Log messages and whatever else a server may say while it works.
+    fn about_a_request(
+        self: &Arc<Self>,
+        line: &Bytes,
+        method: &str,
+        envelope: &Envelope,
+        about: Option<u64>,
+        callers: &mut Vec<Arc<dyn Caller>>,
+    ) {
+        let whose = match about {
+            Some(_) => self.lock().whose(about),
+            // A legacy server speaks to everybody; a modern one only about requests.
+            None if self.era() == Era::Legacy => Whose::Nobodys,
+            None => self.lock().most_likely(),
+        };
+        match whose {
+            Whose::Caller(caller) => {
+                caller.noticed(Notice { server: self, line, envelope, progress: None });
+                remember(callers, caller);
+            }
+            Whose::Nobodys => self.report(line, method, envelope),
+            Whose::Unclear => tracing::debug!(server = %self.server, method, "notification that could be for several"),
+        }
+    }
+
+    fn cancelled_by_server(self: &Arc<Self>, line: &Bytes, envelope: &Envelope) {
+        let Some(id_at) = envelope.params.request_id else { return };
+        let id = id_at.of(line);
+        if self.withdraw_question(id, line, id_at) {
+            return;
+        }
+        // A modern server ends a stream of news like this.
+        if let Some(number) = our_number(id) {
+            self.lock().close(number);
+        }
+    }
+
+    fn report(self: &Arc<Self>, line: &Bytes, method: &str, envelope: &Envelope) {
+        if let Some(watcher) = self.watcher.upgrade() {
+            watcher.heard(self, method, line, envelope);
+        }
+    }
+}

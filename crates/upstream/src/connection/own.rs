@@ -1,0 +1,101 @@
+//! Questions of our own to the server, and what we tell it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use protocol::era::meta;
+use protocol::{Envelope, Era, reply};
+use tokio::sync::oneshot;
+
+use super::{Answer, Connection};
+use crate::open::Waiting;
+
+impl Connection {
+    /// Asks the server something ourselves; `None` if it ended before it answered.
+    pub async fn ask(&self, method: &str, params: Option<&[u8]>) -> Option<Answer> {
+        let (_, answer) = self.begin(method, params)?;
+        answer.await
+    }
+
+    /// Asks at once, and returns what waits for the answer.
+    pub fn ask_now(
+        self: &Arc<Self>,
+        method: &str,
+        params: Option<&[u8]>,
+    ) -> Option<impl Future<Output = Option<Answer>> + Send + 'static + use<>> {
+        let (sender, receiver) = oneshot::channel();
+        let number = {
+            let mut open = self.lock();
+            if open.ended.is_some() {
+                return None;
+            }
+            open.enter(Waiting::Ourselves(sender))
+        };
+        self.wire.send(Some(number), &self.introduced(reply::request(number, method, params)));
+        self.wire.flush();
+        Some(async move { receiver.await.ok() })
+    }
+
+    /// Asks, and returns the number under which the server knows the question, and what waits for the answer: to be
+    /// dropped when it is no longer wanted.
+    pub(crate) fn begin<'c>(
+        &'c self,
+        method: &str,
+        params: Option<&[u8]>,
+    ) -> Option<(u64, impl Future<Output = Option<Answer>> + use<'c>)> {
+        let (sender, receiver) = oneshot::channel();
+        let number = {
+            let mut open = self.lock();
+            if open.ended.is_some() {
+                return None;
+            }
+            open.enter(Waiting::Ourselves(sender))
+        };
+        let abandoned = Abandon { connection: self, number };
+        self.wire.send(Some(number), &self.introduced(reply::request(number, method, params)));
+        self.wire.flush();
+        Some((number, async move {
+            let _abandoned = abandoned;
+            receiver.await.ok()
+        }))
+    }
+
+    /// Tells the server something.
+    pub fn tell(&self, method: &str, params: Option<&[u8]>) {
+        self.wire.send(None, &reply::notification(method, params));
+        self.wire.flush();
+    }
+
+    /// Passes on somebody's notification as it is.
+    pub fn pass(&self, line: &Bytes) {
+        if !self.wire.is_full() {
+            self.wire.send_spliced(None, line, &[]);
+            self.wire.flush();
+        }
+    }
+
+    /// A request as a server of its era expects it: a modern one is told with every request who asks.
+    fn introduced(&self, mut request: Vec<u8>) -> Vec<u8> {
+        if self.era() == Era::Legacy {
+            return request;
+        }
+        request.pop();
+        let line = Bytes::from(request);
+        let envelope = Envelope::scan(&line).expect("what we write ourselves is a message");
+        let mut request = meta::to_modern(&line, &envelope, &self.introduction).to_vec();
+        request.push(b'\n');
+        request
+    }
+}
+
+/// Forgets a question of ours when nobody waits for its answer any more.
+struct Abandon<'c> {
+    connection: &'c Connection,
+    number: u64,
+}
+
+impl Drop for Abandon<'_> {
+    fn drop(&mut self) {
+        self.connection.lock().close(self.number);
+    }
+}

@@ -1,0 +1,245 @@
+//! The requests on their way to one server, and whose question it is when the server asks something.
+//!
+//! Over a pipe a server's question does not say which request it is about. As long as all open requests belong to one
+//! client that is clear. When they belong to several it is not, and a question must never reach the wrong person: it is
+//! refused, and from then on that server serves one client at a time; requests of others wait for their turn. Servers
+//! that never ask are never made to wait for.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use crate::caller::{Caller, Party};
+use crate::connection::Answer;
+use crate::failure::Ending;
+
+/// For how long a request that was given up may still make its server ask something.
+pub(crate) const HAUNTING: Duration = Duration::from_secs(5);
+
+/// Everything open.
+#[derive(Default)]
+pub(crate) struct Open {
+    last: u64,
+    waiting: HashMap<u64, Waiting>,
+    /// Requests that wait for their turn, in order.
+    held: VecDeque<Held>,
+    ghosts: Vec<Ghost>,
+    /// It has asked without saying what about.
+    takes_turns: bool,
+    /// Set once, when nothing can be answered any more.
+    pub(crate) ended: Option<Arc<Ending>>,
+}
+
+/// Who waits for an answer.
+pub(crate) enum Waiting {
+    Caller(Call),
+    Ourselves(oneshot::Sender<Answer>),
+}
+
+/// A request of a caller. The id and token are copies: a few bytes must not keep the whole request in memory.
+pub(crate) struct Call {
+    pub(crate) caller: Arc<dyn Caller>,
+    pub(crate) id: Box<[u8]>,
+    pub(crate) progress: Option<Box<[u8]>>,
+    pub(crate) party: Party,
+    pub(crate) since: Option<Instant>,
+    pub(crate) is_held: bool,
+}
+
+impl Call {
+    /// Whether the server may still ask something about it after it was given up, and of whom would be unclear.
+    pub(crate) fn leaves_ghost(&self) -> bool {
+        !self.is_held && !self.party.is_alone
+    }
+}
+
+/// A request that waits for its turn, ready to be sent.
+pub(crate) struct Held {
+    pub(crate) number: u64,
+    pub(crate) line: Bytes,
+    asker: u64,
+}
+
+/// A request that was given up, but that the server may still be at.
+struct Ghost {
+    number: u64,
+    asker: u64,
+    until: Instant,
+}
+
+/// Whose question it is.
+pub(crate) enum Whose {
+    /// This caller's.
+    Caller(Arc<dyn Caller>),
+    /// It is about no open request.
+    Nobodys,
+    /// Several clients have requests open.
+    Unclear,
+}
+
+impl Open {
+    /// A number for a request, under which its answer is waited for.
+    pub(crate) fn enter(&mut self, waiting: Waiting) -> u64 {
+        self.last += 1;
+        self.waiting.insert(self.last, waiting);
+        self.last
+    }
+
+    /// Whether a request of `party` must wait for its turn.
+    pub(crate) fn must_wait(&mut self, party: Party) -> bool {
+        if !self.takes_turns || party.is_alone {
+            return false;
+        }
+        !self.held.is_empty() || self.is_busy_with_others(party.asker)
+    }
+
+    /// Lets a request wait for its turn.
+    pub(crate) fn hold(&mut self, number: u64, line: Bytes) {
+        if let Some(Waiting::Caller(call)) = self.waiting.get_mut(&number) {
+            call.is_held = true;
+            self.held.push_back(Held { number, line, asker: call.party.asker });
+        }
+    }
+
+    /// The requests whose turn has come.
+    pub(crate) fn release(&mut self) -> Vec<Held> {
+        let Some(asker) = self.held.front().map(|held| held.asker) else { return Vec::new() };
+        if self.is_busy_with_others(asker) {
+            return Vec::new();
+        }
+        let mut released = Vec::new();
+        while self.held.front().is_some_and(|held| held.asker == asker) {
+            let held = self.held.pop_front().expect("there is a first");
+            if let Some(Waiting::Caller(call)) = self.waiting.get_mut(&held.number) {
+                call.is_held = false;
+                released.push(held);
+            }
+        }
+        released
+    }
+
+    pub(crate) fn is_open(&self, number: u64) -> bool {
+        self.waiting.contains_key(&number)
+    }
+
+    pub(crate) fn get(&self, number: u64) -> Option<&Call> {
+        match self.waiting.get(&number) {
+            Some(Waiting::Caller(call)) => Some(call),
+            Some(Waiting::Ourselves(_)) | None => None,
+        }
+    }
+
+    /// The request under `number` is answered. A late answer to one that was given up says that the server is no longer
+    /// at it.
+    pub(crate) fn answered(&mut self, number: u64) -> Option<Waiting> {
+        self.lay_ghost(number);
+        self.close(number)
+    }
+
+    /// The request under `number` is over.
+    pub(crate) fn close(&mut self, number: u64) -> Option<Waiting> {
+        let waiting = self.waiting.remove(&number);
+        if let Some(Waiting::Caller(Call { is_held: true, .. })) = &waiting {
+            self.held.retain(|held| held.number != number);
+        }
+        waiting
+    }
+
+    /// The server has heard that the request under `number` is given up: it asks nothing about it any more.
+    pub(crate) fn lay_ghost(&mut self, number: u64) {
+        self.ghosts.retain(|ghost| ghost.number != number);
+    }
+
+    /// The request under `number` is given up, while the server may be at it.
+    pub(crate) fn give_up(&mut self, number: u64) -> Option<Call> {
+        let Some(Waiting::Caller(call)) = self.close(number) else { return None };
+        if call.leaves_ghost() {
+            self.bury();
+            self.ghosts.push(Ghost { number, asker: call.party.asker, until: Instant::now() + HAUNTING });
+        }
+        Some(call)
+    }
+
+    /// The number of the request that `client` knows as `id`. Cancellations are rare, so they search.
+    pub(crate) fn find(&self, client: u64, id: &[u8]) -> Option<u64> {
+        self.calls().find(|(_, call)| call.party.client == client && *call.id == *id).map(|(number, _)| number)
+    }
+
+    /// The numbers of all requests of `client`.
+    pub(crate) fn of_client(&self, client: u64) -> Vec<u64> {
+        self.calls().filter(|(_, call)| call.party.client == client).map(|(number, _)| number).collect()
+    }
+
+    /// The numbers of requests that were sent before `moment`.
+    pub(crate) fn older_than(&self, moment: Instant) -> Vec<u64> {
+        self.calls()
+            .filter(|(_, call)| call.since.is_some_and(|since| since < moment))
+            .map(|(number, _)| number)
+            .collect()
+    }
+
+    /// Whose question it is that came on the stream of `about`, or on none.
+    pub(crate) fn whose(&mut self, about: Option<u64>) -> Whose {
+        if let Some(number) = about {
+            return self.get(number).map_or(Whose::Nobodys, |call| Whose::Caller(Arc::clone(&call.caller)));
+        }
+        let whose = self.most_likely();
+        if !matches!(&whose, Whose::Caller(caller) if caller.party().is_alone) && !self.waiting.is_empty() {
+            self.takes_turns |= !matches!(whose, Whose::Nobodys);
+        }
+        whose
+    }
+
+    /// Whose it is if everything open belongs to one.
+    pub(crate) fn most_likely(&mut self) -> Whose {
+        self.bury();
+        let sent = || self.calls().filter(|(_, call)| !call.is_held);
+        // The latest: its stream is the least likely to be closing.
+        let Some((_, latest)) = sent().max_by_key(|&(number, _)| number) else { return Whose::Nobodys };
+        let asker = latest.party.asker;
+        let is_same = |other: u64| other == asker;
+        if sent().all(|(_, call)| is_same(call.party.asker)) && self.ghosts.iter().all(|ghost| is_same(ghost.asker)) {
+            return Whose::Caller(Arc::clone(&latest.caller));
+        }
+        Whose::Unclear
+    }
+
+    /// Everything that waits, when nothing can be answered any more.
+    pub(crate) fn take_all(&mut self) -> Vec<Waiting> {
+        self.held.clear();
+        std::mem::take(&mut self.waiting).into_values().collect()
+    }
+
+    fn is_busy_with_others(&mut self, asker: u64) -> bool {
+        self.bury();
+        self.calls().any(|(_, call)| !call.is_held && call.party.asker != asker)
+            || self.ghosts.iter().any(|ghost| ghost.asker != asker)
+    }
+
+    fn bury(&mut self) {
+        if !self.ghosts.is_empty() {
+            let now = Instant::now();
+            self.ghosts.retain(|ghost| ghost.until > now);
+        }
+    }
+
+    fn calls(&self) -> impl Iterator<Item = (u64, &Call)> {
+        self.waiting.iter().filter_map(|(&number, waiting)| match waiting {
+            Waiting::Caller(call) => Some((number, call)),
+            Waiting::Ourselves(_) => None,
+        })
+    }
+}
+
+impl std::fmt::Debug for Open {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Open").field("waiting", &self.waiting.len()).field("held", &self.held.len()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests;

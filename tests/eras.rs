@@ -1,0 +1,35 @@
+//! Clients and servers of different eras understand each other; of the same era, nothing is translated.
+//!
+//! - [`legacy_client`]: a client with `initialize` in front of a server of 2026-07-28
+//! - [`rounds`]: what that server wants to know before it answers, asked of that client
+//! - [`modern_client`]: a client of 2026-07-28 in front of a server with `initialize`
+//! - [`parked`]: what that server asks in the middle of a call, offered to that client
+//! - [`listening`]: `subscriptions/listen` on either side
+//! - [`same_era`]: modern on both sides; [`discovery`]: what a modern client is told of all servers at once
+
+mod discovery;
+mod legacy_client;
+mod listening;
+mod modern_client;
+mod parked;
+mod rounds;
+mod same_era;
+
+use testkit::{Launch, ModernStdio, Puppet, Talk};
+
+use crate::relay::config;
+
+pub(crate) const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+pub(crate) const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+pub(crate) const INFO: &str = "io.modelcontextprotocol/clientInfo";
+pub(crate) const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
+pub(crate) const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
+
+/// `mcp-aggregator stdio` with these servers, all up, and a modern client that answers questions of every kind.
+#[track_caller]
+pub(crate) fn modern_over_stdio(servers: &[(&str, &Puppet)]) -> ModernStdio {
+    let mut client = ModernStdio::new(Launch::service(&config(servers)).start()).interactive();
+    // All servers are up when this is answered.
+    client.ids("tools/list");
+    client
+}

@@ -1,0 +1,94 @@
+//! Real servers that run on their own and are reached over HTTP.
+
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+
+use serde_json::{Value, json};
+use testkit::wait_until;
+
+use super::parts::Parts;
+use super::sandbox::Sandbox;
+use super::servers::{self, Server};
+
+/// The ways to reach the server `everything`.
+pub(super) const TRANSPORTS: [Transport; 2] = [
+    Transport { argument: "streamableHttp", path: "/mcp", kind: "http" },
+    Transport { argument: "sse", path: "/sse", kind: "sse" },
+];
+
+/// A way to reach a server.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Transport {
+    /// What the server `everything` calls it.
+    argument: &'static str,
+    path: &'static str,
+    /// What configs call it.
+    pub(super) kind: &'static str,
+}
+
+/// A server on a port of its own. It is killed and reaped when this is dropped.
+#[derive(Debug)]
+pub(super) struct HttpServer {
+    child: Child,
+    pub(super) port: u16,
+    transport: Transport,
+}
+
+impl HttpServer {
+    pub(super) fn everything(parts: &Parts, transport: Transport) -> Self {
+        Self::everything_on(parts, transport, free_port())
+    }
+
+    pub(super) fn everything_on(parts: &Parts, transport: Transport, port: u16) -> Self {
+        let Server { command, args, .. } = servers::everything(parts);
+        let mut node = Command::new(command);
+        node.arg(&args[0]).arg(transport.argument).env("PORT", port.to_string());
+        Self::start(node, port, transport)
+    }
+
+    /// Our own server on FastMCP 4; see `fm.py`.
+    pub(super) fn fastmcp(parts: &Parts, sandbox: &Sandbox) -> Self {
+        let port = free_port();
+        let Server { command, args, env, .. } = servers::fastmcp(parts, sandbox);
+        let mut python = Command::new(command);
+        python.args(args).args(["http", &port.to_string()]).envs(env);
+        Self::start(python, port, TRANSPORTS[0])
+    }
+
+    /// Starts it and waits until it accepts connections.
+    fn start(mut command: Command, port: u16, transport: Transport) -> Self {
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut server = Self { child: command.spawn().expect("a real server can be started"), port, transport };
+        wait_until("the server listens", || {
+            assert!(server.child.try_wait().expect("our own child can be waited for").is_none(), "it ended");
+            TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()
+        });
+        server
+    }
+
+    /// It in a config that tells the transport.
+    pub(super) fn entry(&self) -> Value {
+        let mut entry = self.bare_entry();
+        entry["type"] = self.transport.kind.into();
+        entry
+    }
+
+    /// It in a config that leaves the transport to be found out.
+    pub(super) fn bare_entry(&self) -> Value {
+        json!({"url": format!("http://localhost:{}{}", self.port, self.transport.path)})
+    }
+}
+
+impl Drop for HttpServer {
+    fn drop(&mut self) {
+        // Both fail only if it has already ended and been reaped, which is what we want.
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+/// A port that was free a moment ago.
+fn free_port() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a test may listen on the loopback");
+    listener.local_addr().expect("a bound listener has an address").port()
+}

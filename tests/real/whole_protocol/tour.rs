@@ -1,0 +1,275 @@
+//! A tour: what a client does with each server to have used all of the protocol.
+//!
+//! Nothing in it depends on what other clients do with the same server at the same time, so that several can be on
+//! tour at once. What would, is named after the label of the tour, or left to other tests. Calls are cancelled
+//! late: if a server asks something right afterwards, it may be about the call that was cancelled, and we refuse. But
+//! they are not the last: a client that leaves at once may not have said that it cancels.
+
+use serde_json::{Value, json};
+
+use crate::real::clients::Era;
+use crate::real::http_servers::{HttpServer, TRANSPORTS};
+use crate::real::parts::Parts;
+use crate::real::sandbox::Sandbox;
+use crate::real::servers::{self, Server};
+use crate::real::steps::{
+    call, call_with_progress, call_with_replies, cancelled_call, complete_prompt, complete_template, list, other_lists,
+    prompt, read, with_logs,
+};
+
+/// What sort of server it is, which tells what can be done with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Everything,
+    Filesystem,
+    Memory,
+    Thinking,
+    Git,
+    Time,
+    Fetch,
+    FastMcp,
+    Notes,
+}
+
+/// A server on the tour.
+#[derive(Debug)]
+pub(super) struct Stop {
+    pub(super) key: &'static str,
+    pub(super) era: Era,
+    pub(super) kind: Kind,
+    /// It in the config of a client, or in ours.
+    entry: Value,
+}
+
+/// All servers of the tour. Those over HTTP end when this is dropped.
+#[derive(Debug)]
+pub(super) struct Tour {
+    pub(super) stops: Vec<Stop>,
+    _http_servers: Vec<HttpServer>,
+}
+
+impl Tour {
+    /// All servers there are, each over all its transports and in both eras where it has them.
+    pub(super) fn new(parts: &Parts, sandbox: &Sandbox) -> Self {
+        let everything_http = HttpServer::everything(parts, TRANSPORTS[0]);
+        let everything_sse = HttpServer::everything(parts, TRANSPORTS[1]);
+        let fm_http = HttpServer::fastmcp(parts, sandbox);
+        let local = |kind, era, server: &Server| Stop::new(server.key, kind, era, server.to_value());
+        let stops = vec![
+            local(Kind::Everything, Era::Legacy, &servers::everything(parts)),
+            Stop::new("everything-http", Kind::Everything, Era::Legacy, everything_http.entry()),
+            Stop::new("everything-sse", Kind::Everything, Era::Legacy, everything_sse.entry()),
+            local(Kind::Filesystem, Era::Legacy, &servers::filesystem(parts, &sandbox.files())),
+            local(Kind::Memory, Era::Legacy, &servers::memory(parts, &sandbox.path("memory.jsonl"))),
+            local(Kind::Thinking, Era::Legacy, &servers::thinking(parts)),
+            local(Kind::Git, Era::Modern, &servers::git(parts, &sandbox.repository())),
+            local(Kind::Time, Era::Modern, &servers::time(parts)),
+            local(Kind::Fetch, Era::Modern, &servers::fetch(parts)),
+            local(Kind::FastMcp, Era::Legacy, &servers::fastmcp(parts, sandbox)),
+            Stop::new("fm-http", Kind::FastMcp, Era::Modern, fm_http.entry()),
+            local(Kind::Notes, Era::Modern, &servers::notes(parts, sandbox)),
+            Stop::new("notes-legacy", Kind::Notes, Era::Legacy, servers::notes(parts, sandbox).to_value()),
+        ];
+        Self { stops, _http_servers: vec![everything_http, everything_sse, fm_http] }
+    }
+
+    /// Of those that are alike the first.
+    pub(super) fn without_repetition(&self) -> Vec<&Stop> {
+        let mut distinct: Vec<&Stop> = Vec::new();
+        for stop in &self.stops {
+            if !distinct.iter().any(|other| other.is_like(stop)) {
+                distinct.push(stop);
+            }
+        }
+        distinct
+    }
+
+    /// The few that have the most of the protocol.
+    pub(super) fn highlights(&self) -> Vec<&Stop> {
+        self.stops.iter().filter(|stop| ["everything", "fm", "notes"].contains(&stop.key)).collect()
+    }
+}
+
+impl Stop {
+    fn new(key: &'static str, kind: Kind, era: Era, entry: Value) -> Self {
+        Self { key, era, kind, entry }
+    }
+
+    /// It in our config.
+    pub(super) fn behind_us(&self) -> Value {
+        let mut entry = self.entry.clone();
+        // Unless told, we speak the older with servers that know both.
+        if self.era == Era::Modern {
+            entry["era"] = "modern".into();
+        }
+        entry
+    }
+
+    /// Whether the answers of the other must be the same: the same server, spoken to in the same era.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        (self.kind, self.era) == (other.kind, other.era)
+    }
+
+    /// It in the config of a client on the tour of this label.
+    pub(super) fn direct(&self, label: &str, sandbox: &Sandbox) -> Value {
+        let mut entry = self.entry.clone();
+        if self.kind == Kind::Memory {
+            // Two processes cannot share a memory.
+            entry["env"]["MEMORY_FILE_PATH"] = json!(sandbox.path(&format!("{label}.jsonl")));
+        }
+        entry
+    }
+
+    /// The name of its tool or prompt through us.
+    pub(super) fn prefix(&self) -> String {
+        format!("{}.", self.key)
+    }
+
+    /// Tools that must be there for the list to be whole: some come only after the handshake.
+    pub(super) fn awaited_tools(&self) -> &'static [&'static str] {
+        match self.kind {
+            Kind::Everything => &["get-roots-list", "trigger-elicitation-request", "trigger-sampling-request"],
+            _ => &[""],
+        }
+    }
+
+    /// Whether it writes down the label of a call that was cancelled.
+    pub(super) fn notes_cancellations(&self) -> bool {
+        matches!(self.kind, Kind::FastMcp | Kind::Notes)
+    }
+
+    /// All there is to list, then all there is to do.
+    pub(super) fn lists_and_steps(&self, label: &str, sandbox: &Sandbox) -> Vec<Value> {
+        let lists = std::iter::once(list(self.awaited_tools())).chain(other_lists());
+        lists.chain(self.steps(label, sandbox)).collect()
+    }
+
+    /// All there is to do.
+    pub(super) fn steps(&self, label: &str, sandbox: &Sandbox) -> Vec<Value> {
+        match self.kind {
+            Kind::Everything => everything(),
+            Kind::Filesystem => filesystem(label, sandbox),
+            Kind::Memory => memory(label),
+            Kind::Thinking => thinking(),
+            Kind::Git => git(sandbox),
+            Kind::Time => time(),
+            Kind::Fetch => fetch(),
+            Kind::FastMcp => fastmcp(label),
+            Kind::Notes => notes(label),
+        }
+    }
+}
+
+fn accept(content: &Value) -> Value {
+    json!({"action": "accept", "content": content})
+}
+
+fn decline() -> Value {
+    json!({"action": "decline"})
+}
+
+fn thought(text: &str) -> Value {
+    json!({"role": "assistant", "content": {"type": "text", "text": text}, "model": "none"})
+}
+
+fn everything() -> Vec<Value> {
+    let link = json!({"url": "https://example.com/", "elicitationId": "mine"});
+    vec![
+        call("echo", &json!({"message": "quotes \" and \\, ü, 漢字 and 🙂"})),
+        call("echo", &json!({"message": 5})),
+        call("get-structured-content", &json!({"location": "Chicago"})),
+        call("get-annotated-message", &json!({"messageType": "error", "includeImage": true})),
+        call("get-resource-links", &json!({"count": 2})),
+        read("demo://resource/static/document/features.md"),
+        prompt("simple-prompt", &json!({})),
+        prompt("args-prompt", &json!({"city": "Berlin"})),
+        complete_prompt("completable-prompt", ("department", "E"), &json!({})),
+        complete_prompt("completable-prompt", ("name", "A"), &json!({"department": "Engineering"})),
+        complete_template("demo://resource/dynamic/text/{resourceId}", ("resourceId", "1")),
+        call_with_progress("trigger-long-running-operation", &json!({"duration": 0.3, "steps": 3})),
+        call("get-roots-list", &json!({})),
+        call_with_replies("trigger-elicitation-request", &json!({}), &[accept(&json!({"name": "Ada"}))]),
+        call_with_replies("trigger-elicitation-request", &json!({}), &[decline()]),
+        call_with_replies("trigger-url-elicitation", &link, &[json!({"action": "accept"})]),
+        call_with_replies("trigger-sampling-request", &json!({"prompt": "six times seven?"}), &[thought("42")]),
+        cancelled_call("trigger-long-running-operation", &json!({"duration": 20, "steps": 200}), 2),
+        call("echo", &json!({"message": "still here"})),
+    ]
+}
+
+fn filesystem(label: &str, sandbox: &Sandbox) -> Vec<Value> {
+    let folder = sandbox.files().join(label);
+    let note = folder.join("note.txt");
+    vec![
+        call("create_directory", &json!({"path": folder})),
+        call("write_file", &json!({"path": note, "content": "a line\n"})),
+        call("read_text_file", &json!({"path": note})),
+        call("list_directory", &json!({"path": folder})),
+        call("read_text_file", &json!({"path": "/etc/passwd"})),
+    ]
+}
+
+fn memory(label: &str) -> Vec<Value> {
+    let entity = json!({"name": label, "entityType": "tour", "observations": ["was here"]});
+    vec![
+        call("create_entities", &json!({"entities": [entity]})),
+        call("open_nodes", &json!({"names": [label]})),
+        call("delete_entities", &json!({"entityNames": [label]})),
+    ]
+}
+
+fn thinking() -> Vec<Value> {
+    let first = json!({"thought": "hm", "thoughtNumber": 1, "totalThoughts": 2, "nextThoughtNeeded": true});
+    vec![call("sequentialthinking", &first), call("sequentialthinking", &json!({"thought": "hm"}))]
+}
+
+fn git(sandbox: &Sandbox) -> Vec<Value> {
+    let arguments = json!({"repo_path": sandbox.path("repository")});
+    vec![call("git_status", &arguments), call("git_log", &arguments), call("git_status", &json!({}))]
+}
+
+fn time() -> Vec<Value> {
+    let at = |zone: &str| json!({"source_timezone": zone, "time": "12:30", "target_timezone": "Asia/Tokyo"});
+    vec![call("convert_time", &at("UTC")), call("convert_time", &at("Nowhere"))]
+}
+
+fn fetch() -> Vec<Value> {
+    let arguments = json!({"url": "http://127.0.0.1:9/"});
+    // A tool and a prompt of the same name; both refuse to look at this machine.
+    vec![call("fetch", &arguments), prompt("fetch", &arguments)]
+}
+
+fn fastmcp(label: &str) -> Vec<Value> {
+    vec![
+        call("add", &json!({"a": 2, "b": 3})),
+        call("add", &json!({"a": "two"})),
+        call("fail", &json!({})),
+        call_with_progress("count", &json!({"to": 3})),
+        with_logs(1, call("say", &json!({"text": "a word"}))),
+        call_with_replies("introduce", &json!({}), &[accept(&json!({"name": "Ada", "age": 36}))]),
+        call_with_replies("introduce", &json!({}), &[decline()]),
+        read("fm://motto"),
+        read("fm://greeting/Ada"),
+        prompt("describe", &json!({"thing": "a tour"})),
+        cancelled_call("count_for_ever", &json!({"label": label}), 2),
+        call("add", &json!({"a": 1, "b": 1})),
+    ]
+}
+
+fn notes(label: &str) -> Vec<Value> {
+    let numbers = [accept(&json!({"colour": "red"})), accept(&json!({"number": 3}))];
+    vec![
+        call_with_progress("count", &json!({"to": 3})),
+        with_logs(1, call("say", &json!({"text": "a word"}))),
+        call_with_replies("ask", &json!({}), &numbers),
+        call_with_replies("ask", &json!({}), &[decline()]),
+        call_with_replies("think", &json!({}), &[thought("42")]),
+        read("note://one"),
+        read("note://another"),
+        prompt("review", &json!({"language": "rust"})),
+        complete_prompt("review", ("language", "ru"), &json!({})),
+        complete_template("note://{name}", ("name", "on")),
+        cancelled_call("count-for-ever", &json!({"label": label}), 2),
+        call("count", &json!({"to": 1})),
+    ]
+}

@@ -1,0 +1,144 @@
+//! One service in front of all servers, which real clients reach in many ways, and what there is to see without it.
+
+use std::fs;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use serde_json::Value;
+
+use super::tour::{Stop, Tour};
+use crate::real::clients::{Client, EVERYTHING_A_CLIENT_HAS, Era, Mode, Plan, Session};
+use crate::real::parts::{Part, Parts};
+use crate::real::sandbox::Sandbox;
+use crate::real::service::{self, Service};
+use crate::real::steps::{list, other_lists, with_prefix};
+
+/// One service in front of all servers, for all tests that run at the same time.
+pub(super) struct World {
+    pub(super) parts: Parts,
+    pub(super) sandbox: Sandbox,
+    pub(super) tour: Tour,
+    pub(super) service: Service,
+    /// The answers at each stop of [`Tour::without_repetition`].
+    without_us: Vec<Vec<Value>>,
+    /// Held while a client is at it; see [`World::run`].
+    turn: Mutex<()>,
+}
+
+/// A way in to us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Front {
+    /// `/mcp`
+    Http,
+    /// `/sse`
+    Sse,
+    /// A process of its own, in front of some of the servers.
+    Stdio,
+    /// `/mcp/<server>` for each server
+    OneByOneHttp,
+    /// `/sse/<server>` for each server
+    OneByOneSse,
+}
+
+impl World {
+    /// The one that is there, or a new one.
+    #[track_caller]
+    pub(super) fn enter() -> Option<Arc<Self>> {
+        static WORLD: Mutex<Weak<World>> = Mutex::new(Weak::new());
+        let parts = Parts::with(&[Part::Npm, Part::Python])?;
+        // If one test failed to make a world, the next may try.
+        let mut current = WORLD.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(world) = current.upgrade() {
+            return Some(world);
+        }
+        let sandbox = Sandbox::new();
+        let tour = Tour::new(&parts, &sandbox);
+        let servers: Vec<(&str, Value)> = tour.stops.iter().map(|stop| (stop.key, stop.behind_us())).collect();
+        let service = Service::start(&servers, &sandbox.home());
+        // Meanwhile the servers behind the service get ready.
+        let without_us = tour_without_us(&parts, &sandbox, &tour);
+        let world = Arc::new(Self { parts, sandbox, tour, service, without_us, turn: Mutex::new(()) });
+        *current = Arc::downgrade(&world);
+        Some(world)
+    }
+
+    /// The servers behind this front.
+    pub(super) fn stops(&self, front: Front) -> Vec<&Stop> {
+        match front {
+            Front::Stdio => self.tour.highlights(),
+            _ => self.tour.stops.iter().collect(),
+        }
+    }
+
+    /// The sessions that make a tour through this front: one, or one per server.
+    pub(super) fn plans(&self, front: Front, mode: Mode, label: &str) -> Vec<Plan> {
+        let plan = |server, steps| Plan { server, mode, offers: EVERYTHING_A_CLIENT_HAS, steps };
+        let one_by_one = |endpoint: &dyn Fn(&str) -> Value| {
+            let steps = |stop: &Stop| stop.lists_and_steps(label, &self.sandbox);
+            self.stops(front).into_iter().map(|stop| plan(endpoint(stop.key), steps(stop))).collect()
+        };
+        let server = match front {
+            Front::Http => self.service.mcp(),
+            Front::Sse => self.service.sse(),
+            Front::Stdio => self.command_line(label),
+            Front::OneByOneHttp => return one_by_one(&|key| self.service.mcp_of(key)),
+            Front::OneByOneSse => return one_by_one(&|key| self.service.sse_of(key)),
+        };
+        let stops = self.stops(front);
+        let awaited = stops.iter().flat_map(|stop| {
+            let prefix = stop.prefix();
+            stop.awaited_tools().iter().map(move |tool| format!("{prefix}{tool}"))
+        });
+        let lists = std::iter::once(list(awaited)).chain(other_lists());
+        let steps = stops.iter().flat_map(|stop| {
+            let steps = stop.steps(label, &self.sandbox);
+            steps.into_iter().map(|step| with_prefix(&stop.prefix(), step))
+        });
+        vec![plan(server, lists.chain(steps).collect())]
+    }
+
+    /// `mcp-aggregator stdio` in front of the highlights.
+    fn command_line(&self, label: &str) -> Value {
+        let servers: Vec<(&str, Value)> =
+            self.tour.highlights().iter().map(|stop| (stop.key, stop.behind_us())).collect();
+        let config = self.sandbox.path(&format!("{label}.json"));
+        fs::write(&config, service::config_of(&servers).text()).expect("a temporary folder can be written");
+        service::over_stdio(&config)
+    }
+
+    /// What there is to see at this stop without us: the answers of a direct session in the same era.
+    #[track_caller]
+    pub(super) fn expected_at(&self, stop: &Stop) -> &[Value] {
+        let number = self.tour.without_repetition().iter().position(|other| other.is_like(stop));
+        &self.without_us[number.expect("every stop is like one of them")]
+    }
+
+    /// Lets a client carry out these plans while no other does.
+    ///
+    /// A legacy server over stdio does not tell during which call it asks a question. If several clients have calls
+    /// there at that time, we refuse rather than ask the wrong one.
+    #[track_caller]
+    pub(super) fn run(&self, client: Client, plans: &[Plan]) -> Vec<Session> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        client.run(&self.parts, &self.sandbox, plans)
+    }
+}
+
+#[track_caller]
+fn tour_without_us(parts: &Parts, sandbox: &Sandbox, tour: &Tour) -> Vec<Vec<Value>> {
+    let plan = |stop: &&Stop| Plan {
+        server: stop.direct(WITHOUT_US, sandbox),
+        mode: if stop.era == Era::Modern { Mode::Modern } else { Mode::Legacy },
+        offers: EVERYTHING_A_CLIENT_HAS,
+        steps: stop.lists_and_steps(WITHOUT_US, sandbox),
+    };
+    let plans: Vec<Plan> = tour.without_repetition().iter().map(plan).collect();
+    let sessions = Client::Python.run(parts, sandbox, &plans);
+    let answers: Vec<Vec<Value>> = sessions.into_iter().map(|session| session.answers).collect();
+    for (plan, answers) in plans.iter().zip(&answers) {
+        assert_eq!(plan.steps.len(), answers.len(), "without us: {:?}", answers.last());
+    }
+    answers
+}
+
+/// The label of the tour without us.
+pub(super) const WITHOUT_US: &str = "without-us";

@@ -1,0 +1,88 @@
+//! Everything a server offers reaches a client of its own era, and everything either says to the other.
+//!
+//! - [`lists`]: what is listed: order, bytes, pages, collisions, instructions
+//! - [`resources`]: read from whoever has them; [`subscriptions`]: updates to whoever asked for them
+//! - [`prompts`]: prompts and completion; [`logging`]: log messages and their level
+//! - [`running`]: progress, cancellation and pings of what is under way; [`changes`]: lists that change
+//! - [`questions`]: roots, sampling, elicitation; [`tasks`]: calls that outlive their request
+//! - [`unknown`]: methods and notifications nobody here has heard of
+//! - [`isolation`]: several clients, one server: nothing crosses
+
+mod changes;
+mod isolation;
+mod lists;
+mod logging;
+mod prompts;
+mod questions;
+mod resources;
+mod running;
+mod subscriptions;
+mod tasks;
+mod unknown;
+
+use serde_json::{Value, json};
+use testkit::http_session::all_capabilities;
+use testkit::{Config, Driver, Launch, Puppet, Serve, Talk, raw};
+
+/// A config with these servers, in this order.
+#[track_caller]
+pub(crate) fn config(servers: &[(&str, &Puppet)]) -> Config {
+    servers.iter().fold(Config::new(), |config, (name, puppet)| config.server(name, puppet.entry()))
+}
+
+/// `mcp-aggregator serve` with these servers, all of them up.
+#[track_caller]
+pub(crate) fn serving(servers: &[(&str, &Puppet)]) -> Serve {
+    let serve = Serve::start(&config(servers));
+    serve.session("/mcp").ids("tools/list");
+    serve
+}
+
+/// `mcp-aggregator stdio` with these servers and a legacy client that answers questions of every kind.
+#[track_caller]
+pub(crate) fn connected(servers: &[(&str, &Puppet)]) -> Driver {
+    connected_with(servers, &all_capabilities())
+}
+
+/// The same with a client that declares exactly these capabilities.
+#[track_caller]
+pub(crate) fn connected_with(servers: &[(&str, &Puppet)], capabilities: &Value) -> Driver {
+    let mut client = Launch::service(&config(servers)).start();
+    introduce(&mut client, capabilities);
+    // All servers are up when this is answered.
+    client.ids("tools/list");
+    client
+}
+
+/// Initializes as a client of the latest legacy revision.
+#[track_caller]
+pub(crate) fn introduce(client: &mut Driver, capabilities: &Value) -> Value {
+    let hello = testkit::http_session::Hello { capabilities: capabilities.clone(), ..Default::default() };
+    let welcome = client.ask("initialize", hello.params());
+    client.tell("notifications/initialized", json!({}));
+    welcome
+}
+
+/// A value in a line, as it was written.
+#[track_caller]
+pub(crate) fn at<'l>(line: &'l [u8], path: &[&str]) -> &'l str {
+    raw::at(line, path).unwrap_or_else(|| panic!("no {path:?} in {}", String::from_utf8_lossy(line)))
+}
+
+/// The elements of a list in a line, each as it was written.
+#[track_caller]
+pub(crate) fn elements<'l>(line: &'l [u8], path: &[&str]) -> Vec<&'l str> {
+    raw::elements(at(line, path).as_bytes()).expect("it is an array")
+}
+
+/// The code of an error answer.
+#[track_caller]
+pub(crate) fn code_of(answer: &Value) -> i64 {
+    crate::setting::error_of(answer).0
+}
+
+/// How many of these lines are messages of this method.
+pub(crate) fn count_of(lines: &[Vec<u8>], method: &str) -> usize {
+    let quoted = raw::quote(method);
+    lines.iter().filter(|line| raw::at(line, &["method"]) == Some(&quoted)).count()
+}

@@ -1,0 +1,240 @@
+//! Several clients, one server: nothing crosses.
+
+use serde_json::json;
+use testkit::puppet::Received;
+use testkit::{Puppet, Spec, Talk, raw};
+
+use super::{count_of, serving};
+
+const ELICITATION: &str = r#"{"message":"?","requestedSchema":{"type":"object","properties":{}}}"#;
+
+/// The call whose arguments say it is this client's.
+#[track_caller]
+fn call_of(puppet: &Puppet, who: &str) -> Received {
+    puppet.expect_where(&format!("the call of {who}"), |message| {
+        message.is("tools/call") && message.text_param(&["arguments", "who"]).as_deref() == Some(who)
+    })
+}
+
+fn call(who: &str, id: &str) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"s.t","arguments":{{"who":"{who}"}},"_meta":{{"progressToken":"same"}}}}}}"#
+    )
+}
+
+#[test]
+fn equal_ids_and_tokens_of_two_clients_are_told_apart() {
+    let puppet = Puppet::new(Spec::legacy().tool("t"));
+    let serve = serving(&[("s", &puppet)]);
+    let [mut one, mut two] = [(); 2].map(|()| serve.session("/mcp"));
+    one.send_line(&call("one", "\"same\""));
+    two.send_line(&call("two", "\"same\""));
+    let (of_one, of_two) = (call_of(&puppet, "one"), call_of(&puppet, "two"));
+    assert_ne!(of_one.id(), of_two.id());
+    assert_ne!(of_one.progress_token(), of_two.progress_token());
+    for step in 1..=20 {
+        of_one.progress(&format!(r#""progress":{step},"message":"one""#));
+        of_two.progress(&format!(r#""progress":{step},"message":"two""#));
+    }
+    of_two.answer(r#"{"content":[{"type":"text","text":"two"}]}"#);
+    of_one.answer(r#"{"content":[{"type":"text","text":"one"}]}"#);
+    for (client, who) in [(&mut one, "one"), (&mut two, "two")] {
+        let answer = client.line_to("\"same\"");
+        assert_eq!(raw::at(&answer, &["result", "content"]).map(|content| content.contains(who)), Some(true));
+        let progress = client.take_all();
+        assert_eq!(progress.len(), 20);
+        for (line, step) in progress.iter().zip(1..) {
+            let params = format!(r#"{{"progressToken":"same","progress":{step},"message":"{who}"}}"#);
+            assert_eq!(raw::at(line, &["params"]), Some(params.as_str()));
+        }
+    }
+}
+
+#[test]
+fn a_client_cancels_its_own_request_only() {
+    let puppet = Puppet::new(Spec::legacy().tool("t"));
+    let serve = serving(&[("s", &puppet)]);
+    let [mut one, mut two, mut idle] = [(); 3].map(|()| serve.session("/mcp"));
+    one.send_line(&call("one", "1"));
+    two.send_line(&call("two", "1"));
+    let (of_one, of_two) = (call_of(&puppet, "one"), call_of(&puppet, "two"));
+    // Nobody's request of that id, for this client.
+    idle.tell("notifications/cancelled", json!({"requestId": 1}));
+    two.tell("notifications/cancelled", json!({"requestId": 1}));
+    let cancelled = puppet.expect("notifications/cancelled");
+    assert_eq!(cancelled.param(&["requestId"]), of_two.id());
+    of_one.answer(r#"{"content":[]}"#);
+    assert!(raw::at(&one.line_to("1"), &["result"]).is_some());
+    assert_eq!(puppet.count("notifications/cancelled"), 1);
+}
+
+#[test]
+fn a_question_goes_to_the_one_client_whose_call_is_under_way() {
+    let puppet = Puppet::new(Spec::legacy().tool("t"));
+    let serve = serving(&[("s", &puppet)]);
+    let [mut one, mut two] = [(); 2].map(|()| serve.interactive_session("/mcp"));
+    two.listen();
+    for (number, who) in [(1, "one"), (2, "again")] {
+        one.send_line(&call(who, &number.to_string()));
+        let under_way = call_of(&puppet, who);
+        under_way.ask(&number.to_string(), "elicitation/create", ELICITATION);
+        let question = one.question("elicitation/create");
+        one.reply(&question, json!({"action": "accept", "content": {"who": "one"}}));
+        assert_eq!(puppet.response(number)["result"]["content"]["who"], "one");
+        under_way.answer("{}");
+        one.line_to(&number.to_string());
+    }
+    puppet.change(|spec| spec.tool("fence"));
+    puppet.notify("notifications/tools/list_changed", &json!({}));
+    two.notice("notifications/tools/list_changed");
+    assert_eq!(count_of(&two.take_all(), "elicitation/create"), 0);
+}
+
+#[test]
+fn a_question_that_could_be_anybodys_is_refused() {
+    let puppet = Puppet::new(Spec::legacy().tool("t"));
+    let serve = serving(&[("s", &puppet)]);
+    let [mut one, mut two] = [(); 2].map(|()| serve.interactive_session("/mcp"));
+    one.listen();
+    two.listen();
+    one.send_line(&call("one", "1"));
+    two.send_line(&call("two", "1"));
+    let (of_one, of_two) = (call_of(&puppet, "one"), call_of(&puppet, "two"));
+    puppet.ask("q", "elicitation/create", &json!({"message": "?", "requestedSchema": {"type": "object"}}));
+    let refusal = puppet.response("q");
+    assert!(refusal["error"]["message"].is_string(), "{refusal}");
+    of_one.answer("{}");
+    of_two.answer("{}");
+    for client in [&mut one, &mut two] {
+        client.line_to("1");
+        assert_eq!(count_of(&client.take_all(), "elicitation/create"), 0);
+    }
+}
+
+#[test]
+fn a_question_about_no_call_is_asked_of_nobody() {
+    let puppet = Puppet::new(Spec::legacy().tool("t"));
+    let serve = serving(&[("s", &puppet)]);
+    let mut session = serve.interactive_session("/mcp");
+    session.listen();
+    for (id, method) in [(1, "sampling/createMessage"), (2, "roots/list"), (3, "elicitation/create")] {
+        puppet.ask(id, method, &json!({"messages": [], "maxTokens": 1, "message": "?", "requestedSchema": {}}));
+        let answer = puppet.response(id);
+        assert!(answer["error"].is_object(), "{method}: {answer}");
+    }
+}
+
+#[test]
+fn over_http_a_question_belongs_to_the_call_on_whose_stream_it_comes() {
+    let puppet = Puppet::over_http(Spec::legacy().tool("t"));
+    let serve = serving(&[("s", &puppet)]);
+    let [mut one, mut two] = [(); 2].map(|()| serve.interactive_session("/mcp"));
+    one.send_line(&call("one", "1"));
+    two.send_line(&call("two", "1"));
+    let (of_one, of_two) = (call_of(&puppet, "one"), call_of(&puppet, "two"));
+    of_two.ask("\"of two\"", "elicitation/create", ELICITATION);
+    of_one.ask("\"of one\"", "elicitation/create", ELICITATION);
+    for (client, who) in [(&mut one, "one"), (&mut two, "two")] {
+        let question = client.question("elicitation/create");
+        client.reply(&question, json!({"action": "accept", "content": {"who": who}}));
+        assert_eq!(puppet.response(format!("of {who}"))["result"]["content"]["who"], who);
+    }
+    of_one.answer("{}");
+    of_two.answer("{}");
+    one.line_to("1");
+    two.line_to("1");
+}
+
+#[test]
+fn nobody_can_answer_a_question_asked_of_another() {
+    let puppet = Puppet::new(Spec::legacy().tool("t"));
+    let serve = serving(&[("s", &puppet)]);
+    let [mut one, mut thief] = [(); 2].map(|()| serve.interactive_session("/mcp"));
+    one.send_line(&call("one", "1"));
+    let under_way = call_of(&puppet, "one");
+    under_way.ask("7", "elicitation/create", ELICITATION);
+    let question = one.question("elicitation/create");
+    thief.reply(&question, json!({"action": "accept", "content": {"who": "thief"}}));
+    one.reply(&question, json!({"action": "accept", "content": {"who": "one"}}));
+    assert_eq!(puppet.response(7)["result"]["content"]["who"], "one");
+    under_way.answer("{}");
+    one.line_to("1");
+}
+
+#[test]
+fn the_end_of_one_client_is_the_end_of_its_own_requests_only() {
+    let puppet = Puppet::new(Spec::legacy().tool("t"));
+    let serve = serving(&[("s", &puppet)]);
+    let [mut leaving, mut staying] = [(); 2].map(|()| serve.session("/mcp"));
+    leaving.send_line(&call("leaving", "1"));
+    staying.send_line(&call("staying", "1"));
+    let (of_leaving, of_staying) = (call_of(&puppet, "leaving"), call_of(&puppet, "staying"));
+    leaving.delete();
+    assert_eq!(puppet.expect("notifications/cancelled").param(&["requestId"]), of_leaving.id());
+    of_staying.answer(r#"{"content":[]}"#);
+    assert!(raw::at(&staying.line_to("1"), &["result"]).is_some());
+}
+
+#[test]
+fn a_question_whose_client_leaves_is_answered_with_an_error() {
+    let puppet = Puppet::new(Spec::legacy().tool("t"));
+    let serve = serving(&[("s", &puppet)]);
+    let mut leaving = serve.interactive_session("/mcp");
+    leaving.send_line(&call("leaving", "1"));
+    call_of(&puppet, "leaving").ask("9", "elicitation/create", ELICITATION);
+    leaving.question("elicitation/create");
+    leaving.delete();
+    assert!(puppet.response(9)["error"].is_object());
+}
+
+#[test]
+fn a_server_cannot_speak_for_another() {
+    let (honest, lying) = (Puppet::new(Spec::legacy().tool("t")), Puppet::new(Spec::legacy().tool("t")));
+    let serve = serving(&[("s", &honest), ("liar", &lying)]);
+    let mut client = serve.session("/mcp");
+    client.listen();
+    client.send_line(&call("one", "1"));
+    let under_way = call_of(&honest, "one");
+    let (id, token) = (under_way.id().expect("a call has an id"), under_way.progress_token());
+    lying.say(&format!(
+        r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{token},"progress":99}}}}"#
+    ));
+    lying.say(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[{{"type":"text","text":"a lie"}}]}}}}"#));
+    lying.say(&format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#));
+    lying.say(r#"{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"r://of-the-honest"}}"#);
+    lying.change(|spec| spec.tool("fence"));
+    lying.notify("notifications/tools/list_changed", &json!({}));
+    client.notice("notifications/tools/list_changed");
+    under_way.answer(r#"{"content":[{"type":"text","text":"the truth"}]}"#);
+    let answer = client.line_to("1");
+    assert_eq!(raw::at(&answer, &["result", "content"]), Some(r#"[{"type":"text","text":"the truth"}]"#));
+    let rest = client.take_all();
+    for method in ["notifications/progress", "notifications/resources/updated", "notifications/cancelled"] {
+        assert_eq!(count_of(&rest, method), 0, "{method}");
+    }
+}
+
+#[test]
+fn an_id_used_twice_at_once_mixes_nothing_up() {
+    let puppet = Puppet::new(Spec::legacy().tool("t"));
+    let serve = serving(&[("s", &puppet)]);
+    let session = serve.session("/mcp");
+    let [mut first, mut second] = [(); 2].map(|()| serve.connect());
+    first.send(&session.post(&call("first", "7")));
+    let of_first = call_of(&puppet, "first");
+    second.send(&session.post(&call("second", "7")));
+    // The second is refused, or answered where it was asked.
+    let answer_second = std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| second.answer().json());
+        while !waiting.is_finished() && puppet.count("tools/call") < 2 {
+            std::thread::yield_now();
+        }
+        if puppet.count("tools/call") == 2 {
+            call_of(&puppet, "second").answer(r#"{"content":[{"type":"text","text":"second"}]}"#);
+        }
+        waiting.join().expect("an answer came")
+    });
+    assert!(answer_second["error"].is_object() || answer_second["result"]["content"][0]["text"] == "second");
+    of_first.answer(r#"{"content":[{"type":"text","text":"first"}]}"#);
+    assert_eq!(first.answer().json()["result"]["content"][0]["text"], "first");
+}
