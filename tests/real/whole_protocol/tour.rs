@@ -51,9 +51,12 @@ pub(super) struct Tour {
 impl Tour {
     /// All servers there are, each over all its transports and in both eras where it has them.
     pub(super) fn new(parts: &Parts, sandbox: &Sandbox) -> Self {
-        let everything_http = HttpServer::everything(parts, TRANSPORTS[0]);
-        let everything_sse = HttpServer::everything(parts, TRANSPORTS[1]);
-        let fm_http = HttpServer::fastmcp(parts, sandbox);
+        let [everything_http, everything_sse, fm_http] = std::thread::scope(|scope| {
+            let everything = TRANSPORTS.map(|transport| scope.spawn(move || HttpServer::everything(parts, transport)));
+            let fm = scope.spawn(|| HttpServer::fastmcp(parts, sandbox));
+            let [http, sse] = everything;
+            [http, sse, fm].map(|server| server.join().expect("a real server starts"))
+        });
         let local = |kind, era, server: &Server| Stop::new(server.key, kind, era, server.to_value());
         let stops = vec![
             local(Kind::Everything, Era::Legacy, &servers::everything(parts)),
