@@ -189,13 +189,13 @@ fn everything() -> Vec<Value> {
         complete_prompt("completable-prompt", ("department", "E"), &json!({})),
         complete_prompt("completable-prompt", ("name", "A"), &json!({"department": "Engineering"})),
         complete_template("demo://resource/dynamic/text/{resourceId}", ("resourceId", "1")),
-        call_with_progress("trigger-long-running-operation", &json!({"duration": 0.3, "steps": 3})),
+        call_with_progress("trigger-long-running-operation", &json!({"duration": 0.1, "steps": 2})),
         call("get-roots-list", &json!({})),
         call_with_replies("trigger-elicitation-request", &json!({}), &[accept(&json!({"name": "Ada"}))]),
         call_with_replies("trigger-elicitation-request", &json!({}), &[decline()]),
         call_with_replies("trigger-url-elicitation", &link, &[json!({"action": "accept"})]),
         call_with_replies("trigger-sampling-request", &json!({"prompt": "six times seven?"}), &[thought("42")]),
-        cancelled_call("trigger-long-running-operation", &json!({"duration": 20, "steps": 200}), 2),
+        cancelled_call("trigger-long-running-operation", &json!({"duration": 20, "steps": 1000}), 2),
         call("echo", &json!({"message": "still here"})),
     ]
 }
