@@ -1,12 +1,14 @@
 //! What clients follow: resources they subscribed to, and streams of news that modern clients keep open.
 
-use std::sync::{Arc, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use bytes::Bytes;
 use catalog::{Kind, Scope, ServerState};
 use protocol::era::listen::{self, Filter};
 use protocol::reply::{self, code};
 use protocol::{Envelope, Era, Params, Span, text};
+use tokio::time::timeout;
 use upstream::Connection;
 
 use crate::answering::Answering;
@@ -15,6 +17,9 @@ use crate::dispatch::{Aggregator, Incoming};
 use crate::fleet::Fleet;
 use crate::resources::not_found;
 use crate::way::Message;
+
+/// How long servers may take to say that they will tell us of changes, before a client is told so anyway.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Who follows what.
 #[derive(Default)]
@@ -42,6 +47,8 @@ struct Listener {
     to: Arc<Answering>,
     id: Bytes,
     filter: Filter,
+    /// Nothing may be told before that.
+    is_acknowledged: Mutex<bool>,
 }
 
 /// `resources/subscribe` of a legacy client.
@@ -117,31 +124,31 @@ fn owner(
     }
 }
 
-/// Asks the server to tell of changes; the error is the server's own.
+/// Asks the server to tell of changes, and waits until it will; the error is the server's own.
 async fn start(connection: &Connection, uri: &str) -> Result<(), Option<Bytes>> {
-    ask(connection, "resources/subscribe", uri, Connection::listen_for).await
+    if connection.era() == Era::Modern {
+        connection.listen_for(uri).await;
+        return Ok(());
+    }
+    ask(connection, "resources/subscribe", uri).await
 }
 
 async fn stop(connection: &Connection, uri: &str) -> Result<(), Option<Bytes>> {
-    ask(connection, "resources/unsubscribe", uri, Connection::stop_listening_for).await
-}
-
-async fn ask(
-    connection: &Connection,
-    method: &str,
-    uri: &str,
-    modern: fn(&Connection, &str),
-) -> Result<(), Option<Bytes>> {
     if connection.era() == Era::Modern {
-        modern(connection, uri);
+        connection.stop_listening_for(uri);
         return Ok(());
     }
+    ask(connection, "resources/unsubscribe", uri).await
+}
+
+async fn ask(connection: &Connection, method: &str, uri: &str) -> Result<(), Option<Bytes>> {
     let params = reply::object([("uri", reply::string(uri))]);
     let answer = connection.ask(method, Some(&params)).await.ok_or(None)?;
     answer.outcome.map(drop).map_err(|error| Some(answer.line.slice(error.start..error.end)))
 }
 
-/// `subscriptions/listen` of a modern client: acknowledged at once, open until either side has enough.
+/// `subscriptions/listen` of a modern client: acknowledged when the servers will tell us, open until either side has
+/// enough.
 pub(crate) fn listen(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, id: Span, params: &Params) {
     let Incoming { client, to, line, .. } = message;
     let wanted = match listen::read(line, params) {
@@ -155,13 +162,13 @@ pub(crate) fn listen(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, id: S
     let (aggregator, client, to) = (Arc::clone(aggregator), Arc::clone(client), Arc::clone(to));
     let listener = aggregator.fleet.honoured(&client, &to, id.clone(), wanted);
     // Noted before it is acknowledged: from then on nothing may be missed.
-    let (listening, to_start) = Listening::begin(&aggregator.fleet, listener);
-    let listener = &listening.listener;
-    to.way().send(crate::way::What::Aside, Message::Own(&listen::acknowledged(&id, &listener.filter)));
-    to.flush();
+    let (listening, followed) = Listening::begin(&aggregator.fleet, listener);
     let owner = Arc::clone(&client);
     owner.park(id.clone(), &to.clone(), async move {
-        listening.start(to_start).await;
+        if timeout(PATIENCE, listening.start(followed)).await.is_err() {
+            tracing::warn!("a server does not answer whether it will tell of changes");
+        }
+        listening.listener.acknowledge();
         client.leaving().await;
         drop(listening);
         let meta = reply::object([(protocol::era::meta::SUBSCRIPTION_ID, id.to_vec())]);
@@ -178,22 +185,25 @@ struct Listening {
 }
 
 impl Listening {
-    /// Notes what is followed, and tells for which resources the server must be asked first.
-    fn begin(fleet: &Arc<Fleet>, listener: Arc<Listener>) -> (Self, Vec<(usize, String)>) {
-        let mut to_start = Vec::new();
+    /// Notes what is followed, and tells whose it is and whether the server must be asked first.
+    fn begin(fleet: &Arc<Fleet>, listener: Arc<Listener>) -> (Self, Vec<(usize, String, bool)>) {
+        let mut followed = Vec::new();
         for uri in &listener.filter.uris {
             let Some((server, _)) = fleet.owner_of(listener.client.scope(), uri) else { continue };
-            if fleet.follow(server, uri, listener.client.number(), How::Listening(Arc::clone(&listener))) {
-                to_start.push((server, uri.clone()));
-            }
+            let is_first = fleet.follow(server, uri, listener.client.number(), How::Listening(Arc::clone(&listener)));
+            followed.push((server, uri.clone(), is_first));
         }
-        (Self { fleet: Arc::clone(fleet), listener }, to_start)
+        (Self { fleet: Arc::clone(fleet), listener }, followed)
     }
 
-    async fn start(&self, resources: Vec<(usize, String)>) {
-        for (server, uri) in resources {
+    async fn start(&self, followed: Vec<(usize, String, bool)>) {
+        for (server, uri, is_first) in followed {
             let Some(connection) = self.fleet.view().connections[server].clone() else { continue };
+            // Who is not the first waits until the first has been answered.
             let _alone = self.fleet.subscribing[server].lock().await;
+            if !is_first {
+                continue;
+            }
             if let Err(error) = start(&connection, &uri).await {
                 tracing::debug!(server = %connection.server(), %uri, ?error, "could not subscribe");
             }
@@ -333,7 +343,13 @@ impl Fleet {
         filter.resources &= is_offered("resources");
         let uris = std::mem::take(&mut filter.uris);
         filter.uris = uris.into_iter().filter(|uri| self.owner_of(client.scope(), uri).is_some()).collect();
-        let listener = Arc::new(Listener { client: Arc::clone(client), to: Arc::clone(to), id, filter });
+        let listener = Arc::new(Listener {
+            client: Arc::clone(client),
+            to: Arc::clone(to),
+            id,
+            filter,
+            is_acknowledged: Mutex::new(false),
+        });
         self.followed().listeners.push(Arc::clone(&listener));
         listener
     }
@@ -344,9 +360,19 @@ impl Fleet {
 }
 
 impl Listener {
-    fn tell(&self, message: &[u8]) {
+    fn acknowledge(&self) {
+        let mut is_acknowledged = self.is_acknowledged.lock().unwrap_or_else(PoisonError::into_inner);
         let way = self.to.way();
-        if !way.is_full() {
+        way.send(crate::way::What::Aside, Message::Own(&listen::acknowledged(&self.id, &self.filter)));
+        way.flush();
+        *is_acknowledged = true;
+    }
+
+    fn tell(&self, message: &[u8]) {
+        // Locked, so that what is told while it is acknowledged is told afterwards.
+        let is_acknowledged = self.is_acknowledged.lock().unwrap_or_else(PoisonError::into_inner);
+        let way = self.to.way();
+        if *is_acknowledged && !way.is_full() {
             way.send(crate::way::What::Aside, Message::Own(message));
             way.flush();
         }

@@ -35,11 +35,18 @@ pub(crate) struct Ears {
     changed: Notify,
     /// The number of the stream that was last acknowledged.
     acknowledged: watch::Sender<u64>,
+    /// What the server tells us about now; nothing, if it never will.
+    told: watch::Sender<Option<BTreeSet<String>>>,
 }
 
 impl Default for Ears {
     fn default() -> Self {
-        Self { uris: Mutex::default(), changed: Notify::new(), acknowledged: watch::Sender::new(0) }
+        Self {
+            uris: Mutex::default(),
+            changed: Notify::new(),
+            acknowledged: watch::Sender::new(0),
+            told: watch::Sender::new(Some(BTreeSet::new())),
+        }
     }
 }
 
@@ -57,10 +64,17 @@ impl Ears {
 }
 
 impl Connection {
-    /// From now on, hear of changes of the resource at `uri`, at a modern server.
-    pub fn listen_for(&self, uri: &str) {
+    /// Hears of changes of the resource at `uri`, at a modern server, from the moment this returns.
+    ///
+    /// Within reason: a server that does not say that it will tell us is not waited for long.
+    pub async fn listen_for(&self, uri: &str) {
         if self.ears.lock().insert(uri.to_owned()) {
             self.ears.changed.notify_one();
+        }
+        let mut told = self.ears.told.subscribe();
+        let is_told = told.wait_for(|told| told.as_ref().is_none_or(|uris| uris.contains(uri)));
+        if timeout(PATIENCE, is_told).await.is_err() {
+            tracing::warn!(server = %self.server(), uri, "server does not say whether it will tell of changes");
         }
     }
 
@@ -73,6 +87,11 @@ impl Connection {
 
     /// Keeps a stream of news open for as long as there is something to hear. Ends if the server has no such streams.
     pub(crate) async fn keep_listening(&self, offer: &Offer) {
+        self.listen_while_it_lasts(offer).await;
+        self.ears.told.send_replace(None);
+    }
+
+    async fn listen_while_it_lasts(&self, offer: &Offer) {
         let changes = |what: &str| offer.has_within(what, "listChanged");
         let (tools, prompts, resources) = (changes("tools"), changes("prompts"), changes("resources"));
         let wanted = || Filter { tools, prompts, resources, uris: self.ears.lock().iter().cloned().collect() };
@@ -89,10 +108,14 @@ impl Connection {
                 Opened::Stream(next) => {
                     failures = 0;
                     let opened_at = Instant::now();
+                    self.ears.told.send_replace(Some(filter.uris.into_iter().collect()));
                     // Only now is the one before given up: what changes in between is told on either.
                     let stream = current.insert(next);
                     tokio::select! {
-                        _ = &mut stream.answer => current = None,
+                        _ = &mut stream.answer => {
+                            current = None;
+                            self.ears.told.send_replace(Some(BTreeSet::new()));
+                        }
                         () = self.ears.changed.notified() => continue,
                     }
                     // One that ends its streams at once is not asked for the next one at once.
