@@ -238,3 +238,44 @@ fn an_id_used_twice_at_once_mixes_nothing_up() {
     of_first.answer(r#"{"content":[{"type":"text","text":"first"}]}"#);
     assert_eq!(first.answer().json()["result"]["content"][0]["text"], "first");
 }
+
+#[test]
+fn a_client_that_vanished_in_the_middle_of_a_call_does_not_keep_its_turn() {
+    let puppet = Puppet::new(Spec::legacy().tool("t"));
+    let serve = serving(&[("s", &puppet)]);
+    let [mut vanishing, mut staying] = [(); 2].map(|()| serve.interactive_session("/mcp"));
+    vanishing.send_line(&call("vanishing", "1"));
+    let under_way = call_of(&puppet, "vanishing");
+    // From now on the server serves one client at a time.
+    under_way.ask("7", "elicitation/create", ELICITATION);
+    let question = vanishing.question("elicitation/create");
+    vanishing.reply(&question, json!({"action": "decline"}));
+    puppet.response(7);
+    // Its streams break, and that is all that is ever heard of it.
+    drop(vanishing);
+    staying.send_line(&call("staying", "1"));
+    assert_eq!(puppet.expect("notifications/cancelled").param(&["requestId"]), under_way.id());
+    call_of(&puppet, "staying").answer("{}");
+    assert!(raw::at(&staying.line_to("1"), &["result"]).is_some());
+}
+
+#[test]
+fn a_client_that_still_listens_keeps_its_turn_although_others_wait() {
+    let puppet = Puppet::new(Spec::legacy().tool("t"));
+    let serve = serving(&[("s", &puppet)]);
+    let [mut one, mut other] = [(); 2].map(|()| serve.interactive_session("/mcp"));
+    one.send_line(&call("one", "1"));
+    let under_way = call_of(&puppet, "one");
+    under_way.ask("7", "elicitation/create", ELICITATION);
+    let question = one.question("elicitation/create");
+    one.reply(&question, json!({"action": "decline"}));
+    puppet.response(7);
+    other.send_line(&call("other", "1"));
+    // Longer than one that is gone would be waited for.
+    std::thread::sleep(std::time::Duration::from_secs(12));
+    assert_eq!(puppet.count("notifications/cancelled"), 0);
+    under_way.answer("{}");
+    assert!(raw::at(&one.line_to("1"), &["result"]).is_some());
+    call_of(&puppet, "other").answer("{}");
+    other.line_to("1");
+}

@@ -124,6 +124,10 @@ impl Caller for Answering {
         self.way.flush();
     }
 
+    fn is_away(&self) -> bool {
+        self.way.is_away()
+    }
+
     fn catching_up(&self) -> Option<Pin<Box<dyn Future<Output = ()> + Send + '_>>> {
         // Where several share a server, one that reads slowly must not hold up the others: its way is bounded instead.
         if self.client.is_alone() { self.way.catching_up() } else { None }

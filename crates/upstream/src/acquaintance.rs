@@ -120,7 +120,7 @@ impl Manners {
     }
 
     /// Lists anew whatever the server says has changed; a modern server is asked to say so.
-    pub async fn follow_changes(&self, connection: &Connection, offer: Offer, changed: impl Fn(Arc<Offer>)) {
+    pub async fn follow_changes(&self, connection: &Arc<Connection>, offer: Offer, changed: impl Fn(Arc<Offer>)) {
         let hearing = async {
             if connection.era() == Era::Modern && !self.tools_only {
                 connection.keep_listening(&offer).await;

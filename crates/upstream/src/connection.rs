@@ -212,17 +212,13 @@ impl Connection {
     /// `line` replaced by the id it knows, and what it still says about it is dropped.
     pub fn cancel(self: &Arc<Self>, client: u64, id: &[u8], line: &Bytes, id_at: Span) -> bool {
         let Some(number) = self.lock().find(client, id) else { return false };
-        self.give_up(number, |digits| spliced(line, &[Edit { span: id_at, with: digits }]))
+        let notice = |digits: &[u8]| spliced(line, &[Edit { span: id_at, with: digits }]);
+        self.withdraw(number, notice, |call| call.caller.cancelled(&call.id))
     }
 
     /// Gives up the request under `number`, and tells the server why; whether there was one.
     pub fn abandon(self: &Arc<Self>, number: u64, why: &str) -> bool {
-        self.give_up(number, |digits| {
-            let params = reply::object([("requestId", digits.to_vec()), ("reason", reply::string(why))]);
-            let mut notice = reply::notification("notifications/cancelled", Some(&params));
-            notice.pop();
-            notice.into()
-        })
+        self.withdraw(number, |digits| cancellation(digits, why), |call| call.caller.cancelled(&call.id))
     }
 
     /// Gives up everything `client` still waits for.
@@ -233,14 +229,20 @@ impl Connection {
         }
     }
 
-    fn give_up(self: &Arc<Self>, number: u64, notice: impl FnOnce(&[u8]) -> Bytes) -> bool {
+    /// Takes back the request under `number`: tells the server by `notice`, and the caller as `inform` does.
+    fn withdraw(
+        self: &Arc<Self>,
+        number: u64,
+        notice: impl FnOnce(&[u8]) -> Bytes,
+        inform: impl FnOnce(&Call),
+    ) -> bool {
         let Some(call) = self.lock().give_up(number) else { return false };
         // A server that reads nothing would not hear it either.
         if !call.is_held && !self.wire.is_full() {
             self.wire.send_spliced(None, &notice(Digits::new(number).as_bytes()), &[]);
             self.wire.flush();
         }
-        call.caller.cancelled(&call.id);
+        inform(&call);
         if call.leaves_ghost() {
             tokio::spawn(Arc::clone(self).lay_ghost(number));
         }
@@ -348,24 +350,29 @@ impl Connection {
     }
 
     /// Fails requests that take longer than they may; for ever, or returns never if there is no limit.
-    pub async fn keep_to_limit(&self) {
+    pub async fn keep_to_limit(self: &Arc<Self>) {
         let Some(limit) = self.limit else { return std::future::pending().await };
         loop {
             tokio::time::sleep((limit / 8).clamp(Duration::from_millis(10), Duration::from_secs(1))).await;
             let Some(moment) = Instant::now().checked_sub(limit) else { continue };
             let late = self.lock().older_than(moment);
             for number in late {
-                let Some(call) = self.lock().give_up(number) else { continue };
-                let params = reply::object([
-                    ("requestId", number.to_string().into_bytes()),
-                    ("reason", reply::string("it took too long")),
-                ]);
-                self.tell("notifications/cancelled", Some(&params));
-                call.caller.failed(&call.id, &CallError::TooSlow { server: self.server.clone(), limit });
-                call.caller.flush();
-                self.next_turn();
+                let error = CallError::TooSlow { server: self.server.clone(), limit };
+                self.cut_short(number, "it took too long", &error);
             }
         }
+    }
+
+    /// Ends a request by our own decision: the server is told why, the caller gets `error`.
+    fn cut_short(self: &Arc<Self>, number: u64, why: &str, error: &CallError) {
+        self.withdraw(
+            number,
+            |digits| cancellation(digits, why),
+            |call| {
+                call.caller.failed(&call.id, error);
+                call.caller.flush();
+            },
+        );
     }
 
     fn receive(self: &Arc<Self>, line: Line, about: Option<u64>, callers: &mut Vec<Arc<dyn Caller>>) {
@@ -439,6 +446,7 @@ impl Connection {
         let is_held = || self.lock().get(number).is_some_and(|call| call.is_held);
         while is_held() && Instant::now() < deadline {
             tokio::time::sleep(TURN_CHECK).await;
+            self.dismiss_deserted();
             self.next_turn();
         }
         if is_held() {
@@ -446,9 +454,27 @@ impl Connection {
         }
     }
 
+    /// Requests whose clients are gone end when others wait for their turn. Nobody else would end them: a legacy client
+    /// that drops its connection has cancelled nothing.
+    fn dismiss_deserted(self: &Arc<Self>) {
+        let deserted = self.lock().deserted();
+        for number in deserted {
+            let error = CallError::Deserted { server: self.server.clone() };
+            self.cut_short(number, "its client is gone", &error);
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Open> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Tells a server that the request it knows under those digits is given up.
+fn cancellation(digits: &[u8], why: &str) -> Bytes {
+    let params = reply::object([("requestId", digits.to_vec()), ("reason", reply::string(why))]);
+    let mut notice = reply::notification("notifications/cancelled", Some(&params));
+    notice.pop();
+    notice.into()
 }
 
 /// `line` with some spans replaced.

@@ -182,6 +182,15 @@ impl Open {
             .collect()
     }
 
+    /// The numbers of requests that keep others from their turn although nobody waits for their answer any more.
+    pub(crate) fn deserted(&self) -> Vec<u64> {
+        let Some(next) = self.held.front() else { return Vec::new() };
+        self.calls()
+            .filter(|(_, call)| !call.is_held && call.party.asker != next.asker && call.caller.is_away())
+            .map(|(number, _)| number)
+            .collect()
+    }
+
     /// Whose question it is that came on the stream of `about`, or on none.
     pub(crate) fn whose(&mut self, about: Option<u64>) -> Whose {
         if let Some(number) = about {

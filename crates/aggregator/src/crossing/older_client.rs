@@ -177,6 +177,10 @@ impl Caller for OlderClient {
         self.to.flush();
     }
 
+    fn is_away(&self) -> bool {
+        self.to.is_away()
+    }
+
     fn catching_up(&self) -> Option<Pin<Box<dyn Future<Output = ()> + Send + '_>>> {
         self.to.catching_up()
     }
