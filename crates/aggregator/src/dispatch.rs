@@ -108,6 +108,7 @@ impl Aggregator {
         for connection in view.connections.iter().flatten() {
             connection.abandon_all(client.number(), WHY);
         }
+        self.fleet.forget(client);
         client.questions.give_up();
         subscriptions::leave(&self.fleet, client);
         tasks::leave(&self.fleet, client);

@@ -1,6 +1,6 @@
 //! All servers: started, watched, stopped; and the current view of what exists.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -67,7 +67,8 @@ pub struct Fleet {
     stop: watch::Sender<Stop>,
     lives: Mutex<JoinSet<()>>,
     watchdog: Arc<Watchdog>,
-    clients: Mutex<Vec<Weak<Client>>>,
+    /// Who is told news, by number.
+    clients: Mutex<BTreeMap<u64, Weak<Client>>>,
     reports: Mutex<HashMap<usize, Arc<Report>>>,
     /// Calls that wait for their server to start.
     pub(crate) waiting: WaitingRooms,
@@ -182,7 +183,7 @@ impl Fleet {
 
     /// The clients that are told news.
     pub(crate) fn clients(&self) -> Vec<Arc<Client>> {
-        lock(&self.clients).iter().filter_map(Weak::upgrade).collect()
+        lock(&self.clients).values().filter_map(Weak::upgrade).collect()
     }
 
     /// Runs something small beside everything else; it ends with the servers.
@@ -209,7 +210,12 @@ impl Fleet {
 
     /// From now on `client` is told when tools change.
     pub fn tell(&self, client: &Arc<Client>) {
-        lock(&self.clients).push(Arc::downgrade(client));
+        lock(&self.clients).insert(client.number(), Arc::downgrade(client));
+    }
+
+    /// `client` is gone, and told nothing any more.
+    pub(crate) fn forget(&self, client: &Client) {
+        lock(&self.clients).remove(&client.number());
     }
 
     /// All there is to know about a server that failed, once its last words are in.
@@ -282,7 +288,6 @@ impl Fleet {
     }
 
     fn tell_clients(&self, server: usize, kind: Kind, while_starting: bool) {
-        lock(&self.clients).retain(|client| client.strong_count() > 0);
         for client in self.clients() {
             if client.scope().sees(server) {
                 client.list_changed(kind, while_starting);
