@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use testkit::puppet::Received;
-use testkit::{Puppet, Spec, Talk, raw};
+use testkit::{Config, Puppet, Serve, Spec, Talk, raw};
 
 use super::{count_of, serving};
 
@@ -278,4 +278,33 @@ fn a_client_that_still_listens_keeps_its_turn_although_others_wait() {
     assert!(raw::at(&one.line_to("1"), &["result"]).is_some());
     call_of(&puppet, "other").answer("{}");
     other.line_to("1");
+}
+
+#[test]
+fn the_time_a_call_waits_for_its_turn_does_not_count_and_a_late_call_haunts_nobody() {
+    let puppet = Puppet::new(Spec::legacy().tool("t"));
+    let serve = Serve::start(&Config::new().server("s", puppet.entry().field("timeout", 3000)));
+    serve.session("/mcp").ids("tools/list");
+    let [mut slow, mut other] = [(); 2].map(|()| serve.interactive_session("/mcp"));
+    slow.send_line(&call("slow", "1"));
+    let under_way = call_of(&puppet, "slow");
+    under_way.ask("7", "elicitation/create", ELICITATION);
+    let question = slow.question("elicitation/create");
+    other.send_line(&call("other", "1"));
+    // Its time is over before anybody answers: the question goes with it, and nothing is cancelled that was never sent.
+    assert_eq!(puppet.expect("notifications/cancelled").param(&["requestId"]), under_way.id());
+    assert!(puppet.response(7)["error"].is_object());
+    slow.notice("notifications/cancelled");
+    let failure = slow.line_to("1");
+    assert_eq!(raw::at(&failure, &["error", "data", "reason"]), Some("\"server_too_slow\""));
+    drop(question);
+    // A question about the other call is the other's, as soon as the server has heard of the end of the first.
+    let next = call_of(&puppet, "other");
+    next.ask("8", "elicitation/create", ELICITATION);
+    let question = other.question("elicitation/create");
+    other.reply(&question, json!({"action": "decline"}));
+    puppet.response(8);
+    next.answer("{}");
+    assert!(raw::at(&other.line_to("1"), &["result"]).is_some());
+    assert_eq!(puppet.count("notifications/cancelled"), 1);
 }

@@ -369,6 +369,9 @@ impl Connection {
             number,
             |digits| cancellation(digits, why),
             |call| {
+                if !self.lock().waits_for(&call.caller) {
+                    self.withdraw_questions_to(&call.caller, why);
+                }
                 call.caller.failed(&call.id, error);
                 call.caller.flush();
             },
@@ -469,9 +472,9 @@ impl Connection {
     }
 }
 
-/// Tells a server that the request it knows under those digits is given up.
-fn cancellation(digits: &[u8], why: &str) -> Bytes {
-    let params = reply::object([("requestId", digits.to_vec()), ("reason", reply::string(why))]);
+/// Tells the other side that the request it knows under that id is given up.
+fn cancellation(id: &[u8], why: &str) -> Bytes {
+    let params = reply::object([("requestId", id.to_vec()), ("reason", reply::string(why))]);
     let mut notice = reply::notification("notifications/cancelled", Some(&params));
     notice.pop();
     notice.into()

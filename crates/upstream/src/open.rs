@@ -46,6 +46,7 @@ pub(crate) struct Call {
     pub(crate) id: Box<[u8]>,
     pub(crate) progress: Option<Box<[u8]>>,
     pub(crate) party: Party,
+    /// When it was sent, if there is a limit.
     pub(crate) since: Option<Instant>,
     pub(crate) is_held: bool,
 }
@@ -116,6 +117,7 @@ impl Open {
             let held = self.held.pop_front().expect("there is a first");
             if let Some(Waiting::Caller(call)) = self.waiting.get_mut(&held.number) {
                 call.is_held = false;
+                call.since = call.since.map(|_| Instant::now());
                 released.push(held);
             }
         }
@@ -177,9 +179,14 @@ impl Open {
     /// The numbers of requests that were sent before `moment`.
     pub(crate) fn older_than(&self, moment: Instant) -> Vec<u64> {
         self.calls()
-            .filter(|(_, call)| call.since.is_some_and(|since| since < moment))
+            .filter(|(_, call)| !call.is_held && call.since.is_some_and(|since| since < moment))
             .map(|(number, _)| number)
             .collect()
+    }
+
+    /// Whether anything else of that very caller is open.
+    pub(crate) fn waits_for(&self, caller: &Arc<dyn Caller>) -> bool {
+        self.calls().any(|(_, call)| std::ptr::addr_eq(Arc::as_ptr(&call.caller), Arc::as_ptr(caller)))
     }
 
     /// The numbers of requests that keep others from their turn although nobody waits for their answer any more.
