@@ -119,7 +119,7 @@ fn a_session_that_has_ended_leaves_nothing_behind() {
     let mut connection = serve.connect();
     let mut begin_and_end = |sessions: usize| {
         for _ in 0..sessions {
-            let mut begun = connection.ask(&Ask::post("/mcp", &super::initialize("2025-11-25")));
+            let mut begun = connection.ask(&Ask::post("/mcp", super::initialize("2025-11-25")));
             let id = begun.header("mcp-session-id").expect("a session has begun").to_owned();
             begun.bytes();
             let ended = connection.ask(&Ask::new("DELETE", "/mcp").header("Mcp-Session-Id", &id));
