@@ -365,6 +365,13 @@ impl Watcher for Fleet {
         self.change(index, |server, _| server.offer = offer);
     }
 
+    fn introduced_anew(self: Arc<Self>, server: &Arc<Connection>) {
+        if self.view().snapshot.servers()[server.index()].offer.has("logging") {
+            self.set_level_of_new(server);
+        }
+        self.follow_anew(server);
+    }
+
     fn heard(&self, server: &Arc<Connection>, method: &str, line: &Bytes, envelope: &Envelope) {
         if self.options.tools_only {
             return tracing::debug!(server = %server.server(), method, "notification not passed on");

@@ -9,7 +9,7 @@ use std::time::Duration;
 use catalog::{Dialect, Offer, Remote};
 use protocol::Era;
 use tokio::task::JoinHandle;
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use upstream::failure::Cause;
 use upstream::wire::{Postbox, Wire};
 use upstream::{Connection, Upstream, Watcher};
@@ -22,6 +22,11 @@ use crate::trouble::Trouble;
 
 /// How often we look for what is no longer needed.
 const TIDYING: Duration = Duration::from_secs(15);
+
+/// The least time between two looks at what a server that has forgotten us offers, and the most if it does so all the
+/// time.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// A server we are talking to.
 pub(crate) struct Contact {
@@ -207,9 +212,30 @@ async fn attend(courier: Arc<Courier>, connection: Arc<Connection>, stream: Opti
             (None, None) => std::future::pending().await,
         }
     };
+    let renewing = async {
+        match courier.session() {
+            Some(session) => tell_renewals(session, &connection).await,
+            None => std::future::pending().await,
+        }
+    };
     tokio::select! {
         cause = hearing => cause,
         () = tidying => Cause::ClosedOutput,
+        () = renewing => Cause::ClosedOutput,
+    }
+}
+
+/// Tells when the server had forgotten us and knows us anew, for it must then be asked and told everything again. That is
+/// when one that forgets us with every request would forget us again, so it is told less and less often.
+async fn tell_renewals(session: &Session, connection: &Arc<Connection>) {
+    let mut pause = SHORTEST_PAUSE;
+    loop {
+        let looked_at = Instant::now();
+        let introduction = session.renewed().await;
+        let is_restless = looked_at.elapsed() < pause;
+        pause = if is_restless { (pause * 2).min(LONGEST_PAUSE) } else { SHORTEST_PAUSE };
+        connection.introduced_anew(introduction);
+        sleep(pause).await;
     }
 }
 

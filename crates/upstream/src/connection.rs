@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use catalog::{Kind as ItemKind, ServerName};
+use catalog::{Kind as ItemKind, Offer, ServerName};
 use protocol::envelope::{Envelope, Fault, Kind, salvage_id};
 use protocol::reply;
 use protocol::splice::{Edit, Piece, in_order, splice};
@@ -28,7 +28,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::caller::{Answered, Caller};
-use crate::changes::Changes;
+use crate::changes::{Changes, News};
 use crate::ears::Ears;
 use crate::failure::{CallError, Cause, Ending, Phase, Unreadable};
 use crate::lifecycle::Watcher;
@@ -340,8 +340,17 @@ impl Connection {
     }
 
     /// Waits until the server says that something has changed, and tells what.
-    pub async fn changed(&self) -> Vec<ItemKind> {
+    pub(crate) async fn changed(&self) -> News {
         self.changes.next().await
+    }
+
+    /// The server had forgotten us, and got to know us anew: it says `introduction` of itself now, and must be told again
+    /// whatever it was told.
+    pub fn introduced_anew(self: &Arc<Self>, introduction: Offer) {
+        self.changes.note_introduction(introduction);
+        if let Some(watcher) = self.watcher.upgrade() {
+            watcher.introduced_anew(self);
+        }
     }
 
     /// These may no longer be what we know of them.
