@@ -170,6 +170,24 @@ fn a_state_that_was_tampered_with_or_belongs_to_other_params_is_refused() {
 }
 
 #[test]
+fn a_state_of_one_servers_call_is_refused_for_a_tool_of_the_same_name_at_another() {
+    let (puppet, other) = (Puppet::new(Spec::legacy().tool("t")), Puppet::new(Spec::legacy().tool("t")));
+    let serve = serving(&[("s", &puppet), ("other", &other)]);
+    let mut client = serve.modern("/mcp").interactive();
+    let (call, offer) = parked(&mut client, &puppet);
+    let accept = json!({"action": "accept", "content": {}});
+    let good = with_response(&original(), &offer, &accept);
+    let mut elsewhere = good.clone();
+    elsewhere["name"] = json!("other.t");
+    assert_refused(&mut client, &puppet, elsewhere);
+    assert_eq!(other.count("tools/call"), 0);
+    let id = client.begin("tools/call", good);
+    assert_eq!(puppet.response("q")["result"], accept);
+    call.answer(r#"{"content":[]}"#);
+    assert_eq!(client.answer_to(id)["result"]["resultType"], "complete");
+}
+
+#[test]
 fn a_state_is_good_for_the_principal_it_was_given_to_only() {
     let puppet = Puppet::new(Spec::legacy().tool("t"));
     let tokens = tempfile::NamedTempFile::new().expect("a temporary file can be made");

@@ -93,6 +93,7 @@ pub(super) fn send(crossing: &Crossing<'_>) {
     let (client, params) = (crossing.to.client(), &crossing.envelope.params);
     let binding = Binding {
         principal: client.principal().to_string(),
+        server: crossing.connection.index(),
         digest: digest(&crossing.method, &crossing.renamed, &crossing.renamed_envelope().params),
     };
     let waiting = Waiting::of(crossing);
