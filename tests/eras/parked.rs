@@ -329,3 +329,24 @@ fn a_call_nobody_comes_back_to_is_cancelled_and_its_state_is_worth_nothing() {
     assert_refused(&mut client, &puppet, late);
     assert_eq!(puppet.count("tools/call"), 1);
 }
+
+#[test]
+fn a_call_nobody_comes_back_to_keeps_its_turn_only_for_a_moment_when_others_wait() {
+    let puppet = Puppet::new(Spec::legacy().tool("t"));
+    let serve = Serve::start_as(&config(&[("s", &puppet)]), |launch| launch.env("MCP_AGGREGATOR_ANSWER_TIMEOUT", "40"));
+    let mut client = serve.modern("/mcp").interactive();
+    client.ids("tools/list");
+    let (call, offer) = parked(&mut client, &puppet);
+    // Of another client, and of the same: each call of a modern client stands for itself.
+    let mut other = serve.session("/mcp");
+    let waiting = [other.begin("tools/call", original()), client.begin("tools/call", original())];
+    assert_eq!(puppet.expect("notifications/cancelled").param(&["requestId"]), call.id());
+    assert!(puppet.response("q")["error"].is_object());
+    puppet.expect("tools/call").answer(r#"{"content":[]}"#);
+    puppet.expect("tools/call").answer(r#"{"content":[]}"#);
+    assert!(other.answer_to(waiting[0])["result"].is_object());
+    assert!(client.answer_to(waiting[1])["result"].is_object());
+    let late = with_response(&original(), &offer, &json!({"action": "accept", "content": {}}));
+    let answer = client.ask("tools/call", late);
+    assert_eq!(answer["error"]["data"]["reason"], "client_gone", "{answer}");
+}
