@@ -8,8 +8,10 @@
 //! - `own`: questions of our own
 //! - `hearing`: notifications of the server
 //! - `asked`: questions of the server
+//! - `batch`: several messages at once
 
 mod asked;
+mod batch;
 mod hearing;
 mod own;
 
@@ -20,7 +22,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use catalog::{Kind as ItemKind, Offer, ServerName};
-use protocol::envelope::{Envelope, Fault, Kind, salvage_id};
+use protocol::envelope::{Envelope, Fault, Kind, Reason, salvage_id};
 use protocol::reply;
 use protocol::splice::{Edit, Piece, in_order, splice};
 use protocol::{Era, Line, Lines, Span};
@@ -402,6 +404,7 @@ impl Connection {
             Ok(envelope @ Envelope { kind: Kind::Request { id, method }, .. }) => {
                 self.asked(line, id, method, envelope, about, callers);
             }
+            Err(Fault { reason: Reason::Batch, .. }) => self.receive_batch(&line, about, callers),
             Err(fault) => {
                 let Fault { reason, id } = fault;
                 let id = id.map(|id| id.of(&line)).or_else(|| salvage_id(&line, &line));
