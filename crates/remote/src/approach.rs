@@ -17,7 +17,7 @@ use upstream::{Connection, Upstream, Watcher};
 use crate::courier::{Courier, Route};
 use crate::http::Http;
 use crate::session::Session;
-use crate::sse::{self, Stream};
+use crate::sse::{Endpoint, Stream};
 use crate::trouble::Trouble;
 
 /// How often we look for what is no longer needed.
@@ -124,12 +124,12 @@ fn manners(dialect: Dialect, era: Option<Era>) -> &'static [Manner] {
 async fn meet_in(upstream: &Upstream, http: Http, manner: Manner, watcher: &Arc<dyn Watcher>) -> Result<Met, Failure> {
     let era = if manner == Manner::Modern { Era::Modern } else { Era::Legacy };
     let (route, stream) = if manner == Manner::Older {
-        let opening = timeout(upstream.manners.patience, sse::open(http));
+        let opening = timeout(upstream.manners.patience, Endpoint::open(http, upstream.manners.introduction()));
         let too_slow = |_| Failure::Final(Cause::Remote("it did not open its event stream in time".to_owned()));
         let (stream, endpoint) = opening.await.map_err(too_slow)?.map_err(Failure::from)?;
-        (Route::Older(endpoint), Some(stream))
+        (Route::Older(Box::new(endpoint)), Some(stream))
     } else {
-        (Route::Streamable(Session::new(http, era, upstream.manners.introduction())), None)
+        (Route::Streamable(Box::new(Session::new(http, era, upstream.manners.introduction()))), None)
     };
     let courier = Courier::new(route);
     let postbox = Postbox::new(Arc::clone(&courier) as _);
@@ -168,10 +168,14 @@ impl Attempt {
 
     async fn explain(&self, cause: Cause) -> Failure {
         self.courier.stop().await;
-        match (cause, self.courier.session()) {
+        match (cause, &self.courier.route) {
             // A question without an answer has a better explanation in what happened to its request.
-            (Cause::ClosedOutput, Some(session)) => session.last_trouble().into(),
-            (cause @ Cause::Refused { method: "initialize" | "server/discover", .. }, Some(_)) => {
+            (Cause::ClosedOutput, Route::Streamable(session)) => session.last_trouble().into(),
+            (Cause::ClosedOutput, Route::Older(endpoint)) => {
+                let trouble = endpoint.trouble().unwrap_or(Trouble::NoAnswer);
+                Failure::Final(Cause::Remote(format!("its event stream ended: {trouble}")))
+            }
+            (cause @ Cause::Refused { method: "initialize" | "server/discover", .. }, Route::Streamable(_)) => {
                 Failure::Refused(cause)
             }
             (cause, _) => Failure::Final(cause),
@@ -195,7 +199,8 @@ impl From<Trouble> for Failure {
     }
 }
 
-/// Hears what the server says unasked, and clears away what is no longer needed. Ends only when the server is lost.
+/// Hears what the server says unasked, and clears away what is no longer needed. Ends only if the task breaks: a server
+/// that is lost may be back for the next call.
 async fn attend(courier: Arc<Courier>, connection: Arc<Connection>, stream: Option<Stream>) -> Cause {
     let tidying = async {
         let mut ticks = interval(TIDYING);
@@ -206,10 +211,10 @@ async fn attend(courier: Arc<Courier>, connection: Arc<Connection>, stream: Opti
         }
     };
     let hearing = async {
-        match (stream, courier.session()) {
-            (Some(stream), _) => stream.hear_all(&connection).await,
-            (None, Some(session)) => hear(session, &connection).await,
-            (None, None) => std::future::pending().await,
+        match (&courier.route, stream) {
+            (Route::Streamable(session), _) => hear(session, &connection).await,
+            (Route::Older(endpoint), Some(stream)) => endpoint.hear(stream, &connection).await,
+            (Route::Older(_), None) => {}
         }
     };
     let renewing = async {
@@ -219,10 +224,11 @@ async fn attend(courier: Arc<Courier>, connection: Arc<Connection>, stream: Opti
         }
     };
     tokio::select! {
-        cause = hearing => cause,
-        () = tidying => Cause::ClosedOutput,
-        () = renewing => Cause::ClosedOutput,
+        () = hearing => {}
+        () = tidying => {}
+        () = renewing => {}
     }
+    Cause::ClosedOutput
 }
 
 /// Tells when the server had forgotten us and knows us anew, for it must then be asked and told everything again. That is
@@ -240,7 +246,7 @@ async fn tell_renewals(session: &Session, connection: &Arc<Connection>) {
 }
 
 /// Keeps the stream open for what the server says unasked; a new session gets a new one.
-async fn hear(session: &Session, connection: &Arc<Connection>) -> Cause {
+async fn hear(session: &Session, connection: &Arc<Connection>) {
     loop {
         session.may_listen().await;
         loop {

@@ -59,7 +59,7 @@ struct State {
     /// The last thing that went wrong, for a question of ours that got no answer.
     trouble: Option<Trouble>,
     /// What the server said of itself when we were introduced anew, until somebody takes note.
-    introduction: Option<Box<Offer>>,
+    introduction: Option<Offer>,
 }
 
 impl Session {
@@ -283,7 +283,7 @@ impl Session {
         }
         let introduction = timeout(RENEWAL_PATIENCE, self.introduce()).await.unwrap_or(Err(Trouble::NoAnswer))?;
         tracing::debug!(server = %connection.server(), "the server had forgotten us; introduced us anew");
-        self.lock().introduction = Some(Box::new(introduction));
+        self.lock().introduction = Some(introduction);
         self.start_listening();
         self.renewed.notify_one();
         Ok(())
@@ -293,7 +293,7 @@ impl Session {
     pub(crate) async fn renewed(&self) -> Offer {
         loop {
             if let Some(introduction) = self.lock().introduction.take() {
-                return *introduction;
+                return introduction;
             }
             self.renewed.notified().await;
         }

@@ -30,7 +30,7 @@ pub(crate) enum Trouble {
     BrokeOff(String),
     #[error("it did not answer the request")]
     NoAnswer,
-    #[error("it had forgotten our session, and {0}")]
+    #[error("it had forgotten us, and could not be met again: {0}")]
     NotRenewed(String),
 }
 

@@ -336,6 +336,21 @@ impl Connection {
         self.next_turn();
     }
 
+    /// What was sent will not be answered, but what is sent from now on may be.
+    pub fn lose_answers(&self, error: &CallError) {
+        let lost = self.lock().take_sent();
+        let mut callers = Vec::new();
+        for waiting in lost {
+            if let Waiting::Caller(call) = waiting {
+                call.caller.failed(&call.id, error);
+                remember(&mut callers, call.caller);
+            }
+        }
+        callers.iter().for_each(|caller| caller.flush());
+        self.withdraw_questions();
+        self.next_turn();
+    }
+
     /// The server has ended: read what is left, whether callers keep up or not.
     pub fn read_on(&self) {
         self.read_on.send_replace(true);

@@ -114,7 +114,7 @@ mod tests {
         let binding = Binding { principal: "ann".into(), server: 0, digest: [1; 32] };
         let text = sealer.seal(slip, &binding);
         assert_eq!(sealer.open(&text, &binding), Some(slip));
-        assert_eq!(sealer.open(&text, &Binding { principal: "bob".into(), ..binding.clone() }), None);
+        assert_eq!(sealer.open(&text, &Binding { principal: "bob".into(), ..binding }), None);
         assert_eq!(sealer.open(&text, &Binding { server: 1, ..binding.clone() }), None);
         assert_eq!(sealer.open(&text, &Binding { digest: [2; 32], ..binding.clone() }), None);
         assert_eq!(sealer.open(&text.replacen("v1.7", "v1.8", 1), &binding), None);
