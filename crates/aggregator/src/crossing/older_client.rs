@@ -139,7 +139,7 @@ impl Caller for OlderClient {
     }
 
     fn answered(&self, id: &[u8], answer: Answered<'_>) {
-        let Answered { line, id_at, outcome } = answer;
+        let Answered { line, id_at, outcome, .. } = answer;
         match outcome {
             Ok(found) if result::kind(line, found) == ResultType::InputRequired => match input::read(line, found) {
                 Some(wanted) => self.inquire(id, wanted),
