@@ -38,6 +38,7 @@ pub(crate) fn options(
         names,
         start_timeout: load::start_timeout().map_err(Failure::usage)?,
         answer_timeout: load::answer_timeout().map_err(Failure::usage)?,
+        is_growing: false,
         tools_only: false,
         capabilities,
     })

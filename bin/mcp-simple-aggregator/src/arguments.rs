@@ -67,6 +67,7 @@ pub(crate) fn parse(mut parser: Parser) -> Result<Wish, String> {
         names: NamePolicy::Auto,
         start_timeout: Duration::ZERO,
         answer_timeout: Duration::from_secs(300),
+        is_growing: false,
         tools_only: true,
         capabilities: "{}",
     };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use catalog::{Kind, Missing, Scope};
+use catalog::{Kind, Missing, Scope, ServerState};
 use protocol::envelope::Kind as MessageKind;
 use protocol::reply::{self, code};
 use protocol::splice::Edit;
@@ -13,6 +13,7 @@ use crate::attentive;
 use crate::client::era_of;
 use crate::crossing;
 use crate::dispatch::{Aggregator, Incoming, Touched};
+use crate::downtime;
 use crate::fleet::View;
 use crate::tasks::Alias;
 use crate::waiting_room::{Entry, WaitingCall};
@@ -33,7 +34,10 @@ pub fn route(aggregator: &Arc<Aggregator>, message: Incoming<'_>, envelope: &Env
     let found = view.snapshot.resolve(client.scope(), kind, &name);
     let Some((found, connection)) = found.and_then(|found| Some((found, view.connections[found.server].as_ref()?)))
     else {
-        let why = view.snapshot.why_missing(client.scope(), kind, &name, client.style());
+        let why = match found {
+            Some(found) => view.snapshot.why_not_from(found.server),
+            None => view.snapshot.why_missing(client.scope(), kind, &name, client.style()),
+        };
         if let Missing::Starting(server) = why {
             return wait(aggregator, message, envelope, server);
         }
@@ -61,17 +65,8 @@ pub fn route_to(aggregator: &Arc<Aggregator>, message: Incoming<'_>, envelope: &
     }
     let Incoming { to, line, .. } = &message;
     match &view.snapshot.servers()[server].state {
-        catalog::ServerState::Initializing => wait(aggregator, message, envelope, server),
-        state => {
-            let name = &view.snapshot.servers()[server].name;
-            let text = format!("Server `{name}` is not running");
-            let data = reply::object([
-                ("reason", reply::string("server_failed")),
-                ("server", reply::string(name.as_ref())),
-                ("detail", reply::string(&state.to_string())),
-            ]);
-            to.say(&reply::error(id_of(envelope).of(line), code::INTERNAL_ERROR, &text, Some(&data)));
-        }
+        state if state.is_on_its_way() => wait(aggregator, message, envelope, server),
+        _ => to.say(&downtime::answer(id_of(envelope).of(line), &view.snapshot.servers()[server])),
     }
 }
 
@@ -125,8 +120,8 @@ pub fn wait(aggregator: &Arc<Aggregator>, message: Incoming<'_>, envelope: &Enve
         id: id_of(envelope),
     };
     client.request_opened();
-    match aggregator.fleet.waiting.enter(server, call) {
-        Entry::Waits => {}
+    match aggregator.fleet.places.at(server).waiting.enter(call) {
+        Entry::Waits => aggregator.fleet.need(server),
         Entry::Full(waiting) => {
             let server = aggregator.fleet.view().snapshot.servers()[server].name.clone();
             to.failed(id_of(envelope).of(line), &CallError::Congested { server, waiting });
@@ -154,7 +149,10 @@ pub fn cancel(aggregator: &Aggregator, message: &Incoming<'_>, params: &Params) 
     let Some(id_at) = params.request_id else { return };
     let (id, client) = (id_at.of(message.line), message.client.number());
     let fleet = &aggregator.fleet;
-    if message.client.cancel_parked(id) || fleet.waiting.cancel(client, id) || aggregator.crossings.cancel(client, id) {
+    if message.client.cancel_parked(id)
+        || fleet.places.any(|place| place.waiting.cancel(client, id))
+        || aggregator.crossings.cancel(client, id)
+    {
         return;
     }
     let view = fleet.view();
@@ -189,11 +187,10 @@ fn not_found(aggregator: &Aggregator, view: &View, id: &[u8], kind: Kind, name: 
             let word = if kind == Kind::Prompt { "unknown_prompt" } else { "unknown_tool" };
             reply::object([reason(word), ("server", server(index))])
         }
-        Missing::Down(index) => reply::object([
-            reason("server_failed"),
-            ("server", server(index)),
-            ("detail", reply::string(&view.snapshot.servers()[index].state.to_string())),
-        ]),
+        Missing::Down(index) => match &view.snapshot.servers()[index] {
+            server if matches!(server.state, ServerState::Down(_)) => return downtime::answer(id, server),
+            server => reply::object(downtime::describe(server)),
+        },
     };
     // The protocol calls it a parameter that does not fit; the specification of the tiny program a method that is not
     // there.

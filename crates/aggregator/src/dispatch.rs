@@ -30,6 +30,8 @@ pub struct Options {
     pub names: NamePolicy,
     /// How long a server may take to become ready.
     pub start_timeout: Duration,
+    /// Servers may join and leave while we run.
+    pub is_growing: bool,
     /// Nothing but tools is offered and asked for.
     pub tools_only: bool,
     /// How long a modern client may take to come back with what a legacy server wants to know.
@@ -103,7 +105,7 @@ impl Aggregator {
         const WHY: &str = "the client is gone";
         client.cancel_all_parked();
         self.crossings.abandon(client.number());
-        self.fleet.waiting.cancel_all(client.number());
+        self.fleet.places.for_each(|place| place.waiting.cancel_all(client.number()));
         let view = self.fleet.view();
         for connection in view.connections.iter().flatten() {
             connection.abandon_all(client.number(), WHY);

@@ -13,7 +13,8 @@
 //!
 //! Who and what there is: [`client`] (who is connected), [`questions`] (what servers want to know of it), [`fleet`] (all
 //! servers: started, watched, stopped; the current view of what exists), [`waiting_room`] (calls that wait for their
-//! server to start), [`crossing`] (requests between the eras).
+//! server to start), [`crossing`] (requests between the eras), `downtime` (what is told of servers that are not
+//! there).
 //!
 //! Beside the way: [`load`] (the configuration file), [`cycle`] (an aggregator that would start itself), [`logging`],
 //! [`local`] (the engine as a library, for the commands of `mcp-aggregator`).
@@ -26,6 +27,7 @@ pub mod client;
 pub mod crossing;
 pub mod cycle;
 pub mod dispatch;
+mod downtime;
 pub mod fleet;
 pub mod introduction;
 pub mod level;

@@ -60,7 +60,8 @@ pub(crate) fn subscribe(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, id
     client.park(id.clone(), to, async move {
         let fleet = &aggregator.fleet;
         // One after the other: what is asked of the server must be in the order of what is noted here.
-        let _alone = fleet.subscribing[server].lock().await;
+        let place = fleet.places.at(server);
+        let _alone = place.subscribing.lock().await;
         // Noted first: a change may be told in the same breath as the answer.
         let is_first = fleet.follow(server, &uri, follower.number(), How::Subscribed(Arc::downgrade(&follower)));
         let answer = if is_first { start(&connection, &uri).await } else { Ok(()) };
@@ -79,7 +80,8 @@ pub(crate) fn unsubscribe(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, 
     let id = line.slice(id.start..id.end);
     client.park(id.clone(), to, async move {
         let fleet = &aggregator.fleet;
-        let _alone = fleet.subscribing[server].lock().await;
+        let place = fleet.places.at(server);
+        let _alone = place.subscribing.lock().await;
         fleet.followed().resources.retain(|known| !known.is(server, &uri, number));
         let answer = if fleet.has_follower(server, &uri) { Ok(()) } else { stop(&connection, &uri).await };
         respond(&answer_to, &id, answer);
@@ -200,7 +202,8 @@ impl Listening {
         for (server, uri, is_first) in followed {
             let Some(connection) = self.fleet.view().connections[server].clone() else { continue };
             // Who is not the first waits until the first has been answered.
-            let _alone = self.fleet.subscribing[server].lock().await;
+            let place = self.fleet.places.at(server);
+            let _alone = place.subscribing.lock().await;
             if !is_first {
                 continue;
             }
@@ -310,7 +313,8 @@ impl Fleet {
             let Some(connection) = self.view().connections[server].clone() else { continue };
             let fleet = Arc::clone(self);
             self.spawn(async move {
-                let _alone = fleet.subscribing[server].lock().await;
+                let place = fleet.places.at(server);
+                let _alone = place.subscribing.lock().await;
                 if !fleet.has_follower(server, &uri)
                     && let Err(error) = stop(&connection, &uri).await
                 {
