@@ -216,8 +216,12 @@ async fn a_request_that_was_given_up_may_still_make_its_server_ask() {
     open.request(2);
     assert!(matches!(open.whose(None), Whose::Unclear), "it could be about what the first one gave up");
 
+    open.lay_ghost(ghost);
     tokio::time::advance(HAUNTING).await;
-    assert_eq!(client(&open.whose(None)), Some(2), "after a while it no longer is");
+    assert!(matches!(open.whose(None), Whose::Unclear), "having heard of it is not having stopped");
+
+    tokio::time::advance(LINGERING).await;
+    assert_eq!(client(&open.whose(None)), Some(2), "after a long while it no longer is");
 }
 
 #[tokio::test(start_paused = true)]
@@ -244,6 +248,28 @@ async fn a_ghost_holds_up_others_but_not_its_own_client() {
     assert_eq!(open.released(), NONE);
     tokio::time::advance(HAUNTING).await;
     assert_eq!(open.released(), [others], "time alone brings its turn");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ghost_that_was_heard_of_holds_up_nobody() {
+    let mut open = Open::default();
+    open.ask_in_a_crowd();
+    let ghost = open.request(1);
+    open.give_up(ghost);
+    let others = open.request(2);
+    open.lay_ghost(ghost);
+    assert_eq!(open.released(), [others]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_too_many_ghosts_nobody_can_say_whose_a_question_is() {
+    let mut open = Open::default();
+    for _ in 0..=MOST_GHOSTS {
+        let ghost = open.request(1);
+        open.give_up(ghost);
+    }
+    open.request(1);
+    assert!(matches!(open.whose(None), Whose::Unclear));
 }
 
 #[test]
