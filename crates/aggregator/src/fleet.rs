@@ -121,16 +121,17 @@ impl Fleet {
                     introduction: fleet.introduction(),
                     capabilities: Bytes::from_static(fleet.options.capabilities.as_bytes()),
                     patience: fleet.options.start_timeout,
-                    tools_only: fleet.options.tools_only,
+                    tools_only: fleet.options.reach.is_tools_only,
                 },
                 lineage: Arc::clone(&lineage),
                 watchdog: Arc::clone(&fleet.watchdog),
             };
-            let life = upstream.run(Arc::clone(&fleet) as Arc<dyn Watcher>, fleet.stop.subscribe(), remote);
+            let (watcher, stop) = (Arc::clone(&fleet) as Arc<dyn Watcher>, fleet.stop.subscribe());
             let mourner = Mourner { fleet: Arc::clone(&fleet), index };
             lock(&fleet.lives).spawn(async move {
                 let _mourner = mourner;
-                life.await;
+                // Begun in here: a life that is brought along is kept twice, where it came from and where it is lived.
+                upstream.run(watcher, stop, remote).await;
             });
         }
         fleet
@@ -327,6 +328,22 @@ impl Fleet {
         }
     }
 
+    /// What the larger program does with words that are about no open request.
+    pub(crate) fn heard_of_anything(&self, server: &Arc<Connection>, method: &str, line: &Bytes, envelope: &Envelope) {
+        match method {
+            "notifications/message" => self.log_message(server, line, envelope),
+            "notifications/resources/updated" => self.resource_updated(server.index(), line, envelope),
+            "notifications/tasks/status" => self.task_status(server.index(), line, envelope),
+            "notifications/elicitation/complete" => self.elicitation_complete(server.index(), line, envelope),
+            _ => self.unknown_notice(server, line),
+        }
+    }
+
+    /// What the tiny program does with them: they are not about tools.
+    pub(crate) fn heard_of_tools(&self, server: &Arc<Connection>, method: &str, _: &Bytes, _: &Envelope) {
+        tracing::debug!(server = %server.server(), method, "notification not passed on");
+    }
+
     /// What nobody knows is for who sees that server alone.
     fn unknown_notice(&self, server: &Connection, line: &Bytes) {
         for client in self.clients() {
@@ -361,16 +378,7 @@ impl Watcher for Fleet {
     }
 
     fn heard(&self, server: &Arc<Connection>, method: &str, line: &Bytes, envelope: &Envelope) {
-        if self.options.tools_only {
-            return tracing::debug!(server = %server.server(), method, "notification not passed on");
-        }
-        match method {
-            "notifications/message" => self.log_message(server, line, envelope),
-            "notifications/resources/updated" => self.resource_updated(server.index(), line, envelope),
-            "notifications/tasks/status" => self.task_status(server.index(), line, envelope),
-            "notifications/elicitation/complete" => self.elicitation_complete(server.index(), line, envelope),
-            _ => self.unknown_notice(server, line),
-        }
+        (self.options.reach.heard)(self, server, method, line, envelope);
     }
 
     fn asked(&self, index: usize, question: Question) {
