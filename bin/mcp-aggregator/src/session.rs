@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use aggregator::load::{self, Loaded};
-use aggregator::{Aggregator, Fleet, NamePolicy, Options, Separator};
+use aggregator::{Aggregator, Fleet, NamePolicy, Options, Reach, Separator};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use upstream::Stop;
 
@@ -39,7 +39,7 @@ pub(crate) fn options(
         start_timeout: load::start_timeout().map_err(Failure::usage)?,
         answer_timeout: load::answer_timeout().map_err(Failure::usage)?,
         is_growing: false,
-        tools_only: false,
+        reach: Reach::EVERYTHING,
         capabilities,
     })
 }

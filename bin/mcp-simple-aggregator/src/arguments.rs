@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use aggregator::{NamePolicy, Options, Separator};
+use aggregator::{NamePolicy, Options, Reach, Separator};
 use lexopt::{Arg, Parser, ValueExt};
 
 /// Said when the command line makes no sense.
@@ -68,7 +68,7 @@ pub(crate) fn parse(mut parser: Parser) -> Result<Wish, String> {
         start_timeout: Duration::ZERO,
         answer_timeout: Duration::from_secs(300),
         is_growing: false,
-        tools_only: true,
+        reach: Reach::TOOLS,
         capabilities: "{}",
     };
     let (mut debug, mut log_file) = (false, None);

@@ -194,6 +194,6 @@ fn not_found(aggregator: &Aggregator, view: &View, id: &[u8], kind: Kind, name: 
     };
     // The protocol calls it a parameter that does not fit; the specification of the tiny program a method that is not
     // there.
-    let code = if aggregator.options.tools_only { code::METHOD_NOT_FOUND } else { code::INVALID_PARAMS };
+    let code = if aggregator.options.reach.is_tools_only { code::METHOD_NOT_FOUND } else { code::INVALID_PARAMS };
     reply::error(id, code, &format!("{noun} not found: {name}"), Some(&data))
 }

@@ -15,6 +15,7 @@ use crate::answering::Answering;
 use crate::client::{Client, era_of};
 use crate::crossing::Crossings;
 use crate::fleet::Fleet;
+use crate::reach::Reach;
 use crate::{batch, call, listing, logs, resources, subscriptions, tasks};
 
 /// How the aggregator presents itself and treats its servers.
@@ -32,8 +33,8 @@ pub struct Options {
     pub start_timeout: Duration,
     /// Servers may join and leave while we run.
     pub is_growing: bool,
-    /// Nothing but tools is offered and asked for.
-    pub tools_only: bool,
+    /// What is offered and asked for: the whole protocol, or nothing but tools.
+    pub reach: Reach,
     /// How long a modern client may take to come back with what a legacy server wants to know.
     pub answer_timeout: Duration,
     /// What clients can be asked, as servers are told: the JSON of `capabilities`.
@@ -150,10 +151,20 @@ impl Aggregator {
             message.client.is_modern();
         }
         let method = text::decode(method.of(message.line)).unwrap_or_default();
-        if self.options.tools_only {
-            return self.request_of_tools(message, envelope, id, &method);
-        }
-        match (&*method, era) {
+        (self.options.reach.request)(self, message, envelope, id, &method);
+    }
+
+    /// What the larger program offers.
+    pub(crate) fn request_of_anything(
+        self: &Arc<Self>,
+        message: Incoming<'_>,
+        envelope: &Envelope,
+        id: Span,
+        method: &str,
+    ) {
+        let params = &envelope.params;
+        let era = era_of(params);
+        match (method, era) {
             ("tools/call", _) => call::route(self, message, envelope, ItemKind::Tool),
             ("prompts/get", _) => call::route(self, message, envelope, ItemKind::Prompt),
             ("resources/read", _) => resources::read(self, message, envelope),
@@ -163,7 +174,7 @@ impl Aggregator {
             ("resources/list", _) => listing::answer(self, &message, id, params, ItemKind::Resource),
             ("resources/templates/list", _) => listing::answer(self, &message, id, params, ItemKind::Template),
             ("tasks/get" | "tasks/result" | "tasks/cancel" | "tasks/update", _) => {
-                tasks::route(self, message, envelope, &method);
+                tasks::route(self, message, envelope, method);
             }
             ("tasks/list", Era::Legacy) => tasks::list(self, &message, id),
             ("resources/subscribe", Era::Legacy) => subscriptions::subscribe(self, &message, id, params),
@@ -178,7 +189,13 @@ impl Aggregator {
     }
 
     /// What the tiny program offers.
-    fn request_of_tools(self: &Arc<Self>, message: Incoming<'_>, envelope: &Envelope, id: Span, method: &str) {
+    pub(crate) fn request_of_tools(
+        self: &Arc<Self>,
+        message: Incoming<'_>,
+        envelope: &Envelope,
+        id: Span,
+        method: &str,
+    ) {
         match (method, era_of(&envelope.params)) {
             ("tools/call", _) => call::route(self, message, envelope, ItemKind::Tool),
             ("tools/list", _) => listing::answer(self, &message, id, &envelope.params, ItemKind::Tool),

@@ -330,6 +330,22 @@ impl Fleet {
         }
     }
 
+    /// What the larger program does with words that are about no open request.
+    pub(crate) fn heard_of_anything(&self, server: &Arc<Connection>, method: &str, line: &Bytes, envelope: &Envelope) {
+        match method {
+            "notifications/message" => self.log_message(server, line, envelope),
+            "notifications/resources/updated" => self.resource_updated(server.index(), line, envelope),
+            "notifications/tasks/status" => self.task_status(server.index(), line, envelope),
+            "notifications/elicitation/complete" => self.elicitation_complete(server.index(), line, envelope),
+            _ => self.unknown_notice(server, line),
+        }
+    }
+
+    /// What the tiny program does with them: they are not about tools.
+    pub(crate) fn heard_of_tools(&self, server: &Arc<Connection>, method: &str, _: &Bytes, _: &Envelope) {
+        tracing::debug!(server = %server.server(), method, "notification not passed on");
+    }
+
     /// What nobody knows is for who sees that server alone.
     fn unknown_notice(&self, server: &Connection, line: &Bytes) {
         for client in self.clients() {

@@ -2,7 +2,7 @@
 //!
 //! # Layout, in the order a call travels
 //! - [`stdio`]: the front: lines in from the client, the end of everything when it leaves
-//! - [`dispatch`]: one `match` over the methods, which is all we offer
+//! - [`dispatch`]: one `match` over the methods, which is all we offer; [`reach`]: how much of it a program offers
 //! - [`call`]: a call on its way to the server that has what it names
 //! - [`answering`]: where the answer goes, and what the server says before
 //! - `attentive`: answers that are looked at on the way: one may begin a task, or have something asked of a person
@@ -37,6 +37,7 @@ pub mod local;
 pub mod logging;
 pub mod logs;
 pub mod questions;
+pub mod reach;
 pub mod resources;
 pub mod stdio;
 pub mod subscriptions;
@@ -47,4 +48,5 @@ pub mod way;
 pub use catalog::{Accepted, NamePolicy, NameStyle, Separator, ServerState};
 pub use dispatch::{Aggregator, Options};
 pub use fleet::Fleet;
+pub use reach::Reach;
 pub use upstream::watchdog::run_if_asked as become_watchdog_if_asked;

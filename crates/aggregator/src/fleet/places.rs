@@ -194,20 +194,21 @@ impl Fleet {
                 introduction: self.introduction(),
                 capabilities: Bytes::from_static(self.options.capabilities.as_bytes()),
                 patience: self.options.start_timeout,
-                tools_only: self.options.tools_only,
+                tools_only: self.options.reach.is_tools_only,
             },
             lineage: Arc::clone(&self.lineage),
             watchdog: Arc::clone(&self.watchdog),
             sweeps: self.options.is_growing,
         };
-        let life = upstream.run(Arc::clone(self) as Arc<dyn Watcher>, stopping, self.remote);
+        let (watcher, remote) = (Arc::clone(self) as Arc<dyn Watcher>, self.remote);
         let mourner = Mourner { fleet: Arc::clone(self), index };
         let mut lives = lock(&self.lives);
         // Those that are over need not be remembered.
         while lives.try_join_next().is_some() {}
         lives.spawn(async move {
             let _mourner = mourner;
-            life.await;
+            // Begun in here: a life that is brought along is kept twice, where it came from and where it is lived.
+            upstream.run(watcher, stopping, remote).await;
         });
         drop(lives);
         Lived { stop, happenings }

@@ -32,16 +32,7 @@ impl Watcher for Fleet {
     }
 
     fn heard(&self, server: &Arc<Connection>, method: &str, line: &Bytes, envelope: &Envelope) {
-        if self.options.tools_only {
-            return tracing::debug!(server = %server.server(), method, "notification not passed on");
-        }
-        match method {
-            "notifications/message" => self.log_message(server, line, envelope),
-            "notifications/resources/updated" => self.resource_updated(server.index(), line, envelope),
-            "notifications/tasks/status" => self.task_status(server.index(), line, envelope),
-            "notifications/elicitation/complete" => self.elicitation_complete(server.index(), line, envelope),
-            _ => self.unknown_notice(server, line),
-        }
+        (self.options.reach.heard)(self, server, method, line, envelope);
     }
 
     fn asked(&self, index: usize, question: Question) {
