@@ -10,11 +10,12 @@ use protocol::{Envelope, Params, Span, text};
 use upstream::{CallError, Caller, Connection, Request};
 
 use crate::attentive;
-use crate::client::era_of;
+use crate::client::{Client, era_of};
 use crate::crossing;
 use crate::dispatch::{Aggregator, Incoming, Touched};
 use crate::downtime;
 use crate::fleet::View;
+use crate::ledger::{Account, Calling};
 use crate::tasks::Alias;
 use crate::waiting_room::{Entry, WaitingCall};
 
@@ -32,6 +33,22 @@ pub fn route(aggregator: &Arc<Aggregator>, message: Incoming<'_>, envelope: &Env
     };
     let view = aggregator.fleet.view();
     let found = view.snapshot.resolve(client.scope(), kind, &name);
+    if let Some(ledger) = aggregator.ledger.as_ref().filter(|_| kind == Kind::Tool && to.account().is_none())
+        && let Some(found) = found
+    {
+        let call = Calling {
+            client,
+            server: found.server,
+            tool: &view.snapshot.item(kind, found).id,
+            id: id_token,
+            line,
+            params: envelope.params.span,
+        };
+        return match ledger.open(&call) {
+            Ok(account) => enter(aggregator, message, envelope, &account),
+            Err(refusal) => to.say(&refusal.answer(id_token)),
+        };
+    }
     let Some((found, connection)) = found.and_then(|found| Some((found, view.connections[found.server].as_ref()?)))
     else {
         let why = match found {
@@ -55,6 +72,28 @@ pub fn route(aggregator: &Arc<Aggregator>, message: Incoming<'_>, envelope: &Env
     let connection = Arc::clone(connection);
     let renamed = Some(Edit { span: name_at, with: &server_name });
     send(aggregator, message, envelope, Destination { connection: &connection, renamed, alias: None });
+}
+
+/// Makes a call that was entered in the ledger, when its turn has come.
+fn enter(aggregator: &Arc<Aggregator>, message: Incoming<'_>, envelope: &Envelope, account: &Arc<dyn Account>) {
+    let Incoming { client, to, line, touched } = message;
+    let to = &to.accounted(Arc::clone(account));
+    let Some(turn) = account.turn() else {
+        return route(aggregator, Incoming { client, to, line, touched }, envelope, Kind::Tool);
+    };
+    let id = id_of(envelope);
+    let (aggregator, owner, answer_to, line) =
+        (Arc::clone(aggregator), Arc::clone(client), Arc::clone(to), line.clone());
+    client.park(line.slice(id.start..id.end), to, async move {
+        let turn = turn.await;
+        let mut touched = Touched::default();
+        match turn {
+            Ok(()) => aggregator.take(&owner, &answer_to, &protocol::Line::Whole(line), &mut touched),
+            Err(refusal) => answer_to.say(&refusal.answer(id.of(&line))),
+        }
+        touched.flush();
+        answer_to.flush();
+    });
 }
 
 /// Sends a request to one server as it is, but for its id.
@@ -98,6 +137,9 @@ pub(crate) fn send(
     let Destination { connection, renamed, alias } = destination;
     client.request_opened();
     touched.add(connection);
+    if let Some(account) = to.account() {
+        account.sent();
+    }
     let id = id_of(envelope);
     if era_of(&envelope.params) != connection.era() {
         return crossing::send(aggregator, to, line, envelope, connection, renamed);
@@ -142,6 +184,16 @@ pub fn resume(calls: impl IntoIterator<Item = WaitingCall>) {
         to.flush();
     }
     touched.flush();
+}
+
+/// Gives up a call that somebody else than its client wants to end. What the client is told stands in its account.
+pub(crate) fn cut_short(aggregator: &Aggregator, client: &Client, id: &[u8], why: &str) -> bool {
+    let fleet = &aggregator.fleet;
+    let number = client.number();
+    client.cancel_parked(id)
+        || fleet.places.any(|place| place.waiting.cancel(number, id))
+        || aggregator.crossings.cancel(number, id)
+        || fleet.view().connections.iter().flatten().any(|connection| connection.abandon_call(number, id, why))
 }
 
 /// Gives up a call the client no longer wants; the server is told under the id it knows.

@@ -15,6 +15,7 @@ use crate::answering::Answering;
 use crate::client::{Client, era_of};
 use crate::crossing::Crossings;
 use crate::fleet::Fleet;
+use crate::ledger::Ledger;
 use crate::reach::Reach;
 use crate::{batch, call, listing, logs, resources, subscriptions, tasks};
 
@@ -49,6 +50,8 @@ pub struct Aggregator {
     pub options: Options,
     /// Calls between the eras.
     pub(crate) crossings: Arc<Crossings>,
+    /// Where calls are entered, if anywhere.
+    pub(crate) ledger: Option<Arc<dyn Ledger>>,
 }
 
 /// One message in hand: whose it is, where its answer goes, and the way to whoever it was sent to.
@@ -86,7 +89,18 @@ impl Touched {
 impl Aggregator {
     /// The servers of `fleet`, presented as `options` say.
     pub fn new(fleet: Arc<Fleet>, options: Options) -> Arc<Self> {
-        Arc::new(Self { fleet, options, crossings: Arc::default() })
+        Arc::new(Self { fleet, options, crossings: Arc::default(), ledger: None })
+    }
+
+    /// The same, with every call of a tool entered in `ledger`.
+    pub fn accounting(fleet: Arc<Fleet>, options: Options, ledger: Arc<dyn Ledger>) -> Arc<Self> {
+        Arc::new(Self { fleet, options, crossings: Arc::default(), ledger: Some(ledger) })
+    }
+
+    /// Ends the call that `client` made under `id`, for a reason of ours; whether there was one. Its account says what
+    /// the client is told.
+    pub fn cut_short(&self, client: &Client, id: &[u8], why: &str) -> bool {
+        call::cut_short(self, client, id, why)
     }
 
     /// Takes one line from a client. Answers go their way; the caller flushes.

@@ -16,7 +16,7 @@
 //! server to start), [`crossing`] (requests between the eras), `downtime` (what is told of servers that are not
 //! there).
 //!
-//! Beside the way: [`load`] (the configuration file), [`cycle`] (an aggregator that would start itself), [`logging`],
+//! Beside the way: [`ledger`] (account of calls, where somebody keeps it), [`load`] (the configuration file), [`cycle`] (an aggregator that would start itself), [`logging`],
 //! [`local`] (the engine as a library, for the commands of `mcp-aggregator`).
 
 pub mod answering;
@@ -30,6 +30,7 @@ pub mod dispatch;
 mod downtime;
 pub mod fleet;
 pub mod introduction;
+pub mod ledger;
 pub mod level;
 pub mod listing;
 pub mod load;

@@ -227,6 +227,12 @@ impl Connection {
         self.withdraw(number, |digits| cancellation(digits, why), |call| call.caller.cancelled(&call.id))
     }
 
+    /// Gives up the request that `client` made under `id`, and tells the server why; whether there was one.
+    pub fn abandon_call(self: &Arc<Self>, client: u64, id: &[u8], why: &str) -> bool {
+        let number = self.lock().find(client, id);
+        number.is_some_and(|number| self.abandon(number, why))
+    }
+
     /// Gives up everything `client` still waits for.
     pub fn abandon_all(self: &Arc<Self>, client: u64, why: &str) {
         let numbers = self.lock().of_client(client);
