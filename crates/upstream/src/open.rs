@@ -241,6 +241,13 @@ impl Open {
         Whose::Unclear
     }
 
+    /// Everything that was sent, when none of it can be answered any more. Nobody is at it any more either.
+    pub(crate) fn take_sent(&mut self) -> Vec<Waiting> {
+        self.ghosts.clear();
+        let is_held = |waiting: &Waiting| matches!(waiting, Waiting::Caller(Call { is_held: true, .. }));
+        self.waiting.extract_if(|_, waiting| !is_held(waiting)).map(|(_, waiting)| waiting).collect()
+    }
+
     /// Everything that waits, when nothing can be answered any more.
     pub(crate) fn take_all(&mut self) -> Vec<Waiting> {
         self.held.clear();

@@ -31,6 +31,13 @@ impl Watcher for Fleet {
         self.places.at(index).tell(Happening::Changed(offer));
     }
 
+    fn introduced_anew(self: Arc<Self>, server: &Arc<Connection>) {
+        if self.view().snapshot.servers()[server.index()].offer.has("logging") {
+            self.set_level_of_new(server);
+        }
+        self.follow_anew(server);
+    }
+
     fn heard(&self, server: &Arc<Connection>, method: &str, line: &Bytes, envelope: &Envelope) {
         (self.options.reach.heard)(self, server, method, line, envelope);
     }

@@ -295,6 +295,20 @@ async fn only_what_was_sent_too_long_ago_is_late() {
 }
 
 #[test]
+fn what_was_not_sent_outlives_the_loss_of_what_was() {
+    let mut open = Open::default();
+    open.ask_in_a_crowd();
+    let ghost = open.request(1);
+    open.give_up(ghost);
+    open.request(1);
+    let held = open.request(2);
+    assert!(open.is_held(held));
+    assert_eq!(open.take_sent().len(), 1);
+    assert_eq!(open.released(), [held]);
+    assert_eq!(client(&open.whose(None)), Some(2), "the loss left no ghosts");
+}
+
+#[test]
 fn at_the_end_everything_that_waits_is_taken_out() {
     let mut open = Open::default();
     open.ask_in_a_crowd();
