@@ -269,7 +269,7 @@ impl Client {
         let Some(parked) = parked else { return false };
         parked.task.abort();
         // The count goes with the task.
-        parked.to.way().give_up();
+        parked.to.give_up(id);
         true
     }
 
@@ -278,7 +278,7 @@ impl Client {
         let parked = std::mem::take(&mut self.lock().parked);
         for parked in parked.into_values() {
             parked.task.abort();
-            parked.to.way().give_up();
+            parked.to.give_up(&parked.id);
         }
     }
 

@@ -62,7 +62,8 @@ pub(crate) fn subscribe(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, id
     client.park(id.clone(), to, async move {
         let fleet = &aggregator.fleet;
         // One after the other: what is asked of the server must be in the order of what is noted here.
-        let _alone = fleet.subscribing[server].lock().await;
+        let place = fleet.places.at(server);
+        let _alone = place.subscribing.lock().await;
         // Noted first: a change may be told in the same breath as the answer.
         let is_first = fleet.follow(server, &uri, follower.number(), How::Subscribed(Arc::downgrade(&follower)));
         let answer = if is_first { start(&connection, &uri).await } else { Ok(()) };
@@ -81,7 +82,8 @@ pub(crate) fn unsubscribe(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, 
     let id = line.slice(id.start..id.end);
     client.park(id.clone(), to, async move {
         let fleet = &aggregator.fleet;
-        let _alone = fleet.subscribing[server].lock().await;
+        let place = fleet.places.at(server);
+        let _alone = place.subscribing.lock().await;
         fleet.followed().resources.retain(|known| !known.is(server, &uri, number));
         let answer = if fleet.has_follower(server, &uri) { Ok(()) } else { stop(&connection, &uri).await };
         respond(&answer_to, &id, answer);
@@ -202,7 +204,8 @@ impl Listening {
         for (server, uri, is_first) in followed {
             let Some(connection) = self.fleet.view().connections[server].clone() else { continue };
             // Who is not the first waits until the first has been answered.
-            let _alone = self.fleet.subscribing[server].lock().await;
+            let place = self.fleet.places.at(server);
+            let _alone = place.subscribing.lock().await;
             if !is_first {
                 continue;
             }
@@ -312,7 +315,8 @@ impl Fleet {
             let Some(connection) = self.view().connections[server].clone() else { continue };
             let fleet = Arc::clone(self);
             self.spawn(async move {
-                let _alone = fleet.subscribing[server].lock().await;
+                let place = fleet.places.at(server);
+                let _alone = place.subscribing.lock().await;
                 if !fleet.has_follower(server, &uri)
                     && let Err(error) = stop(&connection, &uri).await
                 {
@@ -327,7 +331,8 @@ impl Fleet {
         let (fleet, connection) = (Arc::clone(self), Arc::clone(connection));
         self.spawn(async move {
             let server = connection.index();
-            let _alone = fleet.subscribing[server].lock().await;
+            let place = fleet.places.at(server);
+            let _alone = place.subscribing.lock().await;
             let uris: BTreeSet<String> = {
                 let followed = fleet.followed();
                 followed

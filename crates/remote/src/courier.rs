@@ -286,7 +286,7 @@ impl Drop for Ended<'_> {
 
 fn fail(connection: &Connection, number: u64, trouble: &Trouble) {
     let error = CallError::Remote {
-        server: connection.server().clone(),
+        server: connection.server(),
         problem: trouble.to_string(),
         is_untouched: trouble.left_untouched(),
     };

@@ -87,7 +87,7 @@ impl Session {
     /// Looks through what the server offers, before others see it.
     pub(crate) fn screen(&self, connection: &Connection, offer: &mut Offer) {
         if self.era == Era::Modern {
-            self.annotations.learn(connection.server(), offer);
+            self.annotations.learn(&connection.server(), offer);
         }
     }
 

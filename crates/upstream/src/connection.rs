@@ -74,7 +74,8 @@ type Questions = HashMap<Box<[u8]>, Arc<dyn Caller>>;
 /// Our side of the conversation with one server.
 #[derive(Debug)]
 pub struct Connection {
-    server: ServerName,
+    /// It may get another name while we talk.
+    server: Mutex<ServerName>,
     index: usize,
     wire: Wire,
     open: Mutex<Open>,
@@ -115,7 +116,7 @@ impl Connection {
     pub fn new(surroundings: Surroundings, wire: Wire) -> Self {
         let Surroundings { server, index, watcher, introduction, limit } = surroundings;
         Self {
-            server,
+            server: Mutex::new(server),
             index,
             wire,
             open: Mutex::default(),
@@ -132,8 +133,13 @@ impl Connection {
     }
 
     /// Who is at the other end.
-    pub fn server(&self) -> &ServerName {
-        &self.server
+    pub fn server(&self) -> ServerName {
+        self.server.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// From now on the server has another name.
+    pub fn rename(&self, name: ServerName) {
+        *self.server.lock().unwrap_or_else(PoisonError::into_inner) = name;
     }
 
     /// The server's place in the configuration.
@@ -172,7 +178,7 @@ impl Connection {
     /// Sends a caller's request and tells its number. It leaves with the next flush.
     pub fn forward(self: &Arc<Self>, request: Request<'_>, caller: &Arc<dyn Caller>) -> Result<u64, CallError> {
         if self.wire.is_full() {
-            return Err(CallError::Congested { server: self.server.clone(), waiting: self.wire.waiting() });
+            return Err(CallError::Congested { server: self.server(), waiting: self.wire.waiting() });
         }
         let (line, party) = (request.line, caller.party());
         let call = Call {
@@ -185,7 +191,7 @@ impl Connection {
         };
         let mut open = self.lock();
         if let Some(ending) = &open.ended {
-            return Err(CallError::Ended { server: self.server.clone(), ending: Arc::clone(ending) });
+            return Err(CallError::Ended { server: self.server(), ending: Arc::clone(ending) });
         }
         let must_wait = open.must_wait(party);
         let number = open.enter(Waiting::Caller(call));
@@ -221,6 +227,12 @@ impl Connection {
     /// Gives up the request under `number`, and tells the server why; whether there was one.
     pub fn abandon(self: &Arc<Self>, number: u64, why: &str) -> bool {
         self.withdraw(number, |digits| cancellation(digits, why), |call| call.caller.cancelled(&call.id))
+    }
+
+    /// Gives up the request that `client` made under `id`, and tells the server why; whether there was one.
+    pub fn abandon_call(self: &Arc<Self>, client: u64, id: &[u8], why: &str) -> bool {
+        let number = self.lock().find(client, id);
+        number.is_some_and(|number| self.abandon(number, why))
     }
 
     /// Gives up everything `client` still waits for.
@@ -271,7 +283,7 @@ impl Connection {
             open.ended = Some(Arc::clone(ending));
             open.take_all()
         };
-        let error = CallError::Ended { server: self.server.clone(), ending: Arc::clone(ending) };
+        let error = CallError::Ended { server: self.server(), ending: Arc::clone(ending) };
         let mut callers = Vec::new();
         for waiting in waiting {
             if let Waiting::Caller(call) = waiting {
@@ -383,7 +395,7 @@ impl Connection {
             let Some(moment) = Instant::now().checked_sub(limit) else { continue };
             let late = self.lock().older_than(moment);
             for number in late {
-                let error = CallError::TooSlow { server: self.server.clone(), limit };
+                let error = CallError::TooSlow { server: self.server(), limit };
                 self.cut_short(number, "it took too long", &error);
             }
         }
@@ -432,7 +444,7 @@ impl Connection {
         let number = our_number(id_at.of(&line));
         let Some(waiting) = number.and_then(|number| self.lock().answered(number)) else {
             // Answered twice, answered after a cancellation, or never asked: nobody is waiting for it.
-            tracing::debug!(server = %self.server, id = %String::from_utf8_lossy(id_at.of(&line)), "dropped an answer to no open request");
+            tracing::debug!(server = %self.server(), id = %String::from_utf8_lossy(id_at.of(&line)), "dropped an answer to no open request");
             return self.next_turn();
         };
         match waiting {
@@ -450,12 +462,12 @@ impl Connection {
     fn fail_unreadable(&self, id: Option<&[u8]>, problem: Unreadable, line: &[u8]) {
         let excerpt: String = String::from_utf8_lossy(&line[..line.len().min(240)]).chars().take(120).collect();
         if self.warned.swap(true, Ordering::Relaxed) {
-            tracing::debug!(server = %self.server, %problem, ?excerpt, "ignored a line that is no message");
+            tracing::debug!(server = %self.server(), %problem, ?excerpt, "ignored a line that is no message");
         } else {
-            tracing::warn!(server = %self.server, %problem, ?excerpt, "the server sends what is no JSON-RPC message; ignored from here on");
+            tracing::warn!(server = %self.server(), %problem, ?excerpt, "the server sends what is no JSON-RPC message; ignored from here on");
         }
         if let Some(number) = id.and_then(our_number) {
-            self.fail(number, &CallError::Unreadable { server: self.server.clone(), problem });
+            self.fail(number, &CallError::Unreadable { server: self.server(), problem });
         }
     }
 
@@ -480,7 +492,7 @@ impl Connection {
             self.next_turn();
         }
         if is_held() {
-            self.fail(number, &CallError::OthersTurn { server: self.server.clone() });
+            self.fail(number, &CallError::OthersTurn { server: self.server() });
         }
     }
 
@@ -489,7 +501,7 @@ impl Connection {
     fn dismiss_deserted(self: &Arc<Self>) {
         let deserted = self.lock().deserted();
         for number in deserted {
-            let error = CallError::Deserted { server: self.server.clone() };
+            let error = CallError::Deserted { server: self.server() };
             self.cut_short(number, "its client is gone", &error);
         }
     }

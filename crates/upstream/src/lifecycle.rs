@@ -65,6 +65,8 @@ pub struct Upstream {
     pub lineage: Arc<Lineage>,
     /// Who ends it if we cannot.
     pub watchdog: Arc<Watchdog>,
+    /// Processes it leaves behind are looked for when it stops, not when everything does.
+    pub sweeps: bool,
 }
 
 impl Upstream {
