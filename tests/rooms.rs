@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 const MAY_USE: &[(&str, &[&str])] = &[
     ("crates/protocol", &[]),
     ("crates/catalog", &["protocol"]),
+    ("crates/registry", &["protocol", "catalog"]),
     ("crates/upstream", &["protocol", "catalog"]),
     ("crates/remote", &["protocol", "catalog", "upstream"]),
     ("crates/aggregator", &["protocol", "catalog", "upstream"]),
