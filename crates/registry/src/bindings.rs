@@ -159,7 +159,7 @@ pub(crate) async fn insert(session: &mut Session, new: NewBinding) -> Result<Bin
 async fn must_have_server(session: &mut Session, id: ServerId) -> Result<(), Error> {
     let sql = "SELECT id FROM mcp.external_servers WHERE id = $1 FOR SHARE";
     let found: Option<ServerId> = session.first(sql, values![id], |row| row.take("id")).await?;
-    found.map(drop).ok_or_else(|| Error::server_not_found(id))
+    found.map(drop).ok_or_else(|| Error::server_not_found(&id))
 }
 
 fn check(binding: &NewBinding) -> Result<(), Error> {

@@ -32,7 +32,7 @@ impl Database {
         let deadline = Instant::now() + LIMIT;
         let inner = match self {
             Self::Sqlite(sqlite) => within(deadline, sqlite.read()).await.map(Inner::Sqlite),
-            Self::Postgres(postgres) => within(deadline, postgres.read()).await.map(Inner::Postgres),
+            Self::Postgres(postgres) => within(deadline, postgres.read()).await.map(Box::new).map(Inner::Postgres),
         };
         Ok(Session { deed, deadline, inner: inner.map_err(|fault| fault.during(deed))? })
     }
@@ -46,7 +46,7 @@ impl Database {
         let deadline = Instant::now() + limit;
         let inner = match self {
             Self::Sqlite(sqlite) => within(deadline, sqlite.write()).await.map(Inner::Sqlite),
-            Self::Postgres(postgres) => within(deadline, postgres.write()).await.map(Inner::Postgres),
+            Self::Postgres(postgres) => within(deadline, postgres.write()).await.map(Box::new).map(Inner::Postgres),
         };
         Ok(Session { deed, deadline, inner: inner.map_err(|fault| fault.during(deed))? })
     }
@@ -76,7 +76,7 @@ pub(crate) struct Session {
 
 enum Inner {
     Sqlite(sqlite::Session),
-    Postgres(postgres::Session),
+    Postgres(Box<postgres::Session>),
 }
 
 impl Session {

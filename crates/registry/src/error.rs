@@ -79,7 +79,7 @@ impl Error {
         matches!(self, Self::Unavailable { .. })
     }
 
-    pub(crate) fn server_not_found(key: impl ToString) -> Self {
+    pub(crate) fn server_not_found(key: &(impl ToString + ?Sized)) -> Self {
         Self::NotFound { what: "server", key: key.to_string() }
     }
 }

@@ -165,7 +165,7 @@ impl Session {
         let sql = for_sqlite(sql);
         self.run(move |connection| {
             let mut statement = connection.prepare_cached(&sql)?;
-            let columns: Arc<[String]> = statement.column_names().into_iter().map(str::to_owned).collect();
+            let columns: Arc<[String]> = statement.column_names().map(str::to_owned).collect();
             let mut rows = statement.query(params_from_iter(values))?;
             let mut found = Vec::new();
             while let Some(row) = rows.next()? {
@@ -246,10 +246,9 @@ impl ToSql for Value {
 impl From<ValueRef<'_>> for Value {
     fn from(value: ValueRef<'_>) -> Self {
         match value {
-            ValueRef::Null => Self::Null,
-            ValueRef::Integer(it) => Self::Int(it),
             // We keep no fractions; the column that asks will say what it wanted.
-            ValueRef::Real(_) => Self::Null,
+            ValueRef::Null | ValueRef::Real(_) => Self::Null,
+            ValueRef::Integer(it) => Self::Int(it),
             ValueRef::Text(it) => Self::Text(String::from_utf8_lossy(it).into_owned()),
             ValueRef::Blob(it) => Self::Bytes(it.to_owned()),
         }

@@ -14,7 +14,7 @@ impl Store {
     pub async fn set_status(&self, id: ServerId, change: StatusChange) -> Result<StatusChanged, Error> {
         let mut session = self.write("set the state of a server").await?;
         let found = by_id(&mut session, &self.sealer(), id, Hold::Row).await?;
-        let old = found.ok_or_else(|| Error::server_not_found(id))?;
+        let old = found.ok_or_else(|| Error::server_not_found(&id))?;
         let previous = old.status;
         let event = event(previous, &change);
         let server = changed(old, change);
@@ -32,7 +32,7 @@ impl Store {
         let sql = "UPDATE mcp.external_servers SET last_health_check = $1 WHERE id = $2";
         let found = session.execute(sql, values![at, id]).await?;
         session.commit().await?;
-        if found == 0 { Err(Error::server_not_found(id)) } else { Ok(()) }
+        if found == 0 { Err(Error::server_not_found(&id)) } else { Ok(()) }
     }
 
     /// Sets every server that is not switched off to disconnected: for a start after an end that nobody could note.

@@ -33,7 +33,7 @@ impl Store {
     /// The server with an id.
     pub async fn server(&self, id: ServerId) -> Result<ServerRecord, Error> {
         let mut session = self.read("read a server").await?;
-        by_id(&mut session, &self.sealer(), id, Hold::Nothing).await?.ok_or_else(|| Error::server_not_found(id))
+        by_id(&mut session, &self.sealer(), id, Hold::Nothing).await?.ok_or_else(|| Error::server_not_found(&id))
     }
 
     /// The server with an id or a name, whichever it is. A name that looks like an id is only a name if no server has
@@ -72,7 +72,7 @@ impl Store {
         let mut session = self.write("change a server").await?;
         check_key_of(&mut session, &sealer, KeyLock::Shared).await?;
         let found = by_id(&mut session, &sealer, id, Hold::Row).await?;
-        let old = found.ok_or_else(|| Error::server_not_found(id))?;
+        let old = found.ok_or_else(|| Error::server_not_found(&id))?;
         let record = update(&mut session, &sealer, old, patch).await?;
         session.commit().await?;
         Ok(record)
@@ -83,7 +83,7 @@ impl Store {
         let mut session = self.write("remove a server").await?;
         let gone = session.execute("DELETE FROM mcp.external_servers WHERE id = $1", values![id]).await?;
         session.commit().await?;
-        if gone == 0 { Err(Error::server_not_found(id)) } else { Ok(()) }
+        if gone == 0 { Err(Error::server_not_found(&id)) } else { Ok(()) }
     }
 }
 

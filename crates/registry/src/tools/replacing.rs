@@ -31,7 +31,7 @@ impl Store {
         let mut session = self.write("keep the tools of a server").await?;
         let sql = "SELECT name FROM mcp.external_servers WHERE id = $1 FOR UPDATE";
         let name: Option<String> = session.first(sql, values![server], |row| row.take("name")).await?;
-        let name = name.ok_or_else(|| Error::server_not_found(server))?;
+        let name = name.ok_or_else(|| Error::server_not_found(&server))?;
         let known = known(&mut session, server).await?;
         let plan = Plan::new(server, &name, &known, tools);
         let changes = plan.changes.clone();
