@@ -22,7 +22,7 @@ pub struct BadTimestamp {
 
 /// From the year 1 to the year 9999: what both databases keep and everybody can write.
 const EARLIEST: i64 = -62_135_596_800_000_000;
-const LATEST: i64 = 253_402_207_200_999_999;
+const LATEST: i64 = 253_402_207_200_000_000;
 
 impl Timestamp {
     /// This moment, by the clock of this machine.

@@ -3,7 +3,7 @@
 mod programs;
 
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 
@@ -166,13 +166,4 @@ fn command(program: impl AsRef<std::ffi::OsStr>, folder: &Path) -> Command {
     let mut command = Command::new(program);
     command.current_dir(folder).env_remove("LC_ALL").env("LANG", "C").stderr(Stdio::piped());
     command
-}
-
-/// The folders where Debian and others keep the programs, the newest version last.
-fn versions(root: &Path) -> Vec<PathBuf> {
-    let found = std::fs::read_dir(root).into_iter().flatten().flatten().map(|entry| entry.path());
-    let mut found: Vec<PathBuf> = found.filter(|folder| folder.join("bin/initdb").is_file()).collect();
-    let number = |folder: &PathBuf| folder.file_name().and_then(|name| name.to_str()?.parse::<u32>().ok());
-    found.sort_by_key(number);
-    found
 }

@@ -95,7 +95,7 @@ async fn what_is_searched_differently_is_classified_anew(Setting { store, .. }: 
     }
     assert_eq!(store.tool_counts().await.unwrap().classified, 2);
 
-    let spaced = RawJson::parse(format!(" {} ", tool("a", "1").definition.get())).unwrap();
+    let spaced = RawJson::parse(tool("a", "1").definition.get().replace(',', " ,")).unwrap();
     let same_words = ListedTool { definition: spaced, ..tool("a", "1") };
     let changes = store.replace_tools(id, &[same_words, tool("b", "other words")]).await.unwrap();
     assert_eq!(changes.changed, ["a", "b"]);
