@@ -104,3 +104,22 @@ async fn step(session: &mut Session, migration: &Migration) -> Result<(), Error>
     tracing::info!(migration = migration.name, "the database was brought to a new version");
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_migration_that_was_published_is_never_edited() {
+        let published = [(
+            "0001_registry",
+            "64b1b952f32359004e80f9b06d1ecfecb9de10ac5de9b1fe3ef6ca75292036e6",
+            "e6feb53cd20bea3ab1a04b1210ba8c4dd2e1814cf3b6af15de21d4cdf51bfc22",
+        )];
+        let sums = MIGRATIONS.iter().map(|it| (it.name, checksum(it.sqlite), checksum(it.postgres)));
+        for ((name, sqlite, postgres), (expected, of_sqlite, of_postgres)) in sums.zip(published) {
+            assert_eq!((name, sqlite.as_str(), postgres.as_str()), (expected, of_sqlite, of_postgres));
+        }
+        assert_eq!(MIGRATIONS.len(), published.len(), "write down the sums of the new one");
+    }
+}

@@ -134,14 +134,16 @@ async fn a_postgresql_that_comes_back_is_used_again() {
 
     for round in 0..3 {
         // Connections in the pool that nobody uses when the server goes, and others in the middle of something.
+        let all = ServerFilter::default();
+        let before = store.servers(&all, Page::first(1)).await.unwrap().total;
         let writers: Vec<_> =
             (0..6).map(|writer| tokio::spawn(write_until_it_fails(store.clone(), round, writer))).collect();
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        while store.servers(&all, Page::first(1)).await.unwrap().total < before + 50 {}
         postgres = tokio::task::spawn_blocking(move || {
             if round == 1 {
-                postgres.crash()
+                postgres.crash();
             } else {
-                postgres.stop()
+                postgres.stop();
             }
             postgres
         })
@@ -198,6 +200,34 @@ async fn a_file_that_somebody_else_holds_is_unavailable_and_then_not() {
     assert_eq!(setting.store.servers(&ServerFilter::default(), Page::ALL).await.unwrap().total, 0, "reading goes on");
     other.execute_batch("ROLLBACK").unwrap();
     registered(&setting.store, "one").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_that_somebody_else_holds_is_unavailable_and_then_not() {
+    let Some(setting) = Setting::postgres().await else { return };
+    let Location::Postgres(url) = &setting.location else { unreachable!("it is PostgreSQL") };
+    let (other, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
+    let driver = tokio::spawn(connection);
+    other.batch_execute("BEGIN; LOCK TABLE mcp.external_servers").await.unwrap();
+    // More than there are connections: none may be left behind in a state in which nobody can use it.
+    let asked = Instant::now();
+    let tries: Vec<_> = (0..12)
+        .map(|number| {
+            let store = setting.store.clone();
+            tokio::spawn(async move { store.insert_server(server(&format!("s{number}"))).await })
+        })
+        .collect();
+    for attempt in tries {
+        let error = attempt.await.unwrap().unwrap_err();
+        assert!(error.is_retryable(), "{error:?}");
+    }
+    assert!(asked.elapsed() < Duration::from_secs(6), "it took {:?}", asked.elapsed());
+    setting.store.settings().await.unwrap();
+    other.batch_execute("ROLLBACK").await.unwrap();
+    registered(&setting.store, "one").await;
+    assert_eq!(setting.store.servers(&ServerFilter::default(), Page::ALL).await.unwrap().total, 1);
+    drop(other);
+    driver.await.unwrap().unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -8,10 +8,10 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::types::{ToSqlOutput, ValueRef};
-use rusqlite::{Connection, InterruptHandle, ToSql, params_from_iter};
+use rusqlite::{Connection, ErrorCode, InterruptHandle, ToSql, params_from_iter};
 use tokio::sync::{Mutex, OwnedMutexGuard, oneshot};
 
 use super::dialect::for_sqlite;
@@ -128,11 +128,24 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
     connection.busy_timeout(BUSY_LIMIT)?;
     // With a write-ahead log a killed process leaves a whole database; `FULL` keeps what was said to be kept when the
     // power goes, too. It costs one flush for each transaction, and these are few: executions come in batches.
-    connection.pragma_update(None, "journal_mode", "WAL")?;
+    use_write_ahead_log(&connection)?;
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "foreign_keys", true)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
     Ok(connection)
+}
+
+/// Programs that meet at a fresh file may find it locked here, and SQLite does not wait by itself.
+fn use_write_ahead_log(connection: &Connection) -> rusqlite::Result<()> {
+    let deadline = Instant::now() + BUSY_LIMIT;
+    loop {
+        match connection.pragma_update(None, "journal_mode", "WAL") {
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) && Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            result => return result,
+        }
+    }
 }
 
 /// Somebody's turn with a connection.
