@@ -1,6 +1,7 @@
 //! Many clients, slow ones and ones that vanish: nobody waits for them, and nothing is left of them.
 
 use serde_json::json;
+use testkit::http_client::Ask;
 use testkit::{HttpSession, ModernHttp, Puppet, Spec, SseClient, Talk, open_fds, rss_kb, wait_until};
 
 use super::assert_echoes;
@@ -109,4 +110,25 @@ fn clients_that_vanish_leave_nothing_behind() {
     wait_until("every connection is closed", || (open_fds(serve.pid()) <= files).then_some(()));
     puppet.change(Spec::echoes);
     assert_echoes(&mut serve.session("/mcp"), "s.t");
+}
+
+#[test]
+fn a_session_that_has_ended_leaves_nothing_behind() {
+    let puppet = Puppet::new(Spec::legacy().tool("t"));
+    let serve = serving(&[("s", &puppet)]);
+    let mut connection = serve.connect();
+    let mut begin_and_end = |sessions: usize| {
+        for _ in 0..sessions {
+            let mut begun = connection.ask(&Ask::post("/mcp", super::initialize("2025-11-25")));
+            let id = begun.header("mcp-session-id").expect("a session has begun").to_owned();
+            begun.bytes();
+            let ended = connection.ask(&Ask::new("DELETE", "/mcp").header("Mcp-Session-Id", &id));
+            assert_eq!(ended.status, 204);
+        }
+        rss_kb(serve.pid())
+    };
+    let before = begin_and_end(2_000);
+    let grown = begin_and_end(8_000).saturating_sub(before);
+    // Even a hundred bytes of each would be nearly a megabyte.
+    assert!(grown < 700, "grew by {grown} kB");
 }

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use testkit::puppet::Received;
-use testkit::{Puppet, Spec, Talk, raw};
+use testkit::{Config, Puppet, Serve, Spec, Talk, raw};
 
 use super::{count_of, serving};
 
@@ -237,4 +237,94 @@ fn an_id_used_twice_at_once_mixes_nothing_up() {
     assert!(answer_second["error"].is_object() || answer_second["result"]["content"][0]["text"] == "second");
     of_first.answer(r#"{"content":[{"type":"text","text":"first"}]}"#);
     assert_eq!(first.answer().json()["result"]["content"][0]["text"], "first");
+}
+
+#[test]
+fn a_client_that_vanished_in_the_middle_of_a_call_does_not_keep_its_turn() {
+    let puppet = Puppet::new(Spec::legacy().tool("t"));
+    let serve = serving(&[("s", &puppet)]);
+    let [mut vanishing, mut staying] = [(); 2].map(|()| serve.interactive_session("/mcp"));
+    vanishing.send_line(&call("vanishing", "1"));
+    let under_way = call_of(&puppet, "vanishing");
+    // From now on the server serves one client at a time.
+    under_way.ask("7", "elicitation/create", ELICITATION);
+    let question = vanishing.question("elicitation/create");
+    vanishing.reply(&question, json!({"action": "decline"}));
+    puppet.response(7);
+    // Its streams break, and that is all that is ever heard of it.
+    drop(vanishing);
+    staying.send_line(&call("staying", "1"));
+    assert_eq!(puppet.expect("notifications/cancelled").param(&["requestId"]), under_way.id());
+    call_of(&puppet, "staying").answer("{}");
+    assert!(raw::at(&staying.line_to("1"), &["result"]).is_some());
+}
+
+#[test]
+fn a_client_that_still_listens_keeps_its_turn_although_others_wait() {
+    let puppet = Puppet::new(Spec::legacy().tool("t"));
+    let serve = serving(&[("s", &puppet)]);
+    let [mut one, mut other] = [(); 2].map(|()| serve.interactive_session("/mcp"));
+    one.send_line(&call("one", "1"));
+    let under_way = call_of(&puppet, "one");
+    under_way.ask("7", "elicitation/create", ELICITATION);
+    let question = one.question("elicitation/create");
+    one.reply(&question, json!({"action": "decline"}));
+    puppet.response(7);
+    other.send_line(&call("other", "1"));
+    // Longer than one that is gone would be waited for.
+    std::thread::sleep(std::time::Duration::from_secs(12));
+    assert_eq!(puppet.count("notifications/cancelled"), 0);
+    under_way.answer("{}");
+    assert!(raw::at(&one.line_to("1"), &["result"]).is_some());
+    call_of(&puppet, "other").answer("{}");
+    other.line_to("1");
+}
+
+#[test]
+fn the_time_a_call_waits_for_its_turn_does_not_count_and_a_late_call_haunts_nobody() {
+    let puppet = Puppet::new(Spec::legacy().tool("t"));
+    let serve = Serve::start(&Config::new().server("s", puppet.entry().field("timeout", 3000)));
+    serve.session("/mcp").ids("tools/list");
+    let [mut slow, mut other] = [(); 2].map(|()| serve.interactive_session("/mcp"));
+    slow.send_line(&call("slow", "1"));
+    let under_way = call_of(&puppet, "slow");
+    under_way.ask("7", "elicitation/create", ELICITATION);
+    let question = slow.question("elicitation/create");
+    other.send_line(&call("other", "1"));
+    // Its time is over before anybody answers: the question goes with it, and nothing is cancelled that was never sent.
+    assert_eq!(puppet.expect("notifications/cancelled").param(&["requestId"]), under_way.id());
+    assert!(puppet.response(7)["error"].is_object());
+    slow.notice("notifications/cancelled");
+    let failure = slow.line_to("1");
+    assert_eq!(raw::at(&failure, &["error", "data", "reason"]), Some("\"server_too_slow\""));
+    drop(question);
+    // The other's turn comes; and a question is the other's, now that the server has done with the first call.
+    let next = call_of(&puppet, "other");
+    under_way.answer("{}");
+    next.ask("8", "elicitation/create", ELICITATION);
+    let question = other.question("elicitation/create");
+    other.reply(&question, json!({"action": "decline"}));
+    puppet.response(8);
+    next.answer("{}");
+    assert!(raw::at(&other.line_to("1"), &["result"]).is_some());
+    assert_eq!(puppet.count("notifications/cancelled"), 1);
+}
+
+#[test]
+fn what_a_cancelled_call_still_asks_is_asked_of_nobody() {
+    let puppet = Puppet::new(Spec::legacy().tool("t"));
+    let serve = serving(&[("s", &puppet)]);
+    let [mut one, mut two] = [(); 2].map(|()| serve.interactive_session("/mcp"));
+    one.send_line(&call("one", "1"));
+    let of_one = call_of(&puppet, "one");
+    one.tell("notifications/cancelled", json!({"requestId": 1}));
+    puppet.expect("notifications/cancelled");
+    // It has heard of that; but what was begun goes on, as in most servers.
+    two.send_line(&call("two", "1"));
+    let of_two = call_of(&puppet, "two");
+    of_one.ask("7", "elicitation/create", ELICITATION);
+    assert!(puppet.response(7)["error"].is_object());
+    of_two.answer("{}");
+    assert!(raw::at(&two.line_to("1"), &["result"]).is_some());
+    assert_eq!(count_of(&two.take_all(), "elicitation/create"), 0);
 }

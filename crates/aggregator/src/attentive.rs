@@ -134,6 +134,10 @@ impl Caller for Attentive {
         self.to.flush();
     }
 
+    fn is_away(&self) -> bool {
+        self.to.is_away()
+    }
+
     fn catching_up(&self) -> Option<Pin<Box<dyn Future<Output = ()> + Send + '_>>> {
         self.to.catching_up()
     }

@@ -113,6 +113,10 @@ impl Way for Batch {
         self.way.carries_asides()
     }
 
+    fn is_away(&self) -> bool {
+        self.way.is_away()
+    }
+
     fn is_gone(&self) -> bool {
         self.way.is_gone()
     }

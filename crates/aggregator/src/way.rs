@@ -51,6 +51,10 @@ pub trait Way: Send + Sync {
     fn carries_asides(&self) -> bool {
         true
     }
+    /// Whether its client has shown no sign of being there for a while; it may still come back.
+    fn is_away(&self) -> bool {
+        false
+    }
     /// Whether nobody will ever read what is sent, now or after coming back for it.
     fn is_gone(&self) -> bool;
 }

@@ -23,6 +23,8 @@ pub struct Limits {
     pub sessions: usize,
     /// How long a session may be left alone.
     pub idle_session: Duration,
+    /// How long a session may show no sign of life before its requests no longer keep others waiting.
+    pub away: Duration,
     /// Requests of one session that wait for their answer.
     pub requests_in_flight: usize,
     /// Streams of one session that can be resumed although they have come to their end.
@@ -62,6 +64,7 @@ impl Default for Limits {
             stalled: Duration::from_secs(60),
             sessions: 1000,
             idle_session: Duration::from_secs(30 * 60),
+            away: Duration::from_secs(10),
             requests_in_flight: 256,
             streams_kept: 64,
             stream_kept_for: Duration::from_secs(120),

@@ -43,8 +43,7 @@ impl Sessions {
 
     /// Takes out those that have been left alone for that long.
     pub(crate) fn take_idle(&self, limit: Duration) -> Vec<Arc<Session>> {
-        let is_idle = |session: &Session| !session.usage.is_busy() && session.usage.idle() > limit;
-        self.lock().extract_if(|_, session| is_idle(session)).map(|(_, session)| session).collect()
+        self.lock().extract_if(|_, session| session.usage.is_deserted(limit)).map(|(_, session)| session).collect()
     }
 
     pub(crate) fn for_each(&self, act: impl Fn(&Session)) {

@@ -46,6 +46,7 @@ struct Bounds {
     kept: usize,
     largest_kept: usize,
     patience: Duration,
+    away: Duration,
 }
 
 /// Somebody who reads events.
@@ -76,6 +77,7 @@ impl Stream {
 
     /// The way of one request in a session. The request must have begun in `usage`.
     pub(crate) fn in_session(limits: &Limits, number: u32, takes_asides: bool, usage: &Arc<Usage>) -> Self {
+        usage.begin_reading();
         Self::new(limits, Some(number), true, takes_asides, Some(Arc::clone(usage)))
     }
 
@@ -98,6 +100,7 @@ impl Stream {
             kept: limits.bytes_kept,
             largest_kept: limits.session_bytes_kept,
             patience: limits.patience,
+            away: limits.away,
         };
         let state = Mutex::new(State::new());
         Self { number, ends_with_answer, takes_asides, bounds, usage, state, progress: Notify::new() }
@@ -121,6 +124,7 @@ impl Stream {
         state.is_closed = true;
         state.waiting = 0;
         let answer = state.parcels.pop_front();
+        self.end_reading(&mut state);
         Poll::Ready(answer.map_or(First::Nothing, |answer| First::Answer(answer.into_message())))
     }
 
@@ -128,9 +132,6 @@ impl Stream {
     pub(crate) fn open(&self) -> Reader {
         let mut state = self.lock();
         state.is_open = true;
-        if let Some(usage) = &self.usage {
-            usage.begin_reading();
-        }
         self.reader(&state)
     }
 
@@ -148,7 +149,7 @@ impl Stream {
         if state.is_complete && state.next == state.parcels.len() {
             return None;
         }
-        if let Some(usage) = self.usage.as_ref().filter(|_| !(state.has_reader && state.is_open)) {
+        if let Some(usage) = self.usage.as_ref().filter(|_| !state.has_reader) {
             usage.begin_reading();
         }
         state.is_open = true;
@@ -191,17 +192,21 @@ impl Stream {
         if state.reader != reader || !state.has_reader {
             return;
         }
-        state.has_reader = false;
-        state.since = Instant::now();
+        self.end_reading(&mut state);
         let can_come_back = self.number.is_some() && state.is_open;
-        if let Some(usage) = self.usage.as_ref().filter(|_| state.is_open) {
-            usage.end_reading();
-        }
         drop(state);
         if !can_come_back {
             self.forget();
         }
         self.progress.notify_waiters();
+    }
+
+    fn end_reading(&self, state: &mut State) {
+        state.has_reader = false;
+        state.since = Instant::now();
+        if let Some(usage) = &self.usage {
+            usage.end_reading();
+        }
     }
 
     /// Lets the reader read what is there, and then ends.
@@ -366,6 +371,10 @@ impl Way for Stream {
 
     fn carries_asides(&self) -> bool {
         self.takes_asides
+    }
+
+    fn is_away(&self) -> bool {
+        !self.lock().has_reader && self.usage.as_ref().is_none_or(|usage| usage.is_deserted(self.bounds.away))
     }
 
     /// What nobody has ever opened, nobody is likely to open.

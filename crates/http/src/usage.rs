@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 pub(crate) struct Usage {
     /// Requests that wait for their answer.
     requests: AtomicUsize,
-    /// Streams somebody reads.
+    /// Streams somebody reads, or waits to read.
     readers: AtomicUsize,
     /// When something last happened, in milliseconds since it began.
     last: AtomicU64,
@@ -65,6 +65,11 @@ impl Usage {
     /// Whether somebody waits for something.
     pub(crate) fn is_busy(&self) -> bool {
         self.requests() > 0 || self.readers.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether nobody has read anything, or said anything, for that long.
+    pub(crate) fn is_deserted(&self, limit: Duration) -> bool {
+        self.readers.load(Ordering::Relaxed) == 0 && self.idle() > limit
     }
 
     /// For how long nothing has happened.

@@ -41,6 +41,10 @@ pub trait Caller: Send + Sync {
     fn withdrawn(&self, server: &Connection, id: &[u8], line: &Bytes, id_at: Span);
     /// All that has arrived for now was handed over.
     fn flush(&self);
+    /// Whether nobody has waited for the answer for a while, or made any other sign of being there.
+    fn is_away(&self) -> bool {
+        false
+    }
     /// If the caller reads slower than servers answer: something to wait for before handing over more.
     fn catching_up(&self) -> Option<Pin<Box<dyn Future<Output = ()> + Send + '_>>>;
 }

@@ -8,8 +8,10 @@
 //! - `own`: questions of our own
 //! - `hearing`: notifications of the server
 //! - `asked`: questions of the server
+//! - `batch`: several messages at once
 
 mod asked;
+mod batch;
 mod hearing;
 mod own;
 
@@ -19,8 +21,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use catalog::{Kind as ItemKind, ServerName};
-use protocol::envelope::{Envelope, Fault, Kind, salvage_id};
+use catalog::{Kind as ItemKind, Offer, ServerName};
+use protocol::envelope::{Envelope, Fault, Kind, Reason, salvage_id};
 use protocol::reply;
 use protocol::splice::{Edit, Piece, in_order, splice};
 use protocol::{Era, Line, Lines, Span};
@@ -28,7 +30,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::caller::{Answered, Caller};
-use crate::changes::Changes;
+use crate::changes::{Changes, News};
 use crate::ears::Ears;
 use crate::failure::{CallError, Cause, Ending, Phase, Unreadable};
 use crate::lifecycle::Watcher;
@@ -72,7 +74,8 @@ type Questions = HashMap<Box<[u8]>, Arc<dyn Caller>>;
 /// Our side of the conversation with one server.
 #[derive(Debug)]
 pub struct Connection {
-    server: ServerName,
+    /// It may get another name while we talk.
+    server: Mutex<ServerName>,
     index: usize,
     wire: Wire,
     open: Mutex<Open>,
@@ -113,7 +116,7 @@ impl Connection {
     pub fn new(surroundings: Surroundings, wire: Wire) -> Self {
         let Surroundings { server, index, watcher, introduction, limit } = surroundings;
         Self {
-            server,
+            server: Mutex::new(server),
             index,
             wire,
             open: Mutex::default(),
@@ -130,13 +133,23 @@ impl Connection {
     }
 
     /// Who is at the other end.
-    pub fn server(&self) -> &ServerName {
-        &self.server
+    pub fn server(&self) -> ServerName {
+        self.server.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// From now on the server has another name.
+    pub fn rename(&self, name: ServerName) {
+        *self.server.lock().unwrap_or_else(PoisonError::into_inner) = name;
     }
 
     /// The server's place in the configuration.
     pub fn index(&self) -> usize {
         self.index
+    }
+
+    /// How long a request may take, if there is a limit.
+    pub fn limit(&self) -> Option<Duration> {
+        self.limit
     }
 
     /// How the server is talked to. Legacy until something else is known.
@@ -170,7 +183,7 @@ impl Connection {
     /// Sends a caller's request and tells its number. It leaves with the next flush.
     pub fn forward(self: &Arc<Self>, request: Request<'_>, caller: &Arc<dyn Caller>) -> Result<u64, CallError> {
         if self.wire.is_full() {
-            return Err(CallError::Congested { server: self.server.clone(), waiting: self.wire.waiting() });
+            return Err(CallError::Congested { server: self.server(), waiting: self.wire.waiting() });
         }
         let (line, party) = (request.line, caller.party());
         let call = Call {
@@ -183,7 +196,7 @@ impl Connection {
         };
         let mut open = self.lock();
         if let Some(ending) = &open.ended {
-            return Err(CallError::Ended { server: self.server.clone(), ending: Arc::clone(ending) });
+            return Err(CallError::Ended { server: self.server(), ending: Arc::clone(ending) });
         }
         let must_wait = open.must_wait(party);
         let number = open.enter(Waiting::Caller(call));
@@ -212,17 +225,19 @@ impl Connection {
     /// `line` replaced by the id it knows, and what it still says about it is dropped.
     pub fn cancel(self: &Arc<Self>, client: u64, id: &[u8], line: &Bytes, id_at: Span) -> bool {
         let Some(number) = self.lock().find(client, id) else { return false };
-        self.give_up(number, |digits| spliced(line, &[Edit { span: id_at, with: digits }]))
+        let notice = |digits: &[u8]| spliced(line, &[Edit { span: id_at, with: digits }]);
+        self.withdraw(number, notice, |call| call.caller.cancelled(&call.id))
     }
 
     /// Gives up the request under `number`, and tells the server why; whether there was one.
     pub fn abandon(self: &Arc<Self>, number: u64, why: &str) -> bool {
-        self.give_up(number, |digits| {
-            let params = reply::object([("requestId", digits.to_vec()), ("reason", reply::string(why))]);
-            let mut notice = reply::notification("notifications/cancelled", Some(&params));
-            notice.pop();
-            notice.into()
-        })
+        self.withdraw(number, |digits| cancellation(digits, why), |call| call.caller.cancelled(&call.id))
+    }
+
+    /// Gives up the request that `client` made under `id`, and tells the server why; whether there was one.
+    pub fn abandon_call(self: &Arc<Self>, client: u64, id: &[u8], why: &str) -> bool {
+        let number = self.lock().find(client, id);
+        number.is_some_and(|number| self.abandon(number, why))
     }
 
     /// Gives up everything `client` still waits for.
@@ -233,14 +248,20 @@ impl Connection {
         }
     }
 
-    fn give_up(self: &Arc<Self>, number: u64, notice: impl FnOnce(&[u8]) -> Bytes) -> bool {
+    /// Takes back the request under `number`: tells the server by `notice`, and the caller as `inform` does.
+    fn withdraw(
+        self: &Arc<Self>,
+        number: u64,
+        notice: impl FnOnce(&[u8]) -> Bytes,
+        inform: impl FnOnce(&Call),
+    ) -> bool {
         let Some(call) = self.lock().give_up(number) else { return false };
         // A server that reads nothing would not hear it either.
         if !call.is_held && !self.wire.is_full() {
             self.wire.send_spliced(None, &notice(Digits::new(number).as_bytes()), &[]);
             self.wire.flush();
         }
-        call.caller.cancelled(&call.id);
+        inform(&call);
         if call.leaves_ghost() {
             tokio::spawn(Arc::clone(self).lay_ghost(number));
         }
@@ -267,7 +288,7 @@ impl Connection {
             open.ended = Some(Arc::clone(ending));
             open.take_all()
         };
-        let error = CallError::Ended { server: self.server.clone(), ending: Arc::clone(ending) };
+        let error = CallError::Ended { server: self.server(), ending: Arc::clone(ending) };
         let mut callers = Vec::new();
         for waiting in waiting {
             if let Waiting::Caller(call) = waiting {
@@ -332,14 +353,38 @@ impl Connection {
         self.next_turn();
     }
 
+    /// What was sent will not be answered, but what is sent from now on may be.
+    pub fn lose_answers(&self, error: &CallError) {
+        let lost = self.lock().take_sent();
+        let mut callers = Vec::new();
+        for waiting in lost {
+            if let Waiting::Caller(call) = waiting {
+                call.caller.failed(&call.id, error);
+                remember(&mut callers, call.caller);
+            }
+        }
+        callers.iter().for_each(|caller| caller.flush());
+        self.withdraw_questions();
+        self.next_turn();
+    }
+
     /// The server has ended: read what is left, whether callers keep up or not.
     pub fn read_on(&self) {
         self.read_on.send_replace(true);
     }
 
     /// Waits until the server says that something has changed, and tells what.
-    pub async fn changed(&self) -> Vec<ItemKind> {
+    pub(crate) async fn changed(&self) -> News {
         self.changes.next().await
+    }
+
+    /// The server had forgotten us, and got to know us anew: it says `introduction` of itself now, and must be told again
+    /// whatever it was told.
+    pub fn introduced_anew(self: &Arc<Self>, introduction: Offer) {
+        self.changes.note_introduction(introduction);
+        if let Some(watcher) = self.watcher.upgrade() {
+            watcher.introduced_anew(self);
+        }
     }
 
     /// These may no longer be what we know of them.
@@ -348,24 +393,32 @@ impl Connection {
     }
 
     /// Fails requests that take longer than they may; for ever, or returns never if there is no limit.
-    pub async fn keep_to_limit(&self) {
+    pub async fn keep_to_limit(self: &Arc<Self>) {
         let Some(limit) = self.limit else { return std::future::pending().await };
         loop {
             tokio::time::sleep((limit / 8).clamp(Duration::from_millis(10), Duration::from_secs(1))).await;
             let Some(moment) = Instant::now().checked_sub(limit) else { continue };
             let late = self.lock().older_than(moment);
             for number in late {
-                let Some(call) = self.lock().give_up(number) else { continue };
-                let params = reply::object([
-                    ("requestId", number.to_string().into_bytes()),
-                    ("reason", reply::string("it took too long")),
-                ]);
-                self.tell("notifications/cancelled", Some(&params));
-                call.caller.failed(&call.id, &CallError::TooSlow { server: self.server.clone(), limit });
-                call.caller.flush();
-                self.next_turn();
+                let error = CallError::TooSlow { server: self.server(), limit };
+                self.cut_short(number, "it took too long", &error);
             }
         }
+    }
+
+    /// Ends a request by our own decision: the server is told why, the caller gets `error`.
+    fn cut_short(self: &Arc<Self>, number: u64, why: &str, error: &CallError) {
+        self.withdraw(
+            number,
+            |digits| cancellation(digits, why),
+            |call| {
+                if !self.lock().waits_for(&call.caller) {
+                    self.withdraw_questions_to(&call.caller, why);
+                }
+                call.caller.failed(&call.id, error);
+                call.caller.flush();
+            },
+        );
     }
 
     fn receive(self: &Arc<Self>, line: Line, about: Option<u64>, callers: &mut Vec<Arc<dyn Caller>>) {
@@ -383,6 +436,7 @@ impl Connection {
             Ok(envelope @ Envelope { kind: Kind::Request { id, method }, .. }) => {
                 self.asked(line, id, method, envelope, about, callers);
             }
+            Err(Fault { reason: Reason::Batch, .. }) => self.receive_batch(&line, about, callers),
             Err(fault) => {
                 let Fault { reason, id } = fault;
                 let id = id.map(|id| id.of(&line)).or_else(|| salvage_id(&line, &line));
@@ -395,7 +449,7 @@ impl Connection {
         let number = our_number(id_at.of(&line));
         let Some(waiting) = number.and_then(|number| self.lock().answered(number)) else {
             // Answered twice, answered after a cancellation, or never asked: nobody is waiting for it.
-            tracing::debug!(server = %self.server, id = %String::from_utf8_lossy(id_at.of(&line)), "dropped an answer to no open request");
+            tracing::debug!(server = %self.server(), id = %String::from_utf8_lossy(id_at.of(&line)), "dropped an answer to no open request");
             return self.next_turn();
         };
         match waiting {
@@ -413,12 +467,12 @@ impl Connection {
     fn fail_unreadable(&self, id: Option<&[u8]>, problem: Unreadable, line: &[u8]) {
         let excerpt: String = String::from_utf8_lossy(&line[..line.len().min(240)]).chars().take(120).collect();
         if self.warned.swap(true, Ordering::Relaxed) {
-            tracing::debug!(server = %self.server, %problem, ?excerpt, "ignored a line that is no message");
+            tracing::debug!(server = %self.server(), %problem, ?excerpt, "ignored a line that is no message");
         } else {
-            tracing::warn!(server = %self.server, %problem, ?excerpt, "the server sends what is no JSON-RPC message; ignored from here on");
+            tracing::warn!(server = %self.server(), %problem, ?excerpt, "the server sends what is no JSON-RPC message; ignored from here on");
         }
         if let Some(number) = id.and_then(our_number) {
-            self.fail(number, &CallError::Unreadable { server: self.server.clone(), problem });
+            self.fail(number, &CallError::Unreadable { server: self.server(), problem });
         }
     }
 
@@ -439,16 +493,35 @@ impl Connection {
         let is_held = || self.lock().get(number).is_some_and(|call| call.is_held);
         while is_held() && Instant::now() < deadline {
             tokio::time::sleep(TURN_CHECK).await;
+            self.dismiss_deserted();
             self.next_turn();
         }
         if is_held() {
-            self.fail(number, &CallError::OthersTurn { server: self.server.clone() });
+            self.fail(number, &CallError::OthersTurn { server: self.server() });
+        }
+    }
+
+    /// Requests whose clients are gone end when others wait for their turn. Nobody else would end them: a legacy client
+    /// that drops its connection has cancelled nothing.
+    fn dismiss_deserted(self: &Arc<Self>) {
+        let deserted = self.lock().deserted();
+        for number in deserted {
+            let error = CallError::Deserted { server: self.server() };
+            self.cut_short(number, "its client is gone", &error);
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, Open> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Tells the other side that the request it knows under that id is given up.
+fn cancellation(id: &[u8], why: &str) -> Bytes {
+    let params = reply::object([("requestId", id.to_vec()), ("reason", reply::string(why))]);
+    let mut notice = reply::notification("notifications/cancelled", Some(&params));
+    notice.pop();
+    notice.into()
 }
 
 /// `line` with some spans replaced.

@@ -216,6 +216,12 @@ pub enum CallError {
         /// Whose call it was.
         server: ServerName,
     },
+    /// Its client was gone, and others waited for the server that was still at it.
+    #[error("the call to `{server}` was given up: its client was gone, and others waited for their turn")]
+    Deserted {
+        /// Who was still at it.
+        server: ServerName,
+    },
 }
 
 /// What was wrong with an answer.
@@ -238,7 +244,8 @@ impl CallError {
             | Self::Remote { server, .. }
             | Self::Congested { server, .. }
             | Self::TooSlow { server, .. }
-            | Self::OthersTurn { server } => server,
+            | Self::OthersTurn { server }
+            | Self::Deserted { server } => server,
         }
     }
 
@@ -251,6 +258,7 @@ impl CallError {
             Self::Congested { .. } => "server_congested",
             Self::TooSlow { .. } => "server_too_slow",
             Self::OthersTurn { .. } => "others_turn",
+            Self::Deserted { .. } => "client_gone",
         }
     }
 

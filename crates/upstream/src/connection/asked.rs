@@ -9,7 +9,7 @@ use protocol::reply::{self, code};
 use protocol::splice::Edit;
 use protocol::{Span, text};
 
-use super::{Connection, remember};
+use super::{Connection, cancellation, remember};
 use crate::caller::{Caller, Question};
 use crate::open::Whose;
 
@@ -42,7 +42,7 @@ impl Connection {
                 caller.asked(question);
             }
             Whose::Unclear => {
-                tracing::warn!(server = %self.server, method = %question.method(), "refused a question that could be for several clients; it serves one at a time from now on");
+                tracing::warn!(server = %self.server(), method = %question.method(), "refused a question that could be for several clients; it serves one at a time from now on");
                 question.refuse(
                     code::INTERNAL_ERROR,
                     "Several clients have requests open, so it is unclear who is asked; try again",
@@ -92,15 +92,27 @@ impl Connection {
     pub(super) fn withdraw_questions(&self) {
         let questions = std::mem::take(&mut *self.questions.lock().unwrap_or_else(PoisonError::into_inner));
         for (id, caller) in questions {
-            let params =
-                reply::object([("requestId", id.to_vec()), ("reason", reply::string("the server that asked is gone"))]);
-            let mut notice = reply::notification("notifications/cancelled", Some(&params));
-            notice.pop();
-            let line = Bytes::from(notice);
-            let Some(id_at) = Envelope::scan(&line).ok().and_then(|envelope| envelope.params.request_id) else {
-                continue;
-            };
-            caller.withdrawn(self, &id, &line, id_at);
+            self.tell_withdrawn(&*caller, &id, "the server that asked is gone");
+        }
+    }
+
+    /// What was asked of a caller about a request that we have ended need not be answered any more.
+    pub(super) fn withdraw_questions_to(&self, caller: &Arc<dyn Caller>, why: &str) {
+        let is_asked = |asked: &Arc<dyn Caller>| std::ptr::addr_eq(Arc::as_ptr(asked), Arc::as_ptr(caller));
+        let moot: Vec<_> = {
+            let mut questions = self.questions.lock().unwrap_or_else(PoisonError::into_inner);
+            questions.extract_if(|_, asked| is_asked(asked)).collect()
+        };
+        for (id, caller) in moot {
+            self.tell_withdrawn(&*caller, &id, why);
+            self.say(&reply::error(&id, code::INTERNAL_ERROR, why, None));
+        }
+    }
+
+    fn tell_withdrawn(&self, caller: &dyn Caller, id: &[u8], why: &str) {
+        let line = cancellation(id, why);
+        if let Some(id_at) = Envelope::scan(&line).ok().and_then(|envelope| envelope.params.request_id) {
+            caller.withdrawn(self, id, &line, id_at);
             caller.flush();
         }
     }
