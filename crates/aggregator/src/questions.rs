@@ -118,15 +118,10 @@ impl Questions {
     }
 
     /// Asks the client something on behalf of a server that cannot ask itself.
-    pub(crate) fn ask(
-        &self,
-        way: &Arc<dyn Way>,
-        method: &str,
-        params: &[u8],
-    ) -> oneshot::Receiver<Result<Bytes, Bytes>> {
-        let (sender, receiver) = oneshot::channel();
+    pub(crate) fn ask(client: &Arc<Client>, way: &Arc<dyn Way>, method: &str, params: &[u8]) -> Inquiry {
+        let (sender, answer) = oneshot::channel();
         let number = {
-            let mut state = self.lock();
+            let mut state = client.questions.lock();
             state.last += 1;
             let asked = Asked { by: By::Ourselves(sender), progress: None, way: Arc::clone(way) };
             let number = state.last;
@@ -135,7 +130,7 @@ impl Questions {
         };
         way.send(What::Aside, Message::Own(&reply::request(number, method, Some(params))));
         way.flush();
-        receiver
+        Inquiry { client: Arc::clone(client), number, answer }
     }
 
     /// The client answers, under an id that stands at `id_at`.
@@ -230,6 +225,31 @@ impl Questions {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A question of our own. If it is dropped before it is answered, it is taken back.
+pub(crate) struct Inquiry {
+    client: Arc<Client>,
+    number: u64,
+    answer: oneshot::Receiver<Result<Bytes, Bytes>>,
+}
+
+impl Inquiry {
+    /// The `result`, or the `error`, that the client answers with; `None` if it is gone.
+    pub(crate) async fn answer(mut self) -> Option<Result<Bytes, Bytes>> {
+        (&mut self.answer).await.ok()
+    }
+}
+
+impl Drop for Inquiry {
+    fn drop(&mut self) {
+        let Some(asked) = self.client.questions.lock().open.remove(&self.number) else { return };
+        let why = reply::string("the request it was for is over");
+        let params = reply::object([("requestId", self.number.to_string().into_bytes()), ("reason", why)]);
+        let notice = reply::notification("notifications/cancelled", Some(&params));
+        asked.way.send(What::Aside, Message::Own(&notice));
+        asked.way.flush();
     }
 }
 

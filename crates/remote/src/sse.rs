@@ -115,7 +115,7 @@ impl Endpoint {
             tracing::debug!(server = %connection.server(), %trouble, "its event stream ended");
             self.address.send_modify(|address| *address = Err(trouble.clone()));
             connection.lose_answers(&CallError::Remote {
-                server: connection.server().clone(),
+                server: connection.server(),
                 problem: format!("its event stream ended: {trouble}"),
                 is_untouched: false,
             });

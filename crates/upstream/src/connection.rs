@@ -147,6 +147,11 @@ impl Connection {
         self.index
     }
 
+    /// How long a request may take, if there is a limit.
+    pub fn limit(&self) -> Option<Duration> {
+        self.limit
+    }
+
     /// How the server is talked to. Legacy until something else is known.
     pub fn era(&self) -> Era {
         self.era.get().copied().unwrap_or(Era::Legacy)
