@@ -281,7 +281,7 @@ fn fail(connection: &Connection, number: u64, trouble: &Trouble) {
     let error = CallError::Remote {
         server: connection.server().clone(),
         problem: trouble.to_string(),
-        is_untouched: trouble.left_untouched(),
+        mishap: trouble.mishap(),
     };
     connection.fail(number, &error);
 }
