@@ -298,8 +298,9 @@ fn the_time_a_call_waits_for_its_turn_does_not_count_and_a_late_call_haunts_nobo
     let failure = slow.line_to("1");
     assert_eq!(raw::at(&failure, &["error", "data", "reason"]), Some("\"server_too_slow\""));
     drop(question);
-    // A question about the other call is the other's, as soon as the server has heard of the end of the first.
+    // The other's turn comes; and a question is the other's, now that the server has done with the first call.
     let next = call_of(&puppet, "other");
+    under_way.answer("{}");
     next.ask("8", "elicitation/create", ELICITATION);
     let question = other.question("elicitation/create");
     other.reply(&question, json!({"action": "decline"}));
@@ -307,4 +308,23 @@ fn the_time_a_call_waits_for_its_turn_does_not_count_and_a_late_call_haunts_nobo
     next.answer("{}");
     assert!(raw::at(&other.line_to("1"), &["result"]).is_some());
     assert_eq!(puppet.count("notifications/cancelled"), 1);
+}
+
+#[test]
+fn what_a_cancelled_call_still_asks_is_asked_of_nobody() {
+    let puppet = Puppet::new(Spec::legacy().tool("t"));
+    let serve = serving(&[("s", &puppet)]);
+    let [mut one, mut two] = [(); 2].map(|()| serve.interactive_session("/mcp"));
+    one.send_line(&call("one", "1"));
+    let of_one = call_of(&puppet, "one");
+    one.tell("notifications/cancelled", json!({"requestId": 1}));
+    puppet.expect("notifications/cancelled");
+    // It has heard of that; but what was begun goes on, as in most servers.
+    two.send_line(&call("two", "1"));
+    let of_two = call_of(&puppet, "two");
+    of_one.ask("7", "elicitation/create", ELICITATION);
+    assert!(puppet.response(7)["error"].is_object());
+    of_two.answer("{}");
+    assert!(raw::at(&two.line_to("1"), &["result"]).is_some());
+    assert_eq!(count_of(&two.take_all(), "elicitation/create"), 0);
 }

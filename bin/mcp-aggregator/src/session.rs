@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use aggregator::load::{self, Loaded};
-use aggregator::{Aggregator, Fleet, NamePolicy, Options, Separator};
+use aggregator::{Aggregator, Fleet, NamePolicy, Options, Reach, Separator};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use upstream::Stop;
 
@@ -38,7 +38,8 @@ pub(crate) fn options(
         names,
         start_timeout: load::start_timeout().map_err(Failure::usage)?,
         answer_timeout: load::answer_timeout().map_err(Failure::usage)?,
-        tools_only: false,
+        is_growing: false,
+        reach: Reach::EVERYTHING,
         capabilities,
     })
 }

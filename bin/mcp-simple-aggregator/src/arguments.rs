@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use aggregator::{NamePolicy, Options, Separator};
+use aggregator::{NamePolicy, Options, Reach, Separator};
 use lexopt::{Arg, Parser, ValueExt};
 
 /// Said when the command line makes no sense.
@@ -67,7 +67,8 @@ pub(crate) fn parse(mut parser: Parser) -> Result<Wish, String> {
         names: NamePolicy::Auto,
         start_timeout: Duration::ZERO,
         answer_timeout: Duration::from_secs(300),
-        tools_only: true,
+        is_growing: false,
+        reach: Reach::TOOLS,
         capabilities: "{}",
     };
     let (mut debug, mut log_file) = (false, None);

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use aggregator::{Accepted, Aggregator, Fleet, load, logging, stdio};
 use arguments::{Arguments, Wish};
+use tokio::runtime::LocalOptions;
 
 /// The program ran and ended in order.
 const OK: u8 = 0;
@@ -38,7 +39,7 @@ fn run(arguments: Arguments) -> Result<(), String> {
     // One thread is enough to move bytes, and the fastest way to do it: no call ever changes threads.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .build()
+        .build_local(LocalOptions::default())
         .map_err(|error| format!("could not start: {error}"))?;
     runtime.block_on(async {
         let fleet = Fleet::start(loaded.config, options.clone(), &loaded.chain, None);

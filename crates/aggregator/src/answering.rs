@@ -7,10 +7,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use protocol::reply::{self, code};
 use protocol::splice::Edit;
-use protocol::{Span, text};
+use protocol::{Envelope, Kind, Span, text};
 use upstream::{Answered, CallError, Caller, Connection, Notice, Party, Question};
 
 use crate::client::Client;
+use crate::ledger::{Account, End};
 use crate::logs;
 use crate::way::{Message, Way, What};
 
@@ -18,12 +19,24 @@ use crate::way::{Message, Way, What};
 pub struct Answering {
     client: Arc<Client>,
     way: Arc<dyn Way>,
+    /// The one request this is for is entered there.
+    account: Option<Arc<dyn Account>>,
 }
 
 impl Answering {
     /// Answers to `client` go this `way`.
     pub fn to(client: &Arc<Client>, way: Arc<dyn Way>) -> Arc<Self> {
-        Arc::new(Self { client: Arc::clone(client), way })
+        Arc::new(Self { client: Arc::clone(client), way, account: None })
+    }
+
+    /// The same for one request, which is entered in `account`.
+    pub(crate) fn accounted(&self, account: Arc<dyn Account>) -> Arc<Self> {
+        Arc::new(Self { client: Arc::clone(&self.client), way: Arc::clone(&self.way), account: Some(account) })
+    }
+
+    /// Where the one request this is for is entered.
+    pub(crate) fn account(&self) -> Option<&Arc<dyn Account>> {
+        self.account.as_ref()
     }
 
     /// Who asked.
@@ -38,6 +51,13 @@ impl Answering {
 
     /// Answers a request that was not counted as open.
     pub fn say(&self, answer: &[u8]) {
+        if let Some(account) = &self.account {
+            account.ended(End::Ours(answer));
+        }
+        self.put(answer);
+    }
+
+    fn put(&self, answer: &[u8]) {
         self.way.send(What::Answer, Message::Own(answer));
     }
 
@@ -54,6 +74,15 @@ impl Answering {
 
     /// The answer of a server, with the client's own id put back.
     pub fn pass_answer(&self, id: &[u8], line: &Bytes, id_at: Span) {
+        if let Some(account) = &self.account
+            && let Ok(Envelope { kind: Kind::Response { outcome, .. }, .. }) = Envelope::scan(line)
+        {
+            account.ended(End::Answered(line, outcome));
+        }
+        self.put_back(id, line, id_at);
+    }
+
+    fn put_back(&self, id: &[u8], line: &Bytes, id_at: Span) {
         self.way.send(What::Answer, Message::Spliced { line, edits: &[Edit { span: id_at, with: id }] });
         self.client.request_closed();
     }
@@ -63,6 +92,18 @@ impl Answering {
         if self.way.carries_asides() && !self.way.is_full() {
             self.way.send(What::Aside, Message::Spliced { line, edits });
         }
+    }
+
+    /// A request that was not counted as open is given up. If that was not the client's wish, it waits for an answer.
+    pub(crate) fn give_up(&self, id: &[u8]) {
+        if let Some(account) = &self.account {
+            account.ended(End::Cancelled);
+            if let Some(verdict) = account.verdict() {
+                self.put(&verdict.answer(id));
+                return self.flush();
+            }
+        }
+        self.way.give_up();
     }
 
     /// Lets out what was said.
@@ -83,15 +124,22 @@ impl Caller for Answering {
     }
 
     fn answered(&self, id: &[u8], answer: Answered<'_>) {
-        self.pass_answer(id, answer.line, answer.id_at);
+        if let Some(account) = &self.account {
+            account.ended(End::Answered(answer.line, answer.outcome));
+        }
+        self.put_back(id, answer.line, answer.id_at);
     }
 
     fn failed(&self, id: &[u8], error: &CallError) {
-        self.close_with(&failure(id, error));
+        if let Some(account) = &self.account {
+            account.ended(End::Failed(error));
+        }
+        self.put(&failure(id, error));
+        self.client.request_closed();
     }
 
-    fn cancelled(&self, _id: &[u8]) {
-        self.way.give_up();
+    fn cancelled(&self, id: &[u8]) {
+        self.give_up(id);
         self.client.request_closed();
     }
 

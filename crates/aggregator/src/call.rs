@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use catalog::{Kind, Missing, Scope};
+use catalog::{Kind, Missing, Scope, ServerState};
 use protocol::envelope::Kind as MessageKind;
 use protocol::reply::{self, code};
 use protocol::splice::Edit;
@@ -10,10 +10,12 @@ use protocol::{Envelope, Params, Span, text};
 use upstream::{CallError, Caller, Connection, Request};
 
 use crate::attentive;
-use crate::client::era_of;
+use crate::client::{Client, era_of};
 use crate::crossing;
 use crate::dispatch::{Aggregator, Incoming, Touched};
+use crate::downtime;
 use crate::fleet::View;
+use crate::ledger::{Account, Calling};
 use crate::tasks::Alias;
 use crate::waiting_room::{Entry, WaitingCall};
 
@@ -31,9 +33,28 @@ pub fn route(aggregator: &Arc<Aggregator>, message: Incoming<'_>, envelope: &Env
     };
     let view = aggregator.fleet.view();
     let found = view.snapshot.resolve(client.scope(), kind, &name);
+    if let Some(ledger) = aggregator.ledger.as_ref().filter(|_| kind == Kind::Tool && to.account().is_none())
+        && let Some(found) = found
+    {
+        let call = Calling {
+            client,
+            server: found.server,
+            tool: &view.snapshot.item(kind, found).id,
+            id: id_token,
+            line,
+            params: envelope.params.span,
+        };
+        return match ledger.open(&call) {
+            Ok(account) => enter(aggregator, message, envelope, &account),
+            Err(refusal) => to.say(&refusal.answer(id_token)),
+        };
+    }
     let Some((found, connection)) = found.and_then(|found| Some((found, view.connections[found.server].as_ref()?)))
     else {
-        let why = view.snapshot.why_missing(client.scope(), kind, &name, client.style());
+        let why = match found {
+            Some(found) => view.snapshot.why_not_from(found.server),
+            None => view.snapshot.why_missing(client.scope(), kind, &name, client.style()),
+        };
         if let Missing::Starting(server) = why {
             return wait(aggregator, message, envelope, server);
         }
@@ -53,6 +74,28 @@ pub fn route(aggregator: &Arc<Aggregator>, message: Incoming<'_>, envelope: &Env
     send(aggregator, message, envelope, Destination { connection: &connection, renamed, alias: None });
 }
 
+/// Makes a call that was entered in the ledger, when its turn has come.
+fn enter(aggregator: &Arc<Aggregator>, message: Incoming<'_>, envelope: &Envelope, account: &Arc<dyn Account>) {
+    let Incoming { client, to, line, touched } = message;
+    let to = &to.accounted(Arc::clone(account));
+    let Some(turn) = account.turn() else {
+        return route(aggregator, Incoming { client, to, line, touched }, envelope, Kind::Tool);
+    };
+    let id = id_of(envelope);
+    let (aggregator, owner, answer_to, line) =
+        (Arc::clone(aggregator), Arc::clone(client), Arc::clone(to), line.clone());
+    client.park(line.slice(id.start..id.end), to, async move {
+        let turn = turn.await;
+        let mut touched = Touched::default();
+        match turn {
+            Ok(()) => aggregator.take(&owner, &answer_to, &protocol::Line::Whole(line), &mut touched),
+            Err(refusal) => answer_to.say(&refusal.answer(id.of(&line))),
+        }
+        touched.flush();
+        answer_to.flush();
+    });
+}
+
 /// Sends a request to one server as it is, but for its id.
 pub fn route_to(aggregator: &Arc<Aggregator>, message: Incoming<'_>, envelope: &Envelope, server: usize) {
     let view = aggregator.fleet.view();
@@ -61,17 +104,8 @@ pub fn route_to(aggregator: &Arc<Aggregator>, message: Incoming<'_>, envelope: &
     }
     let Incoming { to, line, .. } = &message;
     match &view.snapshot.servers()[server].state {
-        catalog::ServerState::Initializing => wait(aggregator, message, envelope, server),
-        state => {
-            let name = &view.snapshot.servers()[server].name;
-            let text = format!("Server `{name}` is not running");
-            let data = reply::object([
-                ("reason", reply::string("server_failed")),
-                ("server", reply::string(name.as_ref())),
-                ("detail", reply::string(&state.to_string())),
-            ]);
-            to.say(&reply::error(id_of(envelope).of(line), code::INTERNAL_ERROR, &text, Some(&data)));
-        }
+        state if state.is_on_its_way() => wait(aggregator, message, envelope, server),
+        _ => to.say(&downtime::answer(id_of(envelope).of(line), &view.snapshot.servers()[server])),
     }
 }
 
@@ -103,6 +137,9 @@ pub(crate) fn send(
     let Destination { connection, renamed, alias } = destination;
     client.request_opened();
     touched.add(connection);
+    if let Some(account) = to.account() {
+        account.sent();
+    }
     let id = id_of(envelope);
     if era_of(&envelope.params) != connection.era() {
         return crossing::send(aggregator, to, line, envelope, connection, renamed);
@@ -125,8 +162,8 @@ pub fn wait(aggregator: &Arc<Aggregator>, message: Incoming<'_>, envelope: &Enve
         id: id_of(envelope),
     };
     client.request_opened();
-    match aggregator.fleet.waiting.enter(server, call) {
-        Entry::Waits => {}
+    match aggregator.fleet.places.at(server).waiting.enter(call) {
+        Entry::Waits => aggregator.fleet.need(server),
         Entry::Full(waiting) => {
             let server = aggregator.fleet.view().snapshot.servers()[server].name.clone();
             to.failed(id_of(envelope).of(line), &CallError::Congested { server, waiting });
@@ -149,12 +186,25 @@ pub fn resume(calls: impl IntoIterator<Item = WaitingCall>) {
     touched.flush();
 }
 
+/// Gives up a call that somebody else than its client wants to end. What the client is told stands in its account.
+pub(crate) fn cut_short(aggregator: &Aggregator, client: &Client, id: &[u8], why: &str) -> bool {
+    let fleet = &aggregator.fleet;
+    let number = client.number();
+    client.cancel_parked(id)
+        || fleet.places.any(|place| place.waiting.cancel(number, id))
+        || aggregator.crossings.cancel(number, id)
+        || fleet.view().connections.iter().flatten().any(|connection| connection.abandon_call(number, id, why))
+}
+
 /// Gives up a call the client no longer wants; the server is told under the id it knows.
 pub fn cancel(aggregator: &Aggregator, message: &Incoming<'_>, params: &Params) {
     let Some(id_at) = params.request_id else { return };
     let (id, client) = (id_at.of(message.line), message.client.number());
     let fleet = &aggregator.fleet;
-    if message.client.cancel_parked(id) || fleet.waiting.cancel(client, id) || aggregator.crossings.cancel(client, id) {
+    if message.client.cancel_parked(id)
+        || fleet.places.any(|place| place.waiting.cancel(client, id))
+        || aggregator.crossings.cancel(client, id)
+    {
         return;
     }
     let view = fleet.view();
@@ -189,14 +239,13 @@ fn not_found(aggregator: &Aggregator, view: &View, id: &[u8], kind: Kind, name: 
             let word = if kind == Kind::Prompt { "unknown_prompt" } else { "unknown_tool" };
             reply::object([reason(word), ("server", server(index))])
         }
-        Missing::Down(index) => reply::object([
-            reason("server_failed"),
-            ("server", server(index)),
-            ("detail", reply::string(&view.snapshot.servers()[index].state.to_string())),
-        ]),
+        Missing::Down(index) => match &view.snapshot.servers()[index] {
+            server if matches!(server.state, ServerState::Down(_)) => return downtime::answer(id, server),
+            server => reply::object(downtime::describe(server)),
+        },
     };
     // The protocol calls it a parameter that does not fit; the specification of the tiny program a method that is not
     // there.
-    let code = if aggregator.options.tools_only { code::METHOD_NOT_FOUND } else { code::INVALID_PARAMS };
+    let code = if aggregator.options.reach.is_tools_only { code::METHOD_NOT_FOUND } else { code::INVALID_PARAMS };
     reply::error(id, code, &format!("{noun} not found: {name}"), Some(&data))
 }

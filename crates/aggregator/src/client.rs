@@ -318,7 +318,7 @@ impl Parked {
     /// Its task has ended without an answer.
     fn end(self) {
         if self.is_cancelled {
-            return self.to.way().give_up();
+            return self.to.give_up(&self.id);
         }
         let text = "Internal error: the request broke";
         self.to.say(&reply::error(&self.id, code::INTERNAL_ERROR, text, None));

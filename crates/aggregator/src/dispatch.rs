@@ -15,6 +15,8 @@ use crate::answering::Answering;
 use crate::client::{Client, era_of};
 use crate::crossing::Crossings;
 use crate::fleet::Fleet;
+use crate::ledger::Ledger;
+use crate::reach::Reach;
 use crate::{batch, call, listing, logs, resources, subscriptions, tasks};
 
 /// How the aggregator presents itself and treats its servers.
@@ -30,8 +32,10 @@ pub struct Options {
     pub names: NamePolicy,
     /// How long a server may take to become ready.
     pub start_timeout: Duration,
-    /// Nothing but tools is offered and asked for.
-    pub tools_only: bool,
+    /// Servers may join and leave while we run.
+    pub is_growing: bool,
+    /// What is offered and asked for: the whole protocol, or nothing but tools.
+    pub reach: Reach,
     /// How long a modern client may take to come back with what a legacy server wants to know.
     pub answer_timeout: Duration,
     /// What clients can be asked, as servers are told: the JSON of `capabilities`.
@@ -46,6 +50,8 @@ pub struct Aggregator {
     pub options: Options,
     /// Calls between the eras.
     pub(crate) crossings: Arc<Crossings>,
+    /// Where calls are entered, if anywhere.
+    pub(crate) ledger: Option<Arc<dyn Ledger>>,
 }
 
 /// One message in hand: whose it is, where its answer goes, and the way to whoever it was sent to.
@@ -83,7 +89,18 @@ impl Touched {
 impl Aggregator {
     /// The servers of `fleet`, presented as `options` say.
     pub fn new(fleet: Arc<Fleet>, options: Options) -> Arc<Self> {
-        Arc::new(Self { fleet, options, crossings: Arc::default() })
+        Arc::new(Self { fleet, options, crossings: Arc::default(), ledger: None })
+    }
+
+    /// The same, with every call of a tool entered in `ledger`.
+    pub fn accounting(fleet: Arc<Fleet>, options: Options, ledger: Arc<dyn Ledger>) -> Arc<Self> {
+        Arc::new(Self { fleet, options, crossings: Arc::default(), ledger: Some(ledger) })
+    }
+
+    /// Ends the call that `client` made under `id`, for a reason of ours; whether there was one. Its account says what
+    /// the client is told.
+    pub fn cut_short(&self, client: &Client, id: &[u8], why: &str) -> bool {
+        call::cut_short(self, client, id, why)
     }
 
     /// Takes one line from a client. Answers go their way; the caller flushes.
@@ -103,7 +120,7 @@ impl Aggregator {
         const WHY: &str = "the client is gone";
         client.cancel_all_parked();
         self.crossings.abandon(client.number());
-        self.fleet.waiting.cancel_all(client.number());
+        self.fleet.places.for_each(|place| place.waiting.cancel_all(client.number()));
         let view = self.fleet.view();
         for connection in view.connections.iter().flatten() {
             connection.abandon_all(client.number(), WHY);
@@ -148,10 +165,20 @@ impl Aggregator {
             message.client.is_modern();
         }
         let method = text::decode(method.of(message.line)).unwrap_or_default();
-        if self.options.tools_only {
-            return self.request_of_tools(message, envelope, id, &method);
-        }
-        match (&*method, era) {
+        (self.options.reach.request)(self, message, envelope, id, &method);
+    }
+
+    /// What the larger program offers.
+    pub(crate) fn request_of_anything(
+        self: &Arc<Self>,
+        message: Incoming<'_>,
+        envelope: &Envelope,
+        id: Span,
+        method: &str,
+    ) {
+        let params = &envelope.params;
+        let era = era_of(params);
+        match (method, era) {
             ("tools/call", _) => call::route(self, message, envelope, ItemKind::Tool),
             ("prompts/get", _) => call::route(self, message, envelope, ItemKind::Prompt),
             ("resources/read", _) => resources::read(self, message, envelope),
@@ -161,7 +188,7 @@ impl Aggregator {
             ("resources/list", _) => listing::answer(self, &message, id, params, ItemKind::Resource),
             ("resources/templates/list", _) => listing::answer(self, &message, id, params, ItemKind::Template),
             ("tasks/get" | "tasks/result" | "tasks/cancel" | "tasks/update", _) => {
-                tasks::route(self, message, envelope, &method);
+                tasks::route(self, message, envelope, method);
             }
             ("tasks/list", Era::Legacy) => tasks::list(self, &message, id),
             ("resources/subscribe", Era::Legacy) => subscriptions::subscribe(self, &message, id, params),
@@ -176,7 +203,13 @@ impl Aggregator {
     }
 
     /// What the tiny program offers.
-    fn request_of_tools(self: &Arc<Self>, message: Incoming<'_>, envelope: &Envelope, id: Span, method: &str) {
+    pub(crate) fn request_of_tools(
+        self: &Arc<Self>,
+        message: Incoming<'_>,
+        envelope: &Envelope,
+        id: Span,
+        method: &str,
+    ) {
         match (method, era_of(&envelope.params)) {
             ("tools/call", _) => call::route(self, message, envelope, ItemKind::Tool),
             ("tools/list", _) => listing::answer(self, &message, id, &envelope.params, ItemKind::Tool),

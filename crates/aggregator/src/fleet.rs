@@ -1,4 +1,15 @@
-//! All servers: started, watched, stopped; and the current view of what exists.
+//! All servers, and the current view of what exists.
+//!
+//! - here: the view, and who is told when it changes
+//! - `places`: where servers live: joining, starting, renaming, leaving
+//! - `watching`: what becomes of them
+
+mod places;
+mod watching;
+
+pub(crate) use places::Places;
+use places::raise;
+pub use places::{Happening, Lived};
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
@@ -7,27 +18,23 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use catalog::{Config, Kind, Offer, Scope, ServerEntry, ServerName, ServerState, Snapshot};
-use protocol::reply::{self, code};
+use catalog::{Config, Kind, Offer, Scope, ServerEntry, ServerState, Snapshot};
 use protocol::{Envelope, Era};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
-use upstream::failure::Cause;
 use upstream::lineage::{self, Lineage};
 use upstream::watchdog::Watchdog;
-use upstream::{Caller, Connection, Ending, Life, Manners, Phase, Question, Report, Stop, Upstream, Watcher};
+use upstream::{Connection, Life, Report, Stop};
 
-use crate::answering::Answering;
 use crate::call;
 use crate::client::Client;
-use crate::cycle::{self, Chain};
+use crate::cycle::Chain;
 use crate::dispatch::Options;
 use crate::level::Level;
 use crate::logs;
 use crate::subscriptions::Followed;
 use crate::tasks::Tasks;
-use crate::waiting_room::WaitingRooms;
 
 /// How long a list waits for servers that are still starting, counted from our own start.
 const LIST_PATIENCE: Duration = Duration::from_secs(10);
@@ -63,20 +70,23 @@ pub struct Fleet {
     views: watch::Sender<Arc<View>>,
     /// Serialises changes: a view is built from the one before.
     changing: Mutex<()>,
+    pub(crate) places: Places,
     options: Options,
+    /// Whether everything is to stop, and how urgently.
     stop: watch::Sender<Stop>,
     lives: Mutex<JoinSet<()>>,
+    /// What every server is told of those above it.
+    chain: OsString,
+    lineage: Arc<Lineage>,
     watchdog: Arc<Watchdog>,
+    /// How servers that run elsewhere are reached, for programs that do.
+    remote: Option<Life>,
     /// Who is told news, by number.
     clients: Mutex<BTreeMap<u64, Weak<Client>>>,
     reports: Mutex<HashMap<usize, Arc<Report>>>,
-    /// Calls that wait for their server to start.
-    pub(crate) waiting: WaitingRooms,
     list_deadline: Instant,
     introduction_deadline: Instant,
     pub(crate) followed: Mutex<Followed>,
-    /// For each server: only one at a time may change what is subscribed to.
-    pub(crate) subscribing: Vec<tokio::sync::Mutex<()>>,
     pub(crate) tasks: Mutex<Tasks>,
     /// The least level of log messages that modern clients have asked each server for.
     pub(crate) lowered: Mutex<HashMap<usize, Level>>,
@@ -86,6 +96,17 @@ impl Fleet {
     /// Starts every server of `config`, all at once, and returns without waiting for any. `remote` is how servers that
     /// run elsewhere are reached, for programs that do.
     pub fn start(config: Config, options: Options, chain: &Chain, remote: Option<Life>) -> Arc<Self> {
+        let fleet = Self::empty(options, chain, remote);
+        let names = config.servers.iter().map(|spec| spec.name.clone());
+        fleet.enrol_all(names.collect());
+        for (index, spec) in config.servers.into_iter().enumerate() {
+            fleet.begin(index, spec, None);
+        }
+        fleet
+    }
+
+    /// No servers yet.
+    pub fn empty(options: Options, chain: &Chain, remote: Option<Life>) -> Arc<Self> {
         let seed = RandomState::new().hash_one(std::time::SystemTime::now());
         let above = std::env::var(lineage::VARIABLE).ok();
         let lineage = Arc::new(Lineage::new(std::process::id(), seed, above.as_deref()));
@@ -93,48 +114,26 @@ impl Fleet {
             tracing::warn!(%error, "could not start the watchdog; servers may survive if this process is killed");
             Watchdog::absent()
         });
-        let fleet = Arc::new(Self {
-            views: watch::Sender::new(Arc::new(first_view(&config, &options))),
+        let nothing = Snapshot::new(Vec::new(), options.separator.clone());
+        Arc::new(Self {
+            views: watch::Sender::new(Arc::new(View::new(nothing, Vec::new()))),
             changing: Mutex::default(),
+            places: Places::default(),
             stop: watch::Sender::new(Stop::Never),
             lives: Mutex::new(JoinSet::new()),
+            chain: chain.as_value(),
+            lineage,
             watchdog: Arc::new(watchdog),
+            remote,
             clients: Mutex::default(),
             reports: Mutex::default(),
-            waiting: WaitingRooms::new(config.servers.len()),
             list_deadline: Instant::now() + LIST_PATIENCE,
             introduction_deadline: Instant::now() + INTRODUCTION_PATIENCE,
             followed: Mutex::default(),
-            subscribing: config.servers.iter().map(|_| tokio::sync::Mutex::default()).collect(),
             tasks: Mutex::default(),
             lowered: Mutex::default(),
             options,
-        });
-        for (index, spec) in config.servers.into_iter().enumerate() {
-            let upstream = Upstream {
-                index,
-                spec,
-                environment: vec![
-                    (OsString::from(lineage::VARIABLE), lineage.value_for(index).into()),
-                    (OsString::from(cycle::VARIABLE), chain.as_value()),
-                ],
-                manners: Manners {
-                    introduction: fleet.introduction(),
-                    capabilities: Bytes::from_static(fleet.options.capabilities.as_bytes()),
-                    patience: fleet.options.start_timeout,
-                    tools_only: fleet.options.tools_only,
-                },
-                lineage: Arc::clone(&lineage),
-                watchdog: Arc::clone(&fleet.watchdog),
-            };
-            let life = upstream.run(Arc::clone(&fleet) as Arc<dyn Watcher>, fleet.stop.subscribe(), remote);
-            let mourner = Mourner { fleet: Arc::clone(&fleet), index };
-            lock(&fleet.lives).spawn(async move {
-                let _mourner = mourner;
-                life.await;
-            });
-        }
-        fleet
+        })
     }
 
     /// What exists now.
@@ -204,7 +203,7 @@ impl Fleet {
 
     /// Waits until one server is up or down. It has a deadline of its own.
     pub async fn settled(&self, server: usize) {
-        let is_settled = |view: &Arc<View>| view.snapshot.servers()[server].state != ServerState::Initializing;
+        let is_settled = |view: &Arc<View>| !view.snapshot.servers()[server].state.is_on_its_way();
         drop(self.views.subscribe().wait_for(is_settled).await);
     }
 
@@ -225,11 +224,8 @@ impl Fleet {
 
     /// Asks every server to stop. Asking again, more urgently, is fine; less urgently has no effect.
     pub fn stop(&self, how: Stop) {
-        self.stop.send_if_modified(|stop| {
-            let more_urgent = how > *stop;
-            *stop = how.max(*stop);
-            more_urgent
-        });
+        raise(&self.stop, how);
+        self.places.for_each(|place| place.stop(how));
     }
 
     /// Waits until nothing of any server is left. Ask them to stop first.
@@ -244,15 +240,6 @@ impl Fleet {
         drop(tokio::task::spawn_blocking(move || watchdog.dismiss()).await);
     }
 
-    /// How we introduce ourselves to servers.
-    fn introduction(&self) -> Bytes {
-        let info = reply::object([
-            ("name", reply::string(&self.options.name)),
-            ("version", reply::string(&self.options.version)),
-        ]);
-        Bytes::from(info)
-    }
-
     /// Builds the next view beside the current one and swaps it in. Tells clients if their list is out of date.
     fn change(&self, index: usize, apply: impl FnOnce(&mut ServerEntry, &mut Option<Arc<Connection>>)) {
         let changing = lock(&self.changing);
@@ -261,32 +248,43 @@ impl Fleet {
         let mut connections = before.connections.clone();
         apply(&mut servers[index], &mut connections[index]);
         let (was, is) = (&before.snapshot.servers()[index], &servers[index]);
-        if was.state == is.state && was.offer == is.offer {
+        if was == is {
             return;
         }
-        let differs = |&kind: &Kind| was.offer.items(kind) != is.offer.items(kind);
+        let is_renamed = was.name != is.name;
+        let differs = |&kind: &Kind| {
+            let (old, new) = (was.offer.items(kind), is.offer.items(kind));
+            old != new || is_renamed && kind.is_prefixed() && !new.is_empty()
+        };
         let mut changed: Vec<Kind> = Kind::ALL.into_iter().filter(differs).collect();
         // Both lists of resources are announced with one word.
         if changed.contains(&Kind::Resource) {
             changed.retain(|&kind| kind != Kind::Template);
         }
         let was_starting = was.state == ServerState::Initializing;
+        let is_decided = !is.state.is_on_its_way();
         let is_stopped = is.state == ServerState::Stopped;
 
-        let snapshot = Snapshot::new(servers, self.options.separator.clone());
+        let snapshot = self.snapshot(servers);
         // Not before all have started: until then nobody looks at the names, and each look has its price. Nor while they
         // are stopped one by one: what that uncovers is of no use to anybody.
         if snapshot.is_settled() && !is_stopped {
             warn_of_shadows(&before.snapshot, &snapshot);
         }
         self.views.send_replace(Arc::new(View::new(snapshot, connections)));
+        // While nothing else changes: a room must be open exactly as long as there is something to wait for.
+        let waiting =
+            if is_decided { self.places.at(index).waiting.open() } else { self.places.at(index).waiting.close() };
         drop(changing);
-        if was_starting {
-            call::resume(self.waiting.open(index));
-        }
+        call::resume(waiting);
         for kind in changed {
             self.tell_clients(index, kind, was_starting);
         }
+    }
+
+    fn snapshot(&self, servers: Vec<ServerEntry>) -> Snapshot {
+        let snapshot = Snapshot::new(servers, self.options.separator.clone());
+        if self.options.is_growing { snapshot.growing() } else { snapshot }
     }
 
     fn tell_clients(&self, server: usize, kind: Kind, while_starting: bool) {
@@ -334,6 +332,22 @@ impl Fleet {
         }
     }
 
+    /// What the larger program does with words that are about no open request.
+    pub(crate) fn heard_of_anything(&self, server: &Arc<Connection>, method: &str, line: &Bytes, envelope: &Envelope) {
+        match method {
+            "notifications/message" => self.log_message(server, line, envelope),
+            "notifications/resources/updated" => self.resource_updated(server.index(), line, envelope),
+            "notifications/tasks/status" => self.task_status(server.index(), line, envelope),
+            "notifications/elicitation/complete" => self.elicitation_complete(server.index(), line, envelope),
+            _ => self.unknown_notice(server, line),
+        }
+    }
+
+    /// What the tiny program does with them: they are not about tools.
+    pub(crate) fn heard_of_tools(&self, server: &Arc<Connection>, method: &str, _: &Bytes, _: &Envelope) {
+        tracing::debug!(server = %server.server(), method, "notification not passed on");
+    }
+
     /// What nobody knows is for who sees that server alone.
     fn unknown_notice(&self, server: &Connection, line: &Bytes) {
         for client in self.clients() {
@@ -348,109 +362,6 @@ impl std::fmt::Debug for Fleet {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.debug_struct("Fleet").finish_non_exhaustive()
     }
-}
-
-impl Watcher for Fleet {
-    fn running(&self, index: usize, connection: &Arc<Connection>, offer: Offer) {
-        let has_logs = offer.has("logging") && offer.era == Era::Legacy;
-        self.change(index, |server, slot| {
-            server.state = ServerState::Running;
-            server.offer = Arc::new(offer);
-            *slot = Some(Arc::clone(connection));
-        });
-        if has_logs {
-            self.set_level_of_new(connection);
-        }
-    }
-
-    fn changed(&self, index: usize, offer: Arc<Offer>) {
-        self.change(index, |server, _| server.offer = offer);
-    }
-
-    fn heard(&self, server: &Arc<Connection>, method: &str, line: &Bytes, envelope: &Envelope) {
-        if self.options.tools_only {
-            return tracing::debug!(server = %server.server(), method, "notification not passed on");
-        }
-        match method {
-            "notifications/message" => self.log_message(server, line, envelope),
-            "notifications/resources/updated" => self.resource_updated(server.index(), line, envelope),
-            "notifications/tasks/status" => self.task_status(server.index(), line, envelope),
-            "notifications/elicitation/complete" => self.elicitation_complete(server.index(), line, envelope),
-            _ => self.unknown_notice(server, line),
-        }
-    }
-
-    fn asked(&self, index: usize, question: Question) {
-        let of_task = self.client_of_task(index, &question.line, &question.envelope);
-        let alone = || self.clients().into_iter().find(|client| client.is_alone());
-        let Some(client) = of_task.or_else(alone) else {
-            let text = "No client is waiting for this server, so there is nobody to ask";
-            return question.refuse(code::METHOD_NOT_FOUND, text);
-        };
-        let caller = Answering::to(&client, Arc::clone(client.way())) as Arc<dyn Caller>;
-        let server = Arc::clone(&question.server);
-        if !server.remember_question(&question, &caller) {
-            return question.refuse(code::INVALID_REQUEST, "Too many questions, or one under that id, are open");
-        }
-        client.questions.put_when_ready(&client, question);
-    }
-
-    fn ended(&self, index: usize, ending: &Arc<Ending>) {
-        self.change(index, |server, slot| {
-            server.state = match &**ending {
-                Ending::Stopped => ServerState::Stopped,
-                Ending::Failed { phase: phase @ (Phase::Startup | Phase::Initialization), cause } => {
-                    ServerState::Failed(format!("{phase}: {cause}").into())
-                }
-                Ending::Failed { phase: Phase::Runtime, cause } => ServerState::Failed(cause.to_string().into()),
-            };
-            server.offer = Arc::new(Offer::new(Era::Legacy));
-            *slot = None;
-        });
-    }
-
-    fn reported(&self, index: usize, report: Report) {
-        let view = self.view();
-        tracing::error!(target: FAILURES, "server `{}` {report}", view.snapshot.servers()[index].name);
-        lock(&self.reports).insert(index, Arc::new(report));
-    }
-}
-
-/// Makes sure that a server whose task ends has ended for everybody. Usually it has, and there is nothing to do; if its
-/// task broke, its calls fail instead of waiting for ever.
-struct Mourner {
-    fleet: Arc<Fleet>,
-    index: usize,
-}
-
-impl Drop for Mourner {
-    fn drop(&mut self) {
-        let view = self.fleet.view();
-        let state = &view.snapshot.servers()[self.index].state;
-        if matches!(state, ServerState::Failed(_) | ServerState::Stopped) {
-            return;
-        }
-        let ending = Arc::new(Ending::Failed { phase: Phase::Runtime, cause: Cause::Broken });
-        Watcher::ended(&*self.fleet, self.index, &ending);
-        if let Some(connection) = &view.connections[self.index] {
-            connection.end(&ending);
-        }
-        self.fleet.reported(
-            self.index,
-            Report { phase: Phase::Runtime, cause: Cause::Broken.to_string(), last_words: Vec::new(), hint: None },
-        );
-    }
-}
-
-fn first_view(config: &Config, options: &Options) -> View {
-    let entry = |name: &ServerName| ServerEntry {
-        name: name.clone(),
-        state: ServerState::Initializing,
-        offer: Arc::new(Offer::new(Era::Legacy)),
-    };
-    let servers: Vec<_> = config.servers.iter().map(|spec| entry(&spec.name)).collect();
-    let connections = vec![None; servers.len()];
-    View::new(Snapshot::new(servers, options.separator.clone()), connections)
 }
 
 fn has_settled(view: &View, scope: Scope) -> bool {

@@ -73,7 +73,7 @@ impl Aggregator {
         describe: impl FnOnce(&Self, &Client) -> Vec<u8> + Send + 'static,
     ) {
         let scope = client.scope();
-        if self.options.tools_only || self.fleet.is_known(scope) || client.has_many_waiting() {
+        if self.options.reach.is_tools_only || self.fleet.is_known(scope) || client.has_many_waiting() {
             return to.say(&reply::result(&id, &describe(self, client)));
         }
         let (aggregator, owner, answer_to, parked_id) =
@@ -104,13 +104,13 @@ impl Aggregator {
             }
             catalog::Scope::One(_) | catalog::Scope::All => ours(),
         };
-        let capabilities = if self.options.tools_only {
+        let capabilities = if self.options.reach.is_tools_only {
             br#"{"tools":{"listChanged":true}}"#.to_vec()
         } else {
             snapshot.capabilities(scope, era).to_vec()
         };
         let mut members = vec![("capabilities", capabilities), ("serverInfo", info)];
-        let instructions = if self.options.tools_only { None } else { snapshot.instructions(scope) };
+        let instructions = if self.options.reach.is_tools_only { None } else { snapshot.instructions(scope) };
         members.extend(instructions.map(|text| ("instructions", reply::string(&text))));
         members
     }

@@ -2,7 +2,7 @@
 //!
 //! # Layout, in the order a call travels
 //! - [`stdio`]: the front: lines in from the client, the end of everything when it leaves
-//! - [`dispatch`]: one `match` over the methods, which is all we offer
+//! - [`dispatch`]: one `match` over the methods, which is all we offer; [`reach`]: how much of it a program offers
 //! - [`call`]: a call on its way to the server that has what it names
 //! - [`answering`]: where the answer goes, and what the server says before
 //! - `attentive`: answers that are looked at on the way: one may begin a task, or have something asked of a person
@@ -13,9 +13,10 @@
 //!
 //! Who and what there is: [`client`] (who is connected), [`questions`] (what servers want to know of it), [`fleet`] (all
 //! servers: started, watched, stopped; the current view of what exists), [`waiting_room`] (calls that wait for their
-//! server to start), [`crossing`] (requests between the eras).
+//! server to start), [`crossing`] (requests between the eras), `downtime` (what is told of servers that are not
+//! there).
 //!
-//! Beside the way: [`load`] (the configuration file), [`cycle`] (an aggregator that would start itself), [`logging`],
+//! Beside the way: [`ledger`] (account of calls, where somebody keeps it), [`load`] (the configuration file), [`cycle`] (an aggregator that would start itself), [`logging`],
 //! [`local`] (the engine as a library, for the commands of `mcp-aggregator`).
 
 pub mod answering;
@@ -26,8 +27,10 @@ pub mod client;
 pub mod crossing;
 pub mod cycle;
 pub mod dispatch;
+mod downtime;
 pub mod fleet;
 pub mod introduction;
+pub mod ledger;
 pub mod level;
 pub mod listing;
 pub mod load;
@@ -35,6 +38,7 @@ pub mod local;
 pub mod logging;
 pub mod logs;
 pub mod questions;
+pub mod reach;
 pub mod resources;
 pub mod stdio;
 pub mod subscriptions;
@@ -45,4 +49,5 @@ pub mod way;
 pub use catalog::{Accepted, NamePolicy, NameStyle, Separator, ServerState};
 pub use dispatch::{Aggregator, Options};
 pub use fleet::Fleet;
+pub use reach::Reach;
 pub use upstream::watchdog::run_if_asked as become_watchdog_if_asked;

@@ -96,9 +96,14 @@ impl Fleet {
         lowered.contains_key(&server) || self.clients().iter().any(|client| client.level().is_some())
     }
 
-    /// A server that comes later hears it as well.
+    /// A server that comes later, or has forgotten us, hears it as well.
     pub(crate) fn set_level_of_new(&self, connection: &Arc<Connection>) {
-        if let Some(level) = self.clients().iter().filter_map(|client| client.level()).min() {
+        let lowered = {
+            let lowered = self.lowered.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            lowered.get(&connection.index()).copied()
+        };
+        let wanted = self.clients().iter().filter_map(|client| client.level()).min();
+        if let Some(level) = wanted.into_iter().chain(lowered).min() {
             self.set_level_of(connection, level);
         }
     }

@@ -33,7 +33,7 @@ pub async fn serve(aggregator: Arc<Aggregator>) -> io::Result<()> {
         principal: "".into(),
         is_alone: true,
     });
-    if aggregator.options.tools_only {
+    if aggregator.options.reach.is_tools_only {
         client.is_never_asked();
     }
     aggregator.fleet.tell(&client);

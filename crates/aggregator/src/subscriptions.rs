@@ -1,5 +1,6 @@
 //! What clients follow: resources they subscribed to, and streams of news that modern clients keep open.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use catalog::{Kind, Scope, ServerState};
 use protocol::era::listen::{self, Filter};
 use protocol::reply::{self, code};
 use protocol::{Envelope, Era, Params, Span, text};
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 use upstream::Connection;
 
@@ -60,7 +62,8 @@ pub(crate) fn subscribe(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, id
     client.park(id.clone(), to, async move {
         let fleet = &aggregator.fleet;
         // One after the other: what is asked of the server must be in the order of what is noted here.
-        let _alone = fleet.subscribing[server].lock().await;
+        let place = fleet.places.at(server);
+        let _alone = place.subscribing.lock().await;
         // Noted first: a change may be told in the same breath as the answer.
         let is_first = fleet.follow(server, &uri, follower.number(), How::Subscribed(Arc::downgrade(&follower)));
         let answer = if is_first { start(&connection, &uri).await } else { Ok(()) };
@@ -79,7 +82,8 @@ pub(crate) fn unsubscribe(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, 
     let id = line.slice(id.start..id.end);
     client.park(id.clone(), to, async move {
         let fleet = &aggregator.fleet;
-        let _alone = fleet.subscribing[server].lock().await;
+        let place = fleet.places.at(server);
+        let _alone = place.subscribing.lock().await;
         fleet.followed().resources.retain(|known| !known.is(server, &uri, number));
         let answer = if fleet.has_follower(server, &uri) { Ok(()) } else { stop(&connection, &uri).await };
         respond(&answer_to, &id, answer);
@@ -200,7 +204,8 @@ impl Listening {
         for (server, uri, is_first) in followed {
             let Some(connection) = self.fleet.view().connections[server].clone() else { continue };
             // Who is not the first waits until the first has been answered.
-            let _alone = self.fleet.subscribing[server].lock().await;
+            let place = self.fleet.places.at(server);
+            let _alone = place.subscribing.lock().await;
             if !is_first {
                 continue;
             }
@@ -310,7 +315,8 @@ impl Fleet {
             let Some(connection) = self.view().connections[server].clone() else { continue };
             let fleet = Arc::clone(self);
             self.spawn(async move {
-                let _alone = fleet.subscribing[server].lock().await;
+                let place = fleet.places.at(server);
+                let _alone = place.subscribing.lock().await;
                 if !fleet.has_follower(server, &uri)
                     && let Err(error) = stop(&connection, &uri).await
                 {
@@ -318,6 +324,36 @@ impl Fleet {
                 }
             });
         }
+    }
+
+    /// The server has forgotten whatever it was asked to tell of, so it is asked again.
+    pub(crate) fn follow_anew(self: &Arc<Self>, connection: &Arc<Connection>) {
+        let (fleet, connection) = (Arc::clone(self), Arc::clone(connection));
+        self.spawn(async move {
+            let server = connection.index();
+            let place = fleet.places.at(server);
+            let _alone = place.subscribing.lock().await;
+            let uris: BTreeSet<String> = {
+                let followed = fleet.followed();
+                followed
+                    .resources
+                    .iter()
+                    .filter(|known| known.server == server)
+                    .map(|known| known.uri.clone())
+                    .collect()
+            };
+            let mut asked = JoinSet::new();
+            for uri in uris {
+                let connection = Arc::clone(&connection);
+                asked.spawn(async move {
+                    let answer = timeout(PATIENCE, start(&connection, &uri)).await;
+                    if !matches!(answer, Ok(Ok(()))) {
+                        tracing::warn!(server = %connection.server(), %uri, ?answer, "could not subscribe again");
+                    }
+                });
+            }
+            asked.join_all().await;
+        });
     }
 
     /// The running server that has the resource, and can tell when it changes.

@@ -39,26 +39,23 @@ pub enum Entry {
     Settled,
 }
 
-/// A room for every server.
-pub struct WaitingRooms(Vec<Mutex<Room>>);
+/// The room of one server.
+#[derive(Default)]
+pub struct WaitingRoom(Mutex<Room>);
 
 #[derive(Default)]
 struct Room {
-    is_closed: bool,
+    /// There is something to wait for.
+    is_awaited: bool,
     calls: VecDeque<WaitingCall>,
     bytes: usize,
 }
 
-impl WaitingRooms {
-    /// For so many servers, all of them still starting.
-    pub fn new(servers: usize) -> Self {
-        Self((0..servers).map(|_| Mutex::default()).collect())
-    }
-
-    /// Lets a call wait for `server`.
-    pub fn enter(&self, server: usize, call: WaitingCall) -> Entry {
-        let mut room = self.room(server);
-        if room.is_closed {
+impl WaitingRoom {
+    /// Lets a call wait.
+    pub fn enter(&self, call: WaitingCall) -> Entry {
+        let mut room = self.lock();
+        if !room.is_awaited {
             return Entry::Settled;
         }
         if room.bytes > FULL {
@@ -69,45 +66,47 @@ impl WaitingRooms {
         Entry::Waits
     }
 
-    /// The server is up or down: closes its room and lets everybody out, in order.
-    pub fn open(&self, server: usize) -> VecDeque<WaitingCall> {
-        let mut room = self.room(server);
-        room.is_closed = true;
+    /// The server is on its way: from now on calls wait for it. Nobody is let out.
+    pub fn close(&self) -> VecDeque<WaitingCall> {
+        self.lock().is_awaited = true;
+        VecDeque::new()
+    }
+
+    /// The server is up or down: lets everybody out, in order.
+    pub fn open(&self) -> VecDeque<WaitingCall> {
+        let mut room = self.lock();
+        room.is_awaited = false;
         room.bytes = 0;
         std::mem::take(&mut room.calls)
     }
 
     /// Gives up a call that waits; whether there was one.
     pub fn cancel(&self, client: u64, id: &[u8]) -> bool {
-        for server in 0..self.0.len() {
-            let mut room = self.room(server);
-            let is_meant = |call: &WaitingCall| call.client.number() == client && call.id.of(&call.line) == id;
-            if let Some(call) = room.calls.iter().position(is_meant).and_then(|at| room.calls.remove(at)) {
-                room.bytes -= call.line.len();
-                drop(room);
-                call.to.cancelled(id);
-                return true;
-            }
-        }
-        false
+        let mut room = self.lock();
+        let is_meant = |call: &WaitingCall| call.client.number() == client && call.id.of(&call.line) == id;
+        let Some(call) = room.calls.iter().position(is_meant).and_then(|at| room.calls.remove(at)) else {
+            return false;
+        };
+        room.bytes -= call.line.len();
+        drop(room);
+        call.to.cancelled(id);
+        true
     }
 
     /// Gives up all calls of `client` that wait.
     pub fn cancel_all(&self, client: u64) {
-        for server in 0..self.0.len() {
-            let mut room = self.room(server);
-            let calls = std::mem::take(&mut room.calls);
-            let (given_up, kept): (VecDeque<_>, _) = calls.into_iter().partition(|call| call.client.number() == client);
-            room.calls = kept;
-            room.bytes -= given_up.iter().map(|call| call.line.len()).sum::<usize>();
-            drop(room);
-            for call in given_up {
-                call.to.cancelled(call.id.of(&call.line));
-            }
+        let mut room = self.lock();
+        let calls = std::mem::take(&mut room.calls);
+        let (given_up, kept): (VecDeque<_>, _) = calls.into_iter().partition(|call| call.client.number() == client);
+        room.calls = kept;
+        room.bytes -= given_up.iter().map(|call| call.line.len()).sum::<usize>();
+        drop(room);
+        for call in given_up {
+            call.to.cancelled(call.id.of(&call.line));
         }
     }
 
-    fn room(&self, server: usize) -> MutexGuard<'_, Room> {
-        self.0[server].lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Room> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -30,5 +30,5 @@ pub use item::{Item, Kind};
 pub use names::{NamePolicy, NameStyle, Separator};
 pub use offer::{Hints, Offer};
 pub use server::{Dialect, Filled, Program, Remote, ServerName, ServerSpec, Transport};
-pub use snapshot::{Collision, Missing, Route, Scope, ServerEntry, ServerState, Snapshot};
+pub use snapshot::{Collision, Downtime, Missing, Route, Scope, ServerEntry, ServerState, Snapshot};
 pub use uri_template::UriTemplate;

@@ -26,6 +26,7 @@ pub use resources::Collision;
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use crate::item::{Item, Kind};
 use crate::names::{NameStyle, Separator};
@@ -38,14 +39,47 @@ use pages::Pages;
 /// How a server is doing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ServerState {
-    /// Started, not yet ready.
+    /// Started, not yet ready, and nothing is known of it.
     Initializing,
     /// Answers calls.
     Running,
+    /// Not started, but what it offers is known: whoever needs it makes it start.
+    Dormant,
+    /// Being started, and what it offers is known from before.
+    Waking,
     /// Could not start, or ended by itself; says how.
     Failed(Arc<str>),
     /// Ended because we asked it to.
     Stopped,
+    /// Not connected, as somebody sees it who keeps it connected.
+    Down(Arc<Downtime>),
+    /// No longer there. Its place is never given to another.
+    Removed,
+}
+
+/// A server that is not connected.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Downtime {
+    /// A stable word for it.
+    pub status: &'static str,
+    /// What happened, if it is not what somebody wanted.
+    pub why: Option<Arc<str>>,
+    /// Since when, counted from 1970.
+    pub since: Duration,
+    /// When the next attempt is made, if one is, counted the same way.
+    pub retry_at: Option<Duration>,
+}
+
+impl ServerState {
+    /// Whether what the server offers is on offer.
+    pub fn offers(&self) -> bool {
+        matches!(self, Self::Running | Self::Dormant | Self::Waking)
+    }
+
+    /// Whether it will soon be known what becomes of it, so that a call can wait for it.
+    pub fn is_on_its_way(&self) -> bool {
+        matches!(self, Self::Initializing | Self::Dormant | Self::Waking)
+    }
 }
 
 impl fmt::Display for ServerState {
@@ -53,20 +87,27 @@ impl fmt::Display for ServerState {
         match self {
             Self::Initializing => out.write_str("initializing"),
             Self::Running => out.write_str("running"),
+            Self::Dormant => out.write_str("dormant"),
+            Self::Waking => out.write_str("waking"),
             Self::Failed(how) => write!(out, "failed: {how}"),
             Self::Stopped => out.write_str("stopped"),
+            Self::Down(downtime) => match &downtime.why {
+                Some(why) => write!(out, "{}: {why}", downtime.status),
+                None => out.write_str(downtime.status),
+            },
+            Self::Removed => out.write_str("removed"),
         }
     }
 }
 
 /// A server and what it offers right now.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerEntry {
     /// Its key in the configuration.
     pub name: ServerName,
     /// How it is doing.
     pub state: ServerState,
-    /// What it offers; nothing unless it is running.
+    /// What it offers; nothing if it is down.
     pub offer: Arc<Offer>,
 }
 
@@ -103,6 +144,8 @@ pub struct Route {
 pub struct Snapshot {
     servers: Vec<ServerEntry>,
     separator: Separator,
+    /// Servers may join at any time.
+    is_growing: bool,
     /// By kind.
     names: [OnceLock<Names>; 4],
     /// The templates that can be read, with the servers that have them.
@@ -119,10 +162,22 @@ impl Snapshot {
             pages_of_one: servers.iter().map(|_| OnceLock::new()).collect(),
             servers,
             separator,
+            is_growing: false,
             names: Default::default(),
             templates: OnceLock::new(),
             pages_of_all: Pages::default(),
         }
+    }
+
+    /// The same where servers may join at any time, so that what they will turn out to have is not known.
+    pub fn growing(mut self) -> Self {
+        self.is_growing = true;
+        self
+    }
+
+    /// The server of that name.
+    pub fn server_named(&self, name: &str) -> Option<usize> {
+        self.servers.iter().position(|server| server.state != ServerState::Removed && server.name.as_ref() == name)
     }
 
     /// The servers in configuration order.
@@ -227,7 +282,7 @@ impl Snapshot {
     }
 
     fn running(&self, scope: Scope) -> impl Iterator<Item = (usize, &ServerEntry)> {
-        self.within(scope).filter(|(_, server)| server.state == ServerState::Running)
+        self.within(scope).filter(|(_, server)| server.state.offers())
     }
 
     fn is_settled_in(&self, scope: Scope) -> bool {

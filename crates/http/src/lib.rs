@@ -1,7 +1,8 @@
 //! The HTTP front: many clients, over Streamable HTTP of both eras and over HTTP+SSE.
 //!
 //! # Layout, in the order a request travels
-//! - `serve`: connections, and the end of everything when we are told to stop; `watch`: those that take too long
+//! - `serve`: connections, and the end of everything when we are told to stop; `at_once`: how they are polled; `watch`:
+//!   those that take too long
 //! - `routes`: from the door to the one who answers; `guard`: whose page or program asks; `tokens`: who they are;
 //!   `place`: where to; `cors`: what browsers want to be told
 //! - `post`: a message, taken in (`intake`, `accept`) and given to its era
@@ -16,6 +17,7 @@
 
 mod accept;
 mod answer;
+mod at_once;
 mod body;
 mod cors;
 mod front;

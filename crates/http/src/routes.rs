@@ -74,7 +74,7 @@ async fn route(shared: &Arc<Shared>, parts: &Parts, body: Incoming) -> Response<
 
 fn find_server(shared: &Shared, name: &str) -> Option<Scope> {
     let view = shared.aggregator.fleet.view();
-    view.snapshot.servers().iter().position(|server| server.name.as_ref() == name).map(Scope::One)
+    view.snapshot.server_named(name).map(Scope::One)
 }
 
 fn no_such_server(name: &str) -> Response<Body> {

@@ -19,6 +19,7 @@ use tokio::sync::watch;
 use tokio::task::{AbortHandle, Id, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout_at};
 
+use crate::at_once::at_once;
 use crate::body::Body;
 use crate::front::{Front, Shared};
 use crate::guard::Door;
@@ -168,10 +169,10 @@ async fn connection(shared: Arc<Shared>, stream: TcpStream, watch: Arc<Watch>, m
     let stream = Watched { stream: TokioIo::new(stream), watch: Arc::clone(&watch) };
     let mut served = pin!(http1::Builder::new().max_header_size(limit).serve_connection(stream, service));
     let ended = tokio::select! {
-        ended = served.as_mut() => ended,
+        ended = at_once(served.as_mut()) => ended,
         _ = is_closing.changed() => {
             served.as_mut().graceful_shutdown();
-            served.await
+            at_once(served).await
         }
     };
     if let Err(error) = ended {

@@ -31,6 +31,8 @@ pub(crate) enum Trouble {
     BrokeOff(String),
     #[error("it did not answer the request")]
     NoAnswer,
+    #[error("it had forgotten us, and could not be met again: {0}")]
+    NotRenewed(String),
 }
 
 impl Trouble {
@@ -56,6 +58,17 @@ impl Trouble {
         match self {
             Self::Status { status, .. } => status.is_client_error(),
             Self::ForeignAnswer(_) => true,
+            _ => false,
+        }
+    }
+
+    /// Whether this is how a server answers that does not know our session any more.
+    pub(crate) fn means_forgotten(&self) -> bool {
+        match self {
+            Self::Status { status: StatusCode::NOT_FOUND, .. } => true,
+            Self::Status { status: StatusCode::BAD_REQUEST, excerpt } => {
+                excerpt.to_ascii_lowercase().contains("session")
+            }
             _ => false,
         }
     }

@@ -152,8 +152,8 @@ async fn clear_up(upstream: &Upstream, live: Live, ending: &Ending, mut stop: wa
             handle.abort();
         }
     }
-    if matches!(ending, Ending::Failed { .. }) {
-        // On an orderly stop the watchdog looks once for all servers; here only this one is gone.
+    if upstream.sweeps || matches!(ending, Ending::Failed { .. }) {
+        // When everything stops the watchdog looks once for all servers; here only this one is gone.
         let mark = upstream.lineage.mark_of(upstream.index);
         let swept = tokio::task::spawn_blocking(move || lineage::signal_all(&mark, Signal::KILL));
         drop(swept.await);

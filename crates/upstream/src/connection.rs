@@ -8,8 +8,10 @@
 //! - `own`: questions of our own
 //! - `hearing`: notifications of the server
 //! - `asked`: questions of the server
+//! - `batch`: several messages at once
 
 mod asked;
+mod batch;
 mod hearing;
 mod own;
 
@@ -19,8 +21,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use catalog::{Kind as ItemKind, ServerName};
-use protocol::envelope::{Envelope, Fault, Kind, salvage_id};
+use catalog::{Kind as ItemKind, Offer, ServerName};
+use protocol::envelope::{Envelope, Fault, Kind, Reason, salvage_id};
 use protocol::reply;
 use protocol::splice::{Edit, Piece, in_order, splice};
 use protocol::{Era, Line, Lines, Span};
@@ -28,7 +30,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::caller::{Answered, Caller};
-use crate::changes::Changes;
+use crate::changes::{Changes, News};
 use crate::ears::Ears;
 use crate::failure::{CallError, Cause, Ending, Phase, Unreadable};
 use crate::lifecycle::Watcher;
@@ -72,7 +74,8 @@ type Questions = HashMap<Box<[u8]>, Arc<dyn Caller>>;
 /// Our side of the conversation with one server.
 #[derive(Debug)]
 pub struct Connection {
-    server: ServerName,
+    /// It may get another name while we talk.
+    server: Mutex<ServerName>,
     index: usize,
     wire: Wire,
     open: Mutex<Open>,
@@ -113,7 +116,7 @@ impl Connection {
     pub fn new(surroundings: Surroundings, wire: Wire) -> Self {
         let Surroundings { server, index, watcher, introduction, limit } = surroundings;
         Self {
-            server,
+            server: Mutex::new(server),
             index,
             wire,
             open: Mutex::default(),
@@ -130,8 +133,13 @@ impl Connection {
     }
 
     /// Who is at the other end.
-    pub fn server(&self) -> &ServerName {
-        &self.server
+    pub fn server(&self) -> ServerName {
+        self.server.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// From now on the server has another name.
+    pub fn rename(&self, name: ServerName) {
+        *self.server.lock().unwrap_or_else(PoisonError::into_inner) = name;
     }
 
     /// The server's place in the configuration.
@@ -175,7 +183,7 @@ impl Connection {
     /// Sends a caller's request and tells its number. It leaves with the next flush.
     pub fn forward(self: &Arc<Self>, request: Request<'_>, caller: &Arc<dyn Caller>) -> Result<u64, CallError> {
         if self.wire.is_full() {
-            return Err(CallError::Congested { server: self.server.clone(), waiting: self.wire.waiting() });
+            return Err(CallError::Congested { server: self.server(), waiting: self.wire.waiting() });
         }
         let (line, party) = (request.line, caller.party());
         let call = Call {
@@ -188,7 +196,7 @@ impl Connection {
         };
         let mut open = self.lock();
         if let Some(ending) = &open.ended {
-            return Err(CallError::Ended { server: self.server.clone(), ending: Arc::clone(ending) });
+            return Err(CallError::Ended { server: self.server(), ending: Arc::clone(ending) });
         }
         let must_wait = open.must_wait(party);
         let number = open.enter(Waiting::Caller(call));
@@ -224,6 +232,12 @@ impl Connection {
     /// Gives up the request under `number`, and tells the server why; whether there was one.
     pub fn abandon(self: &Arc<Self>, number: u64, why: &str) -> bool {
         self.withdraw(number, |digits| cancellation(digits, why), |call| call.caller.cancelled(&call.id))
+    }
+
+    /// Gives up the request that `client` made under `id`, and tells the server why; whether there was one.
+    pub fn abandon_call(self: &Arc<Self>, client: u64, id: &[u8], why: &str) -> bool {
+        let number = self.lock().find(client, id);
+        number.is_some_and(|number| self.abandon(number, why))
     }
 
     /// Gives up everything `client` still waits for.
@@ -274,7 +288,7 @@ impl Connection {
             open.ended = Some(Arc::clone(ending));
             open.take_all()
         };
-        let error = CallError::Ended { server: self.server.clone(), ending: Arc::clone(ending) };
+        let error = CallError::Ended { server: self.server(), ending: Arc::clone(ending) };
         let mut callers = Vec::new();
         for waiting in waiting {
             if let Waiting::Caller(call) = waiting {
@@ -339,14 +353,38 @@ impl Connection {
         self.next_turn();
     }
 
+    /// What was sent will not be answered, but what is sent from now on may be.
+    pub fn lose_answers(&self, error: &CallError) {
+        let lost = self.lock().take_sent();
+        let mut callers = Vec::new();
+        for waiting in lost {
+            if let Waiting::Caller(call) = waiting {
+                call.caller.failed(&call.id, error);
+                remember(&mut callers, call.caller);
+            }
+        }
+        callers.iter().for_each(|caller| caller.flush());
+        self.withdraw_questions();
+        self.next_turn();
+    }
+
     /// The server has ended: read what is left, whether callers keep up or not.
     pub fn read_on(&self) {
         self.read_on.send_replace(true);
     }
 
     /// Waits until the server says that something has changed, and tells what.
-    pub async fn changed(&self) -> Vec<ItemKind> {
+    pub(crate) async fn changed(&self) -> News {
         self.changes.next().await
+    }
+
+    /// The server had forgotten us, and got to know us anew: it says `introduction` of itself now, and must be told again
+    /// whatever it was told.
+    pub fn introduced_anew(self: &Arc<Self>, introduction: Offer) {
+        self.changes.note_introduction(introduction);
+        if let Some(watcher) = self.watcher.upgrade() {
+            watcher.introduced_anew(self);
+        }
     }
 
     /// These may no longer be what we know of them.
@@ -362,7 +400,7 @@ impl Connection {
             let Some(moment) = Instant::now().checked_sub(limit) else { continue };
             let late = self.lock().older_than(moment);
             for number in late {
-                let error = CallError::TooSlow { server: self.server.clone(), limit };
+                let error = CallError::TooSlow { server: self.server(), limit };
                 self.cut_short(number, "it took too long", &error);
             }
         }
@@ -398,6 +436,7 @@ impl Connection {
             Ok(envelope @ Envelope { kind: Kind::Request { id, method }, .. }) => {
                 self.asked(line, id, method, envelope, about, callers);
             }
+            Err(Fault { reason: Reason::Batch, .. }) => self.receive_batch(&line, about, callers),
             Err(fault) => {
                 let Fault { reason, id } = fault;
                 let id = id.map(|id| id.of(&line)).or_else(|| salvage_id(&line, &line));
@@ -410,7 +449,7 @@ impl Connection {
         let number = our_number(id_at.of(&line));
         let Some(waiting) = number.and_then(|number| self.lock().answered(number)) else {
             // Answered twice, answered after a cancellation, or never asked: nobody is waiting for it.
-            tracing::debug!(server = %self.server, id = %String::from_utf8_lossy(id_at.of(&line)), "dropped an answer to no open request");
+            tracing::debug!(server = %self.server(), id = %String::from_utf8_lossy(id_at.of(&line)), "dropped an answer to no open request");
             return self.next_turn();
         };
         match waiting {
@@ -428,12 +467,12 @@ impl Connection {
     fn fail_unreadable(&self, id: Option<&[u8]>, problem: Unreadable, line: &[u8]) {
         let excerpt: String = String::from_utf8_lossy(&line[..line.len().min(240)]).chars().take(120).collect();
         if self.warned.swap(true, Ordering::Relaxed) {
-            tracing::debug!(server = %self.server, %problem, ?excerpt, "ignored a line that is no message");
+            tracing::debug!(server = %self.server(), %problem, ?excerpt, "ignored a line that is no message");
         } else {
-            tracing::warn!(server = %self.server, %problem, ?excerpt, "the server sends what is no JSON-RPC message; ignored from here on");
+            tracing::warn!(server = %self.server(), %problem, ?excerpt, "the server sends what is no JSON-RPC message; ignored from here on");
         }
         if let Some(number) = id.and_then(our_number) {
-            self.fail(number, &CallError::Unreadable { server: self.server.clone(), problem });
+            self.fail(number, &CallError::Unreadable { server: self.server(), problem });
         }
     }
 
@@ -458,7 +497,7 @@ impl Connection {
             self.next_turn();
         }
         if is_held() {
-            self.fail(number, &CallError::OthersTurn { server: self.server.clone() });
+            self.fail(number, &CallError::OthersTurn { server: self.server() });
         }
     }
 
@@ -467,7 +506,7 @@ impl Connection {
     fn dismiss_deserted(self: &Arc<Self>) {
         let deserted = self.lock().deserted();
         for number in deserted {
-            let error = CallError::Deserted { server: self.server.clone() };
+            let error = CallError::Deserted { server: self.server() };
             self.cut_short(number, "its client is gone", &error);
         }
     }

@@ -17,8 +17,13 @@ use crate::caller::{Caller, Party};
 use crate::connection::Answer;
 use crate::failure::Ending;
 
-/// For how long a request that was given up may still make its server ask something.
+/// For how long a request that was given up keeps others from their turn, if the server does not say that it has heard.
 pub(crate) const HAUNTING: Duration = Duration::from_secs(5);
+/// For how long a request that was given up may still make its server ask something. Having heard of a cancellation is
+/// not having stopped: in most servers what was begun runs on, and may ask much later.
+const LINGERING: Duration = Duration::from_secs(300);
+/// So many requests that were given up are remembered; with more, nobody can say whose a question is.
+const MOST_GHOSTS: usize = 1000;
 
 /// Everything open.
 #[derive(Default)]
@@ -27,7 +32,7 @@ pub(crate) struct Open {
     waiting: HashMap<u64, Waiting>,
     /// Requests that wait for their turn, in order.
     held: VecDeque<Held>,
-    ghosts: Vec<Ghost>,
+    ghosts: VecDeque<Ghost>,
     /// It has asked without saying what about.
     takes_turns: bool,
     /// Set once, when nothing can be answered any more.
@@ -69,7 +74,9 @@ pub(crate) struct Held {
 struct Ghost {
     number: u64,
     asker: u64,
-    until: Instant,
+    since: Instant,
+    /// The server may not even have heard that it is given up.
+    is_unheard: bool,
 }
 
 /// Whose question it is.
@@ -138,7 +145,7 @@ impl Open {
     /// The request under `number` is answered. A late answer to one that was given up says that the server is no longer
     /// at it.
     pub(crate) fn answered(&mut self, number: u64) -> Option<Waiting> {
-        self.lay_ghost(number);
+        self.ghosts.retain(|ghost| ghost.number != number);
         self.close(number)
     }
 
@@ -151,9 +158,11 @@ impl Open {
         waiting
     }
 
-    /// The server has heard that the request under `number` is given up: it asks nothing about it any more.
+    /// The server has heard that the request under `number` is given up: nobody need wait for it any more.
     pub(crate) fn lay_ghost(&mut self, number: u64) {
-        self.ghosts.retain(|ghost| ghost.number != number);
+        for ghost in self.ghosts.iter_mut().filter(|ghost| ghost.number == number) {
+            ghost.is_unheard = false;
+        }
     }
 
     /// The request under `number` is given up, while the server may be at it.
@@ -161,7 +170,11 @@ impl Open {
         let Some(Waiting::Caller(call)) = self.close(number) else { return None };
         if call.leaves_ghost() {
             self.bury();
-            self.ghosts.push(Ghost { number, asker: call.party.asker, until: Instant::now() + HAUNTING });
+            if self.ghosts.len() == MOST_GHOSTS {
+                self.ghosts.pop_front();
+            }
+            let asker = call.party.asker;
+            self.ghosts.push_back(Ghost { number, asker, since: Instant::now(), is_unheard: true });
         }
         Some(call)
     }
@@ -218,10 +231,21 @@ impl Open {
         let Some((_, latest)) = sent().max_by_key(|&(number, _)| number) else { return Whose::Nobodys };
         let asker = latest.party.asker;
         let is_same = |other: u64| other == asker;
-        if sent().all(|(_, call)| is_same(call.party.asker)) && self.ghosts.iter().all(|ghost| is_same(ghost.asker)) {
+        let is_surveyable = self.ghosts.len() < MOST_GHOSTS;
+        if is_surveyable
+            && sent().all(|(_, call)| is_same(call.party.asker))
+            && self.ghosts.iter().all(|ghost| is_same(ghost.asker))
+        {
             return Whose::Caller(Arc::clone(&latest.caller));
         }
         Whose::Unclear
+    }
+
+    /// Everything that was sent, when none of it can be answered any more. Nobody is at it any more either.
+    pub(crate) fn take_sent(&mut self) -> Vec<Waiting> {
+        self.ghosts.clear();
+        let is_held = |waiting: &Waiting| matches!(waiting, Waiting::Caller(Call { is_held: true, .. }));
+        self.waiting.extract_if(|_, waiting| !is_held(waiting)).map(|(_, waiting)| waiting).collect()
     }
 
     /// Everything that waits, when nothing can be answered any more.
@@ -233,13 +257,15 @@ impl Open {
     fn is_busy_with_others(&mut self, asker: u64) -> bool {
         self.bury();
         self.calls().any(|(_, call)| !call.is_held && call.party.asker != asker)
-            || self.ghosts.iter().any(|ghost| ghost.asker != asker)
+            || self.ghosts.iter().any(|ghost| ghost.is_unheard && ghost.asker != asker)
     }
 
     fn bury(&mut self) {
         if !self.ghosts.is_empty() {
-            let now = Instant::now();
-            self.ghosts.retain(|ghost| ghost.until > now);
+            self.ghosts.retain(|ghost| ghost.since.elapsed() < LINGERING);
+            for ghost in &mut self.ghosts {
+                ghost.is_unheard &= ghost.since.elapsed() < HAUNTING;
+            }
         }
     }
 

@@ -30,6 +30,10 @@ impl Tail {
     /// Reads `source` to its end, keeping the last lines and telling all of them to the log when it is verbose.
     pub async fn follow(self, server: ServerName, mut source: Source) {
         let mut lines = Lines::with_limit(LONGEST_LINE);
+        // Most servers never say a word here.
+        if let Err(error) = source.readable().await {
+            return tracing::debug!(%server, %error, "could not wait for its stderr");
+        }
         while matches!(source.read_into(lines.space()).await, Ok(1..)) {
             while let Some(line) = lines.next_line() {
                 self.add(&server, &line);

@@ -65,6 +65,14 @@ impl Source {
         Self { share: SMALL_SHARE, ..self }
     }
 
+    /// Waits until there is something to read, or nothing ever will be. Whoever expects silence need keep no room for it.
+    pub async fn readable(&self) -> io::Result<()> {
+        match &self.end {
+            Readable::Pipe(pipe) => pipe.readable().await,
+            Readable::Socket(socket) => socket.readable().await,
+        }
+    }
+
     /// Appends what has arrived to `buffer`; zero means the other side is done.
     pub async fn read_into(&mut self, buffer: &mut BytesMut) -> io::Result<usize> {
         if self.taken >= self.share {

@@ -10,7 +10,6 @@
 //! that started them ends, and rules out the fast way to start a process (50 servers: 1.5 times the time of starting
 //! them directly, instead of 1.2), so it is not used.
 
-use std::collections::HashSet;
 use std::io::{self, BufRead, PipeReader, PipeWriter, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -48,9 +47,26 @@ pub struct Watchdog {
 /// What the watchdog knows, and how to tell it more.
 #[derive(Debug, Default)]
 struct Told {
-    groups: HashSet<Pid>,
+    groups: Groups,
     /// Gone when we need no watchdog any more.
     input: Option<PipeWriter>,
+}
+
+/// The process groups that live. A few dozen at most: to look through them costs the watchdog, of which only its memory
+/// is ever noticed, less than a table would.
+#[derive(Debug, Default)]
+struct Groups(Vec<Pid>);
+
+impl Groups {
+    fn insert(&mut self, group: Pid) {
+        if !self.0.contains(&group) {
+            self.0.push(group);
+        }
+    }
+
+    fn remove(&mut self, group: Pid) {
+        self.0.retain(|&known| known != group);
+    }
 }
 
 impl Watchdog {
@@ -59,7 +75,7 @@ impl Watchdog {
         let (output, input) = io::pipe()?;
         // Here and now, so that it watches before there is anything to watch over.
         let first = spawn(mark, output)?;
-        let told = Arc::new(Mutex::new(Told { groups: HashSet::new(), input: Some(input) }));
+        let told = Arc::new(Mutex::new(Told { groups: Groups::default(), input: Some(input) }));
         let keeper = std::thread::Builder::new().name("watchdog".into()).spawn({
             let (mark, told) = (mark.clone(), Arc::clone(&told));
             move || keep(&mark, &told, first)
@@ -82,7 +98,7 @@ impl Watchdog {
     /// The group has ended; its number may be somebody else's next.
     pub fn release(&self, group: Pid) {
         let mut told = lock(&self.told);
-        told.groups.remove(&group);
+        told.groups.remove(group);
         told.tell('-', group);
     }
 
@@ -132,7 +148,7 @@ fn succeed(mark: &Mark, told: &Mutex<Told>) -> io::Result<Option<Child>> {
     }
     let (output, input) = io::pipe()?;
     told.input = Some(input);
-    for group in told.groups.clone() {
+    for group in told.groups.0.clone() {
         told.tell('+', group);
     }
     spawn(mark, output).map(Some)
@@ -171,17 +187,17 @@ pub fn run_if_asked() {
 }
 
 fn watch(mark: &Mark) {
-    let (mut groups, mut is_dismissed) = (HashSet::new(), false);
+    let (mut groups, mut is_dismissed) = (Groups::default(), false);
     for line in io::stdin().lock().lines().map_while(Result::ok) {
         is_dismissed |= line == DISMISSED;
         let Some(group) = line.get(1..).and_then(|number| number.parse().ok()).and_then(Pid::from_raw) else {
             continue;
         };
         if line.starts_with('+') {
-            groups.insert(group)
+            groups.insert(group);
         } else {
-            groups.remove(&group)
-        };
+            groups.remove(group);
+        }
     }
     let deadline = Instant::now() + GRACE;
     // A server that was being started when we were killed carries no mark yet, and nobody told of it: look for a while.
@@ -199,14 +215,14 @@ fn watch(mark: &Mark) {
     }
 }
 
-fn end(mark: &Mark, groups: &HashSet<Pid>, signal: Signal) {
-    for group in groups {
+fn end(mark: &Mark, groups: &Groups, signal: Signal) {
+    for group in &groups.0 {
         // An error means that the group is gone, which is what we want.
         kill_process_group(*group, signal).ok();
     }
     lineage::signal_all(mark, signal);
 }
 
-fn is_anything_left(mark: &Mark, groups: &HashSet<Pid>) -> bool {
-    groups.iter().any(|group| test_kill_process_group(*group).is_ok()) || lineage::is_anyone_left(mark)
+fn is_anything_left(mark: &Mark, groups: &Groups) -> bool {
+    groups.0.iter().any(|group| test_kill_process_group(*group).is_ok()) || lineage::is_anyone_left(mark)
 }

@@ -16,6 +16,7 @@ use protocol::era::{elicitation, error, label, meta, result};
 use protocol::reply::{self, code};
 use protocol::splice::Edit;
 use protocol::{Span, text};
+use tokio::time::Instant;
 use upstream::{Answered, CallError, Caller, Connection, Notice, Party, Question, Request};
 
 use super::parking::Crossings;
@@ -27,6 +28,9 @@ use crate::client::next_number;
 use crate::level::Level;
 use crate::logs;
 
+/// A parked call keeps its turn at a server that serves one client at a time for this part of the time a client may take
+/// to come back. Whoever closes a form has no way to say so, and others wait.
+const SHARE_OF_PATIENCE: u32 = 10;
 /// What a server asks within this time is asked together.
 const ONE_BREATH: Duration = Duration::from_millis(5);
 
@@ -62,6 +66,8 @@ struct State {
     /// What became of the call while nobody waited.
     outcome: Option<Outcome>,
     round: u64,
+    /// Since when nobody waits for it here.
+    parked_at: Option<Instant>,
     last_key: u64,
     is_over: bool,
     /// What the client would have had to offer for a question that was refused: the JSON of capabilities.
@@ -93,6 +99,7 @@ pub(super) fn send(crossing: &Crossing<'_>) {
     let (client, params) = (crossing.to.client(), &crossing.envelope.params);
     let binding = Binding {
         principal: client.principal().to_string(),
+        server: crossing.connection.index(),
         digest: digest(&crossing.method, &crossing.renamed, &crossing.renamed_envelope().params),
     };
     let waiting = Waiting::of(crossing);
@@ -232,6 +239,7 @@ impl NewerClient {
         let untold = std::mem::take(&mut state.untold);
         state.told.extend(untold);
         state.round += 1;
+        state.parked_at = Some(Instant::now());
         let round = state.round;
         let requests: Vec<_> = state.told.iter().map(|(key, asked)| self.put(key, asked)).collect();
         drop(state);
@@ -431,6 +439,12 @@ impl Caller for NewerClient {
         if let Some(to) = to {
             to.flush();
         }
+    }
+
+    fn is_away(&self) -> bool {
+        let state = self.lock();
+        let turn = self.patience / SHARE_OF_PATIENCE;
+        state.waiting.is_none() && state.parked_at.is_some_and(|since| since.elapsed() > turn)
     }
 
     fn catching_up(&self) -> Option<Pin<Box<dyn Future<Output = ()> + Send + '_>>> {

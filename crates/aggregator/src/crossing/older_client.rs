@@ -155,8 +155,8 @@ impl OlderClient {
 
     /// Ends the call; `why` says what the server did.
     fn refuse(&self, id: &[u8], why: &str) {
-        let server = self.connection.server().as_str();
-        let data = reply::object([("server", reply::string(server))]);
+        let server = self.connection.server();
+        let data = reply::object([("server", reply::string(server.as_ref()))]);
         self.to.close_with(&reply::error(id, code::INTERNAL_ERROR, &format!("server `{server}` {why}"), Some(&data)));
     }
 

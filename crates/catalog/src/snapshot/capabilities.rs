@@ -4,7 +4,7 @@ use bytes::Bytes;
 use protocol::scan::{Span, members};
 use protocol::{Era, reply, text};
 
-use super::{Scope, ServerEntry, ServerState, Snapshot};
+use super::{Scope, ServerEntry, Snapshot};
 use crate::item::Kind;
 use crate::offer::Offer;
 
@@ -18,7 +18,7 @@ impl Snapshot {
     pub fn capabilities(&self, scope: Scope, era: Era) -> Bytes {
         let alone = match scope {
             Scope::All => None,
-            Scope::One(server) => self.servers.get(server).filter(|server| server.state == ServerState::Running),
+            Scope::One(server) => self.servers.get(server).filter(|server| server.state.offers()),
         };
         Bytes::from(match alone {
             Some(server) => capabilities_of_one(&server.offer, era),
@@ -29,7 +29,7 @@ impl Snapshot {
     /// A client asks once, at its start. While servers are starting we cannot know what they will turn out to have, so
     /// what we can serve is announced: an empty list is harmless, a list that is never asked for is not.
     fn merged_capabilities(&self, scope: Scope, era: Era) -> Vec<u8> {
-        let is_open = !self.is_settled_in(scope);
+        let is_open = self.is_growing || !self.is_settled_in(scope);
         let any = |path: &[&str]| self.running(scope).any(|(_, server)| server.offer.has_at(path));
         let list_changed = || reply::object([("listChanged", b"true".to_vec())]);
         let mut merged: Vec<Member> = vec![(Kind::Tool.capability(), list_changed())];
@@ -136,6 +136,7 @@ fn write_with_list_changed(json: &[u8], value: Span, out: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::ServerState;
     use super::super::tests::{capable, idle, snapshot};
     use super::*;
 

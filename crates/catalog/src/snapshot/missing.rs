@@ -11,7 +11,7 @@ pub enum Missing {
     NoPrefix,
     /// No server of that name is configured; or, for an address, nobody claims it.
     UnknownServer,
-    /// The server has not said yet what it offers.
+    /// The server is not there yet, but will be.
     Starting(usize),
     /// The server is down.
     Down(usize),
@@ -44,7 +44,7 @@ impl Snapshot {
         };
         // A key may be the beginning of another: the longest that fits is meant.
         let owner = (0..self.servers.len())
-            .filter(|&index| is_under(&self.servers[index]))
+            .filter(|&index| self.servers[index].state != ServerState::Removed && is_under(&self.servers[index]))
             .max_by_key(|&index| self.servers[index].name.as_ref().len());
         let has_prefix = name.contains(self.separator.as_ref()) || (style == NameStyle::Safe && name.contains("__"));
         match owner {
@@ -54,11 +54,13 @@ impl Snapshot {
         }
     }
 
-    fn why_not_from(&self, server: usize) -> Missing {
+    /// Why something is not to be had from the server at that place.
+    pub fn why_not_from(&self, server: usize) -> Missing {
         match self.servers[server].state {
-            ServerState::Initializing => Missing::Starting(server),
-            ServerState::Failed(_) | ServerState::Stopped => Missing::Down(server),
+            ServerState::Initializing | ServerState::Waking | ServerState::Dormant => Missing::Starting(server),
+            ServerState::Failed(_) | ServerState::Stopped | ServerState::Down(_) => Missing::Down(server),
             ServerState::Running => Missing::UnknownItem(server),
+            ServerState::Removed => Missing::UnknownServer,
         }
     }
 }

@@ -42,7 +42,7 @@ impl Connection {
                 caller.asked(question);
             }
             Whose::Unclear => {
-                tracing::warn!(server = %self.server, method = %question.method(), "refused a question that could be for several clients; it serves one at a time from now on");
+                tracing::warn!(server = %self.server(), method = %question.method(), "refused a question that could be for several clients; it serves one at a time from now on");
                 question.refuse(
                     code::INTERNAL_ERROR,
                     "Several clients have requests open, so it is unclear who is asked; try again",

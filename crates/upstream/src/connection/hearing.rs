@@ -37,7 +37,7 @@ impl Connection {
                 | "notifications/elicitation/complete"),
             ) => self.report(line, method, envelope),
             Some(method) => self.about_a_request(line, method, envelope, about, callers),
-            None => tracing::debug!(server = %self.server, "notification without a name"),
+            None => tracing::debug!(server = %self.server(), "notification without a name"),
         }
     }
 
@@ -75,7 +75,9 @@ impl Connection {
                 remember(callers, caller);
             }
             Whose::Nobodys => self.report(line, method, envelope),
-            Whose::Unclear => tracing::debug!(server = %self.server, method, "notification that could be for several"),
+            Whose::Unclear => {
+                tracing::debug!(server = %self.server(), method, "notification that could be for several");
+            }
         }
     }
 

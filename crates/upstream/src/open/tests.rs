@@ -216,8 +216,12 @@ async fn a_request_that_was_given_up_may_still_make_its_server_ask() {
     open.request(2);
     assert!(matches!(open.whose(None), Whose::Unclear), "it could be about what the first one gave up");
 
+    open.lay_ghost(ghost);
     tokio::time::advance(HAUNTING).await;
-    assert_eq!(client(&open.whose(None)), Some(2), "after a while it no longer is");
+    assert!(matches!(open.whose(None), Whose::Unclear), "having heard of it is not having stopped");
+
+    tokio::time::advance(LINGERING).await;
+    assert_eq!(client(&open.whose(None)), Some(2), "after a long while it no longer is");
 }
 
 #[tokio::test(start_paused = true)]
@@ -246,6 +250,28 @@ async fn a_ghost_holds_up_others_but_not_its_own_client() {
     assert_eq!(open.released(), [others], "time alone brings its turn");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_ghost_that_was_heard_of_holds_up_nobody() {
+    let mut open = Open::default();
+    open.ask_in_a_crowd();
+    let ghost = open.request(1);
+    open.give_up(ghost);
+    let others = open.request(2);
+    open.lay_ghost(ghost);
+    assert_eq!(open.released(), [others]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_too_many_ghosts_nobody_can_say_whose_a_question_is() {
+    let mut open = Open::default();
+    for _ in 0..=MOST_GHOSTS {
+        let ghost = open.request(1);
+        open.give_up(ghost);
+    }
+    open.request(1);
+    assert!(matches!(open.whose(None), Whose::Unclear));
+}
+
 #[test]
 fn requests_are_found_by_client_and_id() {
     let mut open = Open::default();
@@ -266,6 +292,20 @@ async fn only_what_was_sent_too_long_ago_is_late() {
     tokio::time::advance(Duration::from_secs(2)).await;
     open.request(1);
     assert_eq!(open.older_than(moment), [early]);
+}
+
+#[test]
+fn what_was_not_sent_outlives_the_loss_of_what_was() {
+    let mut open = Open::default();
+    open.ask_in_a_crowd();
+    let ghost = open.request(1);
+    open.give_up(ghost);
+    open.request(1);
+    let held = open.request(2);
+    assert!(open.is_held(held));
+    assert_eq!(open.take_sent().len(), 1);
+    assert_eq!(open.released(), [held]);
+    assert_eq!(client(&open.whose(None)), Some(2), "the loss left no ghosts");
 }
 
 #[test]

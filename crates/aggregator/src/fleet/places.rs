@@ -1,0 +1,272 @@
+//! Where servers live. Each has a place, by whose number everybody knows it: it may start and end there many times, but
+//! when it is removed the place stays empty, so that whoever still remembers the number never meets somebody else.
+
+use std::ffi::OsString;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use bytes::Bytes;
+use catalog::{Offer, ServerEntry, ServerName, ServerSpec, ServerState};
+use protocol::{Era, reply};
+use tokio::sync::{Notify, mpsc, watch};
+use upstream::{Ending, Manners, Report, Stop, Upstream, Watcher, lineage};
+
+use super::watching::Mourner;
+use super::{Fleet, View, lock};
+use crate::cycle;
+use crate::waiting_room::WaitingRoom;
+
+/// What happens to a server while it lives, for who keeps it.
+#[derive(Debug, Clone)]
+pub enum Happening {
+    /// It is ready, and offers this.
+    Running(Arc<Offer>),
+    /// It offers something else now.
+    Changed(Arc<Offer>),
+    /// It has ended.
+    Ended(Arc<Ending>),
+    /// It failed, and this is all there is to know.
+    Reported(Arc<Report>),
+}
+
+/// One life of a server.
+#[derive(Debug)]
+pub struct Lived {
+    stop: watch::Sender<Stop>,
+    happenings: mpsc::UnboundedReceiver<Happening>,
+}
+
+impl Lived {
+    /// What happens next; nothing more when nothing of the server is left.
+    pub async fn next(&mut self) -> Option<Happening> {
+        self.happenings.recv().await
+    }
+
+    /// Asks the server to end.
+    pub fn stop(&self, how: Stop) {
+        raise(&self.stop, how);
+    }
+}
+
+/// All places, in order.
+#[derive(Default)]
+pub(crate) struct Places(RwLock<Vec<Arc<Place>>>);
+
+/// The place of one server.
+pub(crate) struct Place {
+    /// Calls that wait until the server is up or down.
+    pub(crate) waiting: WaitingRoom,
+    /// Only one at a time may change what is subscribed to.
+    pub(crate) subscribing: tokio::sync::Mutex<()>,
+    /// Somebody needs the server, which is dormant.
+    needed: Notify,
+    present: Mutex<Present>,
+}
+
+/// The life that is lived there now.
+struct Present {
+    stop: watch::Sender<Stop>,
+    happenings: Option<mpsc::UnboundedSender<Happening>>,
+    /// It is known from before, or will be needed again, so what it offers stays on offer.
+    stays_on_offer: bool,
+    /// Everybody was told that it has ended.
+    has_ended: bool,
+}
+
+impl Places {
+    pub(crate) fn at(&self, index: usize) -> Arc<Place> {
+        Arc::clone(&self.read()[index])
+    }
+
+    pub(crate) fn for_each(&self, act: impl FnMut(&Arc<Place>)) {
+        self.read().iter().for_each(act);
+    }
+
+    /// Whether `is_meant` holds for any, tried one after the other.
+    pub(crate) fn any(&self, is_meant: impl FnMut(&Arc<Place>) -> bool) -> bool {
+        self.read().iter().any(is_meant)
+    }
+
+    fn add(&self) -> usize {
+        let mut places = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        places.push(Arc::new(Place::new()));
+        places.len() - 1
+    }
+
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, Vec<Arc<Place>>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Place {
+    fn new() -> Self {
+        let present =
+            Present { stop: watch::Sender::new(Stop::Never), happenings: None, stays_on_offer: false, has_ended: true };
+        Self {
+            waiting: WaitingRoom::default(),
+            subscribing: tokio::sync::Mutex::default(),
+            needed: Notify::new(),
+            present: Mutex::new(present),
+        }
+    }
+
+    pub(super) fn stop(&self, how: Stop) {
+        raise(&lock(&self.present).stop, how);
+    }
+
+    pub(super) fn tell(&self, happening: Happening) {
+        if let Some(keeper) = &lock(&self.present).happenings {
+            // A keeper that does not listen does not want to know.
+            keeper.send(happening).ok();
+        }
+    }
+
+    /// The life that is lived here has ended; whether what the server offers stays on offer.
+    pub(super) fn end(&self) -> bool {
+        let mut present = lock(&self.present);
+        present.has_ended = true;
+        present.stays_on_offer
+    }
+
+    /// Whether everybody was told that the life lived here has ended.
+    pub(super) fn has_ended(&self) -> bool {
+        lock(&self.present).has_ended
+    }
+
+    /// Whoever kept the server hears nothing more.
+    pub(super) fn fall_silent(&self) {
+        lock(&self.present).happenings = None;
+    }
+}
+
+impl Fleet {
+    /// Gives a place to a server that does not live yet.
+    pub fn enrol(&self, name: ServerName, state: ServerState, offer: Arc<Offer>) -> usize {
+        self.enrol_as(vec![ServerEntry { name, state, offer }])
+    }
+
+    /// Gives places to servers that are about to start.
+    pub(super) fn enrol_all(&self, names: Vec<ServerName>) {
+        let nothing = Arc::new(Offer::new(Era::Legacy));
+        let entry = |name| ServerEntry { name, state: ServerState::Initializing, offer: Arc::clone(&nothing) };
+        self.enrol_as(names.into_iter().map(entry).collect());
+    }
+
+    fn enrol_as(&self, entries: Vec<ServerEntry>) -> usize {
+        let _changing = lock(&self.changing);
+        let before = self.view();
+        let mut servers = before.snapshot.servers().to_vec();
+        let first = servers.len();
+        for entry in entries {
+            let index = self.places.add();
+            debug_assert_eq!(index, servers.len(), "a place and its server have the same number");
+            if entry.state.is_on_its_way() {
+                self.places.at(index).waiting.close();
+            }
+            servers.push(entry);
+        }
+        let mut connections = before.connections.clone();
+        connections.resize(servers.len(), None);
+        self.views.send_replace(Arc::new(View::new(self.snapshot(servers), connections)));
+        first
+    }
+
+    /// Starts the server at `index`, where nothing must live now. If what it offers is `known`, that is on offer until
+    /// it says otherwise.
+    pub fn begin(self: &Arc<Self>, index: usize, spec: ServerSpec, known: Option<Arc<Offer>>) -> Lived {
+        let place = self.places.at(index);
+        let (keeper, happenings) = mpsc::unbounded_channel();
+        let (stop, stopping) = watch::channel(Stop::Never);
+        *lock(&place.present) =
+            Present { stop: stop.clone(), happenings: Some(keeper), stays_on_offer: known.is_some(), has_ended: false };
+        raise(&stop, *self.stop.borrow());
+        self.change(index, |server, _| match known {
+            Some(offer) => (server.state, server.offer) = (ServerState::Waking, offer),
+            None => server.state = ServerState::Initializing,
+        });
+        let upstream = Upstream {
+            index,
+            spec,
+            environment: vec![
+                (OsString::from(lineage::VARIABLE), self.lineage.value_for(index).into()),
+                (OsString::from(cycle::VARIABLE), self.chain.clone()),
+            ],
+            manners: Manners {
+                introduction: self.introduction(),
+                capabilities: Bytes::from_static(self.options.capabilities.as_bytes()),
+                patience: self.options.start_timeout,
+                tools_only: self.options.reach.is_tools_only,
+            },
+            lineage: Arc::clone(&self.lineage),
+            watchdog: Arc::clone(&self.watchdog),
+            sweeps: self.options.is_growing,
+        };
+        let (watcher, remote) = (Arc::clone(self) as Arc<dyn Watcher>, self.remote);
+        let mourner = Mourner { fleet: Arc::clone(self), index };
+        let mut lives = lock(&self.lives);
+        // Those that are over need not be remembered.
+        while lives.try_join_next().is_some() {}
+        lives.spawn(async move {
+            let _mourner = mourner;
+            // Begun in here: a life that is brought along is kept twice, where it came from and where it is lived.
+            upstream.run(watcher, stopping, remote).await;
+        });
+        drop(lives);
+        Lived { stop, happenings }
+    }
+
+    /// How a server stands that does not live now, and what is on offer nevertheless.
+    pub fn stand(&self, index: usize, state: ServerState, offer: Option<Arc<Offer>>) {
+        self.change(index, |server, _| {
+            server.state = state;
+            server.offer = offer.unwrap_or_else(|| Arc::new(Offer::new(Era::Legacy)));
+        });
+    }
+
+    /// What a server offers stays on offer when its present life ends, or does not.
+    pub fn keep_on_offer(&self, index: usize, stays: bool) {
+        lock(&self.places.at(index).present).stays_on_offer = stays;
+    }
+
+    /// From now on the server has another name, and so has everything it offers.
+    pub fn rename(&self, index: usize, name: &ServerName) {
+        if let Some(connection) = &self.view().connections[index] {
+            connection.rename(name.clone());
+        }
+        self.change(index, |server, _| server.name = name.clone());
+    }
+
+    /// The server at `index`, which must not live now, is gone for good.
+    pub fn remove(&self, index: usize) {
+        self.stand(index, ServerState::Removed, None);
+        lock(&self.reports).remove(&index);
+        lock(&self.lowered).remove(&index);
+    }
+
+    /// Somebody needs the server at `index`.
+    pub(crate) fn need(&self, index: usize) {
+        self.places.at(index).needed.notify_one();
+    }
+
+    /// Waits until somebody needs the server at `index`.
+    pub async fn needed(&self, index: usize) {
+        self.places.at(index).needed.notified().await;
+    }
+
+    /// How we introduce ourselves to servers.
+    fn introduction(&self) -> Bytes {
+        let info = reply::object([
+            ("name", reply::string(&self.options.name)),
+            ("version", reply::string(&self.options.version)),
+        ]);
+        Bytes::from(info)
+    }
+}
+
+/// Makes a stop more urgent, never less.
+pub(super) fn raise(stop: &watch::Sender<Stop>, how: Stop) {
+    stop.send_if_modified(|stop| {
+        let more_urgent = how > *stop;
+        *stop = how.max(*stop);
+        more_urgent
+    });
+}

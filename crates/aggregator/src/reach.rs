@@ -1,0 +1,35 @@
+//! How much of the protocol a program speaks.
+//!
+//! A table of functions rather than a flag, so that what a program does not speak is not linked into it: the tiny program
+//! never names [`Reach::EVERYTHING`], and nothing else leads to what stands there.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use protocol::Span;
+use protocol::envelope::Envelope;
+use upstream::Connection;
+
+use crate::dispatch::{Aggregator, Incoming};
+use crate::fleet::Fleet;
+
+/// What is offered to clients and asked of servers.
+#[derive(Debug, Clone, Copy)]
+pub struct Reach {
+    /// Nothing but tools.
+    pub(crate) is_tools_only: bool,
+    /// Takes a request: the message, what was found in it, its id and its method.
+    pub(crate) request: fn(&Arc<Aggregator>, Incoming<'_>, &Envelope, Span, &str),
+    /// Takes what a server says that is about no open request.
+    pub(crate) heard: fn(&Fleet, &Arc<Connection>, &str, &Bytes, &Envelope),
+}
+
+impl Reach {
+    /// The whole protocol.
+    pub const EVERYTHING: Self =
+        Self { is_tools_only: false, request: Aggregator::request_of_anything, heard: Fleet::heard_of_anything };
+
+    /// Tools, and what belongs to them.
+    pub const TOOLS: Self =
+        Self { is_tools_only: true, request: Aggregator::request_of_tools, heard: Fleet::heard_of_tools };
+}
