@@ -288,7 +288,7 @@ fn fail(connection: &Connection, number: u64, trouble: &Trouble) {
     let error = CallError::Remote {
         server: connection.server(),
         problem: trouble.to_string(),
-        is_untouched: trouble.left_untouched(),
+        mishap: trouble.mishap(),
     };
     connection.fail(number, &error);
 }
