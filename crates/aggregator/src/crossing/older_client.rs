@@ -110,7 +110,7 @@ impl OlderClient {
                     myself.to.flush();
                 }
                 Err(Unanswered::TooLate(limit)) => {
-                    let error = CallError::TooSlow { server: myself.connection.server().clone(), limit };
+                    let error = CallError::TooSlow { server: myself.connection.server(), limit };
                     myself.to.say(&failure(&id, &error));
                     myself.to.flush();
                 }
