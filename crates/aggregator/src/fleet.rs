@@ -67,6 +67,7 @@ impl View {
 
 /// All servers.
 pub struct Fleet {
+    itself: Weak<Self>,
     views: watch::Sender<Arc<View>>,
     /// Serialises changes: a view is built from the one before.
     changing: Mutex<()>,
@@ -115,7 +116,8 @@ impl Fleet {
             Watchdog::absent()
         });
         let nothing = Snapshot::new(Vec::new(), options.separator.clone());
-        Arc::new(Self {
+        Arc::new_cyclic(|itself| Self {
+            itself: Weak::clone(itself),
             views: watch::Sender::new(Arc::new(View::new(nothing, Vec::new()))),
             changing: Mutex::default(),
             places: Places::default(),

@@ -328,9 +328,12 @@ impl Fleet {
 
     /// The server has forgotten whatever it was asked to tell of, so it is asked again.
     pub(crate) fn follow_anew(self: &Arc<Self>, connection: &Arc<Connection>) {
+        let server = connection.index();
+        if !self.followed().resources.iter().any(|known| known.server == server) {
+            return;
+        }
         let (fleet, connection) = (Arc::clone(self), Arc::clone(connection));
         self.spawn(async move {
-            let server = connection.index();
             let place = fleet.places.at(server);
             let _alone = place.subscribing.lock().await;
             let uris: BTreeSet<String> = {

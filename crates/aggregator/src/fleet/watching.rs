@@ -24,6 +24,10 @@ impl Watcher for Fleet {
         if has_logs {
             self.set_level_of_new(connection);
         }
+        // It may have lived before, and been followed then.
+        if let Some(fleet) = self.itself.upgrade() {
+            fleet.follow_anew(connection);
+        }
     }
 
     fn changed(&self, index: usize, offer: Arc<Offer>) {
