@@ -14,6 +14,7 @@ use protocol::{Envelope, Kind, reply};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout};
 use upstream::acquaintance::read_introduction;
+use upstream::failure::Mishap;
 use upstream::{CallError, Connection};
 
 use crate::body::Body;
@@ -117,7 +118,7 @@ impl Endpoint {
             connection.lose_answers(&CallError::Remote {
                 server: connection.server(),
                 problem: format!("its event stream ended: {trouble}"),
-                is_untouched: false,
+                mishap: Mishap::AnswerLost,
             });
             let introduction;
             (stream, introduction) = self.reopen(connection, opened_at.elapsed() > LONG_ENOUGH).await;
