@@ -134,6 +134,11 @@ impl Client {
         state.introduction = Some(introduction);
     }
 
+    /// Its introduction was not accepted.
+    pub fn not_introduced(&self) {
+        self.lock().introduction = None;
+    }
+
     /// A modern client tells its name with every request.
     pub fn named(&self, name: &str) {
         self.lock().style = self.setup.names.style_for(name);
