@@ -285,11 +285,8 @@ impl Drop for Ended<'_> {
 }
 
 fn fail(connection: &Connection, number: u64, trouble: &Trouble) {
-    let error = CallError::Remote {
-        server: connection.server(),
-        problem: trouble.to_string(),
-        mishap: trouble.mishap(),
-    };
+    let error =
+        CallError::Remote { server: connection.server(), problem: trouble.to_string(), mishap: trouble.mishap() };
     connection.fail(number, &error);
 }
 
