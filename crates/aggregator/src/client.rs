@@ -149,8 +149,9 @@ impl Client {
         self.lock().introduction.is_some()
     }
 
-    /// What it said of itself, as a modern server wants to hear it with every request.
+    /// What it said of itself, as a modern server wants to hear it with every request. Who is never asked offers nothing.
     pub fn introduction(&self) -> Introduction {
+        let is_never_asked = self.questions.is_closed();
         let state = self.lock();
         let mut introduction = state.introduction.clone().unwrap_or_else(|| Introduction {
             capabilities: Bytes::from_static(b"{}"),
@@ -158,6 +159,9 @@ impl Client {
             log_level: None,
         });
         introduction.log_level = state.level.map(|level| level.as_str().to_owned());
+        if is_never_asked {
+            introduction.capabilities = Bytes::from_static(b"{}");
+        }
         introduction
     }
 
@@ -167,7 +171,7 @@ impl Client {
         self.questions.put_waiting(self);
     }
 
-    /// It is asked nothing: what it offers is for who can relay it.
+    /// It is asked nothing, now or any more: what it offers is for who can relay it.
     pub fn is_never_asked(&self) {
         self.questions.close();
     }

@@ -393,6 +393,10 @@ impl Caller for NewerClient {
         let params = question.envelope.params.span.map_or(&b"{}"[..], |span| span.of(&question.line));
         let known = ["elicitation/create", "sampling/createMessage", "roots/list"];
         let mut state = self.lock();
+        if state.waiting.as_ref().is_some_and(|waiting| waiting.to.client().questions.is_closed()) {
+            drop(state);
+            return question.refuse(code::METHOD_NOT_FOUND, &format!("Method not found: {method}"));
+        }
         let is_offered = match &state.waiting {
             Some(waiting) => elicitation::is_offered(&waiting.capabilities, &method, params),
             // Whoever comes back says anew what it offers; it has offered to answer something before.
