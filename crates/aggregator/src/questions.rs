@@ -73,7 +73,11 @@ impl Questions {
             drop(state);
             return question.refuse(code::INTERNAL_ERROR, "The client has too many questions to answer already");
         }
-        state.remember_elicitation(&question, &method);
+        if method == "elicitation/create"
+            && let Some(params) = question.envelope.params.span
+        {
+            state.remember_elicitation(question.server.index(), &question.line, params);
+        }
         state.last += 1;
         let number = state.last;
         let progress = params.wanted_progress.map(|token| Box::from(token.of(&line)));
@@ -182,6 +186,15 @@ impl Questions {
         }
     }
 
+    /// The client is asked in an answer for the elicitation with these parameters; whether it can be asked at all.
+    pub(crate) fn note_elicitation(&self, server: &Connection, line: &[u8], params: Span) -> bool {
+        let mut state = self.lock();
+        if !state.is_closed {
+            state.remember_elicitation(server.index(), line, params);
+        }
+        !state.is_closed
+    }
+
     /// Whether this client was asked for the elicitation `id` by that server; once.
     pub(crate) fn knows_elicitation(&self, server: usize, id: &str) -> bool {
         let mut state = self.lock();
@@ -255,17 +268,14 @@ impl Drop for Inquiry {
 }
 
 impl State {
-    fn remember_elicitation(&mut self, question: &Question, method: &str) {
-        if method != "elicitation/create" {
-            return;
-        }
-        let params = question.envelope.params.span;
-        let id = params.and_then(|params| protocol::scan::member(&question.line, params, "elicitationId"));
-        let Some(id) = id.and_then(|id| protocol::text::decode(id.of(&question.line))) else { return };
+    /// For an elicitation out of band: the server will say when it is over.
+    fn remember_elicitation(&mut self, server: usize, line: &[u8], params: Span) {
+        let id = protocol::scan::member(line, params, "elicitationId");
+        let Some(id) = id.and_then(|id| protocol::text::decode(id.of(line))) else { return };
         if self.elicitations.len() >= MOST_REMEMBERED {
             self.elicitations.remove(0);
         }
-        self.elicitations.push((question.server.index(), id.into_owned()));
+        self.elicitations.push((server, id.into_owned()));
     }
 }
 

@@ -454,7 +454,7 @@ impl Connection {
         };
         match waiting {
             Waiting::Caller(call) => {
-                call.caller.answered(&call.id, Answered { line: &line, id_at, outcome });
+                call.caller.answered(&call.id, Answered { server: self, line: &line, id_at, outcome });
                 remember(callers, call.caller);
                 self.next_turn();
             }

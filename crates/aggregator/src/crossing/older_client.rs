@@ -110,7 +110,7 @@ impl OlderClient {
                     myself.to.flush();
                 }
                 Err(Unanswered::TooLate(limit)) => {
-                    let error = CallError::TooSlow { server: myself.connection.server().clone(), limit };
+                    let error = CallError::TooSlow { server: myself.connection.server(), limit };
                     myself.to.say(&failure(&id, &error));
                     myself.to.flush();
                 }
@@ -181,7 +181,7 @@ impl Caller for OlderClient {
     }
 
     fn answered(&self, id: &[u8], answer: Answered<'_>) {
-        let Answered { line, id_at, outcome } = answer;
+        let Answered { line, id_at, outcome, .. } = answer;
         match outcome {
             Ok(found) if result::kind(line, found) == ResultType::InputRequired => match input::read(line, found) {
                 Some(wanted) => self.inquire(id, wanted),
