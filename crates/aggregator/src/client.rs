@@ -134,6 +134,11 @@ impl Client {
         state.introduction = Some(introduction);
     }
 
+    /// Its introduction was not accepted.
+    pub fn not_introduced(&self) {
+        self.lock().introduction = None;
+    }
+
     /// A modern client tells its name with every request.
     pub fn named(&self, name: &str) {
         self.lock().style = self.setup.names.style_for(name);
@@ -144,8 +149,9 @@ impl Client {
         self.lock().introduction.is_some()
     }
 
-    /// What it said of itself, as a modern server wants to hear it with every request.
+    /// What it said of itself, as a modern server wants to hear it with every request. Who is never asked offers nothing.
     pub fn introduction(&self) -> Introduction {
+        let is_never_asked = self.questions.is_closed();
         let state = self.lock();
         let mut introduction = state.introduction.clone().unwrap_or_else(|| Introduction {
             capabilities: Bytes::from_static(b"{}"),
@@ -153,6 +159,9 @@ impl Client {
             log_level: None,
         });
         introduction.log_level = state.level.map(|level| level.as_str().to_owned());
+        if is_never_asked {
+            introduction.capabilities = Bytes::from_static(b"{}");
+        }
         introduction
     }
 
@@ -162,7 +171,7 @@ impl Client {
         self.questions.put_waiting(self);
     }
 
-    /// It is asked nothing: what it offers is for who can relay it.
+    /// It is asked nothing, now or any more: what it offers is for who can relay it.
     pub fn is_never_asked(&self) {
         self.questions.close();
     }

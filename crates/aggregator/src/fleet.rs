@@ -32,7 +32,7 @@ use crate::client::Client;
 use crate::cycle::Chain;
 use crate::dispatch::Options;
 use crate::level::Level;
-use crate::logs;
+use crate::logs::{self, Levels};
 use crate::subscriptions::Followed;
 use crate::tasks::Tasks;
 
@@ -89,8 +89,8 @@ pub struct Fleet {
     introduction_deadline: Instant,
     pub(crate) followed: Mutex<Followed>,
     pub(crate) tasks: Mutex<Tasks>,
-    /// The least level of log messages that modern clients have asked each server for.
-    pub(crate) lowered: Mutex<HashMap<usize, Level>>,
+    /// Which log messages servers were asked for.
+    pub(crate) levels: Mutex<Levels>,
 }
 
 impl Fleet {
@@ -133,7 +133,7 @@ impl Fleet {
             introduction_deadline: Instant::now() + INTRODUCTION_PATIENCE,
             followed: Mutex::default(),
             tasks: Mutex::default(),
-            lowered: Mutex::default(),
+            levels: Mutex::default(),
             options,
         })
     }

@@ -125,6 +125,9 @@ impl Questions {
             state.last += 1;
             let asked = Asked { by: By::Ourselves(sender), progress: None, way: Arc::clone(way) };
             let number = state.last;
+            if state.is_closed {
+                return Inquiry { client: Arc::clone(client), number, answer };
+            }
             state.open.insert(number, asked);
             number
         };
@@ -199,9 +202,20 @@ impl Questions {
         known.map(|at| state.elicitations.remove(at)).is_some()
     }
 
-    /// From now on nothing is put to the client.
+    /// From now on nothing is put to the client, and nothing it was asked will be answered.
     pub(crate) fn close(&self) {
-        self.lock().is_closed = true;
+        let (open, early) = {
+            let mut state = self.lock();
+            state.is_closed = true;
+            (std::mem::take(&mut state.open), std::mem::take(&mut state.early))
+        };
+        // Dropped without the lock: each tells its server.
+        drop((open, early));
+    }
+
+    /// Whether nothing is put to the client.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.lock().is_closed
     }
 
     /// From now on nothing is put to the client that is about none of its requests.

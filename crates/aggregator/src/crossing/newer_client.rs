@@ -26,7 +26,7 @@ use crate::answering::{Answering, failure};
 use crate::call::id_of;
 use crate::client::next_number;
 use crate::level::Level;
-use crate::logs;
+use crate::logs::{self, Wish};
 
 /// A parked call keeps its turn at a server that serves one client at a time for this part of the time a client may take
 /// to come back. Whoever closes a form has no way to say so, and others wait.
@@ -51,6 +51,8 @@ pub(super) struct NewerClient {
     patience: Duration,
     /// Our number for the call at the server, once it is sent.
     sent_as: AtomicU64,
+    /// The log messages it wants, as long as it lives.
+    _wish: Option<Wish>,
     state: Mutex<State>,
     myself: std::sync::Weak<Self>,
 }
@@ -112,6 +114,7 @@ pub(super) fn send(crossing: &Crossing<'_>) {
     let renamed = crossing.renamed_envelope();
     let plain = input::without_retry(&crossing.renamed, &renamed);
     let request = meta::to_legacy(&plain, &scanned(&plain));
+    let wish = waiting.level.map(|level| Wish::new(&crossing.aggregator.fleet, crossing.connection, level));
     let call = Arc::new_cyclic(|myself| NewerClient {
         number: next_number(),
         crossings: Arc::clone(&crossing.aggregator.crossings),
@@ -123,16 +126,13 @@ pub(super) fn send(crossing: &Crossing<'_>) {
         request,
         patience: crossing.aggregator.options.answer_timeout,
         sent_as: AtomicU64::new(0),
+        _wish: wish,
         state: Mutex::new(State { waiting: Some(waiting), ..State::default() }),
         myself: myself.clone(),
     });
     if !call.crossings.enter(&call) {
         let text = "Too many calls are under way";
         return crossing.to.close_with(&reply::error(crossing.id(), code::INTERNAL_ERROR, text, None));
-    }
-    let level = call.lock().waiting.as_ref().and_then(|waiting| waiting.level);
-    if let Some(level) = level {
-        crossing.aggregator.fleet.want_level(crossing.connection, level);
     }
     call.forward();
 }
@@ -393,6 +393,10 @@ impl Caller for NewerClient {
         let params = question.envelope.params.span.map_or(&b"{}"[..], |span| span.of(&question.line));
         let known = ["elicitation/create", "sampling/createMessage", "roots/list"];
         let mut state = self.lock();
+        if state.waiting.as_ref().is_some_and(|waiting| waiting.to.client().questions.is_closed()) {
+            drop(state);
+            return question.refuse(code::METHOD_NOT_FOUND, &format!("Method not found: {method}"));
+        }
         let is_offered = match &state.waiting {
             Some(waiting) => elicitation::is_offered(&waiting.capabilities, &method, params),
             // Whoever comes back says anew what it offers; it has offered to answer something before.

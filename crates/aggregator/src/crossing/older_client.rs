@@ -33,7 +33,7 @@ enum Unanswered {
     Declined(Bytes),
     /// The call has taken as long as it may.
     TooLate(Duration),
-    /// The client is gone.
+    /// The client has said its last word.
     Gone,
 }
 
@@ -114,7 +114,10 @@ impl OlderClient {
                     myself.to.say(&failure(&id, &error));
                     myself.to.flush();
                 }
-                Err(Unanswered::Gone) => {}
+                Err(Unanswered::Gone) => {
+                    myself.to.say(&myself.refusal(&id, "needs to know something, and the client says no more"));
+                    myself.to.flush();
+                }
             }
         });
     }
@@ -155,9 +158,13 @@ impl OlderClient {
 
     /// Ends the call; `why` says what the server did.
     fn refuse(&self, id: &[u8], why: &str) {
+        self.to.close_with(&self.refusal(id, why));
+    }
+
+    fn refusal(&self, id: &[u8], why: &str) -> Vec<u8> {
         let server = self.connection.server();
         let data = reply::object([("server", reply::string(server.as_ref()))]);
-        self.to.close_with(&reply::error(id, code::INTERNAL_ERROR, &format!("server `{server}` {why}"), Some(&data)));
+        reply::error(id, code::INTERNAL_ERROR, &format!("server `{server}` {why}"), Some(&data))
     }
 
     fn pass(&self, id: &[u8], line: &Bytes, translated: Option<Bytes>, id_at: Span) {
