@@ -249,6 +249,21 @@ mod tests {
     }
 
     #[test]
+    fn what_only_looks_may_be_repeated_and_what_acts_may_not() {
+        let (url, headers) = (Uri::from_static("http://x/"), HeaderMap::new());
+        let may_be_repeated = |method: &str| {
+            let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}"}}"#).into();
+            Errand { method: Method::POST, url: &url, headers: &headers, own_headers: &[], body }.may_be_repeated()
+        };
+        for looks in ["initialize", "tools/list", "resources/read", "prompts/get", "tasks/get", "resources/subscribe"] {
+            assert!(may_be_repeated(looks), "{looks}");
+        }
+        for acts in ["tools/call", "tasks/cancel", "tasks/update", "x/unknown"] {
+            assert!(!may_be_repeated(acts), "{acts}");
+        }
+    }
+
+    #[test]
     fn bad_addresses_and_headers_are_refused_without_their_secrets() {
         let error = at("http:///x?token=hunter2", &[]).unwrap_err().to_string();
         assert!(!error.contains("hunter2"), "{error}");
