@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 const MAY_USE: &[(&str, &[&str])] = &[
     ("crates/protocol", &[]),
     ("crates/catalog", &["protocol"]),
+    ("crates/registry", &["protocol", "catalog"]),
     ("crates/upstream", &["protocol", "catalog"]),
     ("crates/remote", &["protocol", "catalog", "upstream"]),
     ("crates/aggregator", &["protocol", "catalog", "upstream"]),
@@ -22,6 +23,13 @@ const MAY_USE: &[(&str, &[&str])] = &[
 
 const OUR_ROOMS: &[&str] =
     &["protocol", "catalog", "upstream", "remote", "aggregator", "registry", "search", "notebook", "front", "testkit"];
+
+/// The room that speaks SQL.
+const SPEAKS_SQL: &str = "crates/registry";
+
+/// What only that room may use.
+const DATABASE_LIBRARIES: [&str; 6] =
+    ["rusqlite", "libsqlite3-sys", "tokio-postgres", "tokio-postgres-rustls", "deadpool-postgres", "sqlx"];
 
 /// The rooms that speak HTTP: one to servers, one to clients.
 const SPEAK_HTTP: [&str; 2] = ["crates/remote", "crates/http"];
@@ -157,6 +165,40 @@ fn the_tiny_program_has_nothing_that_reaches_over_http() {
 }
 
 #[test]
+fn the_tiny_program_has_no_database() {
+    let rooms = all_below("mcp-simple-aggregator");
+    assert!(!rooms.contains(&SPEAKS_SQL), "{rooms:?}");
+    for room in rooms {
+        for dependency in dependencies(&read(&root().join(room).join("Cargo.toml"))) {
+            assert!(!DATABASE_LIBRARIES.contains(&dependency.as_str()), "{room} uses {dependency}");
+        }
+    }
+}
+
+#[test]
+fn only_one_room_speaks_sql() {
+    assert!(dependencies(&read(&root().join(SPEAKS_SQL).join("Cargo.toml"))).contains(&"rusqlite".to_owned()));
+    for room in MAY_USE.iter().map(|(room, _)| *room).filter(|room| *room != SPEAKS_SQL) {
+        for dependency in dependencies(&read(&root().join(room).join("Cargo.toml"))) {
+            assert!(!DATABASE_LIBRARIES.contains(&dependency.as_str()), "{room} uses {dependency}");
+        }
+        let sources = sources(&root().join(room).join("src"));
+        let found: Vec<String> =
+            sources.iter().flat_map(|path| lines_with(path, &["rusqlite", "tokio_postgres", "\"SELECT "])).collect();
+        assert!(found.is_empty(), "SQL is spoken elsewhere:\n{}", found.join("\n"));
+    }
+}
+
+#[test]
+fn the_registry_knows_nothing_of_clients_and_processes() {
+    let found: Vec<String> = sources(&root().join(SPEAKS_SQL).join("src"))
+        .iter()
+        .flat_map(|path| lines_with(path, &["std::net", "tokio::net", "std::process", "tokio::process", "std::env"]))
+        .collect();
+    assert!(found.is_empty(), "the registry only keeps things:\n{}", found.join("\n"));
+}
+
+#[test]
 fn only_two_rooms_know_how_http_is_spoken() {
     let rooms = MAY_USE.iter().map(|(room, _)| *room).filter(|room| !SPEAK_HTTP.contains(room));
     for room in rooms {
@@ -201,6 +243,7 @@ fn only_upstreams_process_and_watchdog_start_programs() {
         "crates/catalog",
         "crates/upstream",
         "crates/remote",
+        "crates/registry",
         "crates/aggregator",
         "crates/http",
         "bin",
@@ -216,14 +259,21 @@ fn only_upstreams_process_and_watchdog_start_programs() {
 
 #[test]
 fn nothing_but_the_front_writes_to_stdout() {
-    let found: Vec<String> =
-        ["crates/protocol", "crates/catalog", "crates/upstream", "crates/remote", "crates/aggregator", "crates/http"]
-            .iter()
-            .flat_map(|room| sources(&root().join(room).join("src")))
-            .filter(|path| !path.ends_with("aggregator/src/stdio.rs"))
-            .flat_map(|path| lines_with(&path, &["println!", "print!(", "io::stdout", "stdout()"]))
-            .filter(|line| !line.contains("eprint"))
-            .collect();
+    let found: Vec<String> = [
+        "crates/protocol",
+        "crates/catalog",
+        "crates/upstream",
+        "crates/remote",
+        "crates/registry",
+        "crates/aggregator",
+        "crates/http",
+    ]
+    .iter()
+    .flat_map(|room| sources(&root().join(room).join("src")))
+    .filter(|path| !path.ends_with("aggregator/src/stdio.rs"))
+    .flat_map(|path| lines_with(&path, &["println!", "print!(", "io::stdout", "stdout()"]))
+    .filter(|line| !line.contains("eprint"))
+    .collect();
     assert!(found.is_empty(), "stdout carries JSON-RPC only:\n{}", found.join("\n"));
 }
 

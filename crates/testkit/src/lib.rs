@@ -8,6 +8,7 @@
 //! - [`processes`]: what the kernel knows about a process
 //! - [`raw`]: looking into JSON without changing it
 //! - `src/bin/fake-server`: the server
+//! - [`postgres`]: a PostgreSQL server to be thrown away
 //! - [`puppet`]: a server whose every move the test directs; `src/bin/puppet`: its body
 //! - [`serve`]: a running `mcp-aggregator serve`; [`http_client`]: talking to it in HTTP
 //! - [`talk`]: what all clients have in common; [`http_session`], [`sse_client`], [`modern`]: clients of all eras
@@ -33,6 +34,7 @@ pub mod http_server;
 pub mod http_session;
 pub mod launch;
 pub mod modern;
+pub mod postgres;
 mod posting;
 pub mod processes;
 pub mod program;
@@ -50,6 +52,7 @@ pub use http_server::{HttpServer, Script};
 pub use http_session::HttpSession;
 pub use launch::Launch;
 pub use modern::{ModernHttp, ModernStdio};
+pub use postgres::Postgres;
 pub use processes::{
     descendants, open_fds, process_exists, process_state, processes_with_env, rss_kb, wait_gone, wait_gone_or_zombie,
 };

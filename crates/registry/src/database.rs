@@ -1,0 +1,175 @@
+//! Both databases behind one face: sessions that run statements, written once, within a time.
+
+mod dialect;
+mod fault;
+mod postgres;
+mod sqlite;
+mod value;
+
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout_at};
+
+pub(crate) use fault::Fault;
+pub(crate) use postgres::Postgres;
+pub(crate) use sqlite::Sqlite;
+pub(crate) use value::{Mismatch, Row, Value, values};
+
+use crate::error::Error;
+
+/// How long an operation may take, its wait for a connection included.
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// A database.
+pub(crate) enum Database {
+    Sqlite(Sqlite),
+    Postgres(Postgres),
+}
+
+impl Database {
+    /// A session that only reads. `deed` says what for, in errors: "list servers".
+    pub(crate) async fn read(&self, deed: &'static str) -> Result<Session, Error> {
+        let deadline = Instant::now() + LIMIT;
+        let inner = match self {
+            Self::Sqlite(sqlite) => within(deadline, sqlite.read()).await.map(Inner::Sqlite),
+            Self::Postgres(postgres) => within(deadline, postgres.read()).await.map(Box::new).map(Inner::Postgres),
+        };
+        Ok(Session { deed, deadline, inner: inner.map_err(|fault| fault.during(deed))? })
+    }
+
+    /// A transaction. What is not committed is undone, also when nobody waits for it any more.
+    pub(crate) async fn write(&self, deed: &'static str) -> Result<Session, Error> {
+        self.write_within(deed, LIMIT).await
+    }
+
+    pub(crate) async fn write_within(&self, deed: &'static str, limit: Duration) -> Result<Session, Error> {
+        let deadline = Instant::now() + limit;
+        let inner = match self {
+            Self::Sqlite(sqlite) => within(deadline, sqlite.write()).await.map(Inner::Sqlite),
+            Self::Postgres(postgres) => within(deadline, postgres.write()).await.map(Box::new).map(Inner::Postgres),
+        };
+        Ok(Session { deed, deadline, inner: inner.map_err(|fault| fault.during(deed))? })
+    }
+
+    /// Lets go of the database. What is under way ends first.
+    pub(crate) fn close(&self) {
+        match self {
+            Self::Sqlite(sqlite) => sqlite.close(),
+            Self::Postgres(postgres) => postgres.close(),
+        }
+    }
+}
+
+async fn within<T>(deadline: Instant, work: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
+    match timeout_at(deadline, work).await {
+        Ok(result) => result,
+        Err(_) => Err(Fault::Unavailable("it took too long".into())),
+    }
+}
+
+/// Somebody's turn with a database.
+pub(crate) struct Session {
+    deed: &'static str,
+    deadline: Instant,
+    inner: Inner,
+}
+
+enum Inner {
+    Sqlite(sqlite::Session),
+    Postgres(Box<postgres::Session>),
+}
+
+impl Session {
+    /// What is being done, for errors.
+    pub(crate) fn deed(&self) -> &'static str {
+        self.deed
+    }
+
+    pub(crate) fn is_postgres(&self) -> bool {
+        matches!(self.inner, Inner::Postgres(_))
+    }
+
+    async fn rows(&mut self, sql: &str, values: Vec<Value>) -> Result<Vec<Row>, Error> {
+        let result = match &mut self.inner {
+            Inner::Sqlite(session) => within(self.deadline, session.rows(sql, values)).await,
+            Inner::Postgres(session) => within(self.deadline, session.rows(sql, values)).await,
+        };
+        self.told(result)
+    }
+
+    /// Every row, understood.
+    pub(crate) async fn all<T>(
+        &mut self,
+        sql: &str,
+        values: Vec<Value>,
+        understand: impl Fn(&mut Row) -> Result<T, Mismatch>,
+    ) -> Result<Vec<T>, Error> {
+        let mut rows = self.rows(sql, values).await?;
+        let understood: Result<Vec<T>, Mismatch> = rows.iter_mut().map(understand).collect();
+        understood.map_err(|mismatch| match mismatch {
+            Mismatch::OtherKey => Error::WrongKey,
+            other => Error::Corrupt { deed: self.deed, source: other.into() },
+        })
+    }
+
+    /// The first row, understood, if there is one.
+    pub(crate) async fn first<T>(
+        &mut self,
+        sql: &str,
+        values: Vec<Value>,
+        understand: impl Fn(&mut Row) -> Result<T, Mismatch>,
+    ) -> Result<Option<T>, Error> {
+        Ok(self.all(sql, values, understand).await?.into_iter().next())
+    }
+
+    /// The number in the column `n` of the only row.
+    pub(crate) async fn number(&mut self, sql: &str, values: Vec<Value>) -> Result<u64, Error> {
+        Ok(self.first(sql, values, |row| row.take("n")).await?.unwrap_or(0))
+    }
+
+    /// Runs a statement; says how many rows it touched.
+    pub(crate) async fn execute(&mut self, sql: &str, values: Vec<Value>) -> Result<u64, Error> {
+        self.execute_each(sql, vec![values]).await
+    }
+
+    /// Runs a statement once for each list of values; says how many rows were touched in all.
+    pub(crate) async fn execute_each(&mut self, sql: &str, each: Vec<Vec<Value>>) -> Result<u64, Error> {
+        if each.is_empty() {
+            return Ok(0);
+        }
+        let result = match &mut self.inner {
+            Inner::Sqlite(session) => within(self.deadline, session.execute(sql, each)).await,
+            Inner::Postgres(session) => within(self.deadline, session.execute(sql, each)).await,
+        };
+        self.told(result)
+    }
+
+    /// Runs a text of several statements in the database's own dialect.
+    pub(crate) async fn script(&mut self, sql: &str) -> Result<(), Error> {
+        let result = match &mut self.inner {
+            Inner::Sqlite(session) => within(self.deadline, session.script(sql)).await,
+            Inner::Postgres(session) => within(self.deadline, session.script(sql)).await,
+        };
+        self.told(result)
+    }
+
+    /// Keeps everything that was written.
+    pub(crate) async fn commit(self) -> Result<(), Error> {
+        let Self { deed, deadline, inner } = self;
+        let result = match inner {
+            Inner::Sqlite(session) => within(deadline, session.commit()).await,
+            Inner::Postgres(session) => within(deadline, session.commit()).await,
+        };
+        result.map_err(|fault| fault.during(deed))
+    }
+
+    fn told<T>(&self, result: Result<T, Fault>) -> Result<T, Error> {
+        // A statement that nobody waits for any more must not keep the thread from the next.
+        if let Inner::Sqlite(session) = &self.inner
+            && Instant::now() >= self.deadline
+        {
+            session.interrupt();
+        }
+        result.map_err(|fault| fault.during(self.deed))
+    }
+}

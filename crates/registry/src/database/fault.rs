@@ -1,0 +1,86 @@
+//! What a database said, in words that both have in common.
+
+use rusqlite::ErrorCode;
+use rusqlite::ffi;
+use tokio_postgres::error::SqlState;
+
+use crate::error::{Cause, Error};
+
+/// Why a statement failed.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    /// Not now; maybe later.
+    Unavailable(Cause),
+    /// A rule of the schema was broken.
+    Conflict(Cause),
+    /// The database itself is damaged.
+    Corrupt(Cause),
+    /// Anything else.
+    Refused(Cause),
+}
+
+impl Fault {
+    /// As those see it who wanted something done.
+    pub(crate) fn during(self, deed: &'static str) -> Error {
+        match self {
+            Self::Unavailable(source) => Error::Unavailable { deed, source },
+            Self::Conflict(source) => Error::Conflict { deed, source },
+            Self::Corrupt(source) => Error::Corrupt { deed, source },
+            Self::Refused(source) => Error::Refused { deed, source },
+        }
+    }
+}
+
+impl From<rusqlite::Error> for Fault {
+    fn from(error: rusqlite::Error) -> Self {
+        let Some(code) = error.sqlite_error_code() else { return Self::Refused(error.into()) };
+        match code {
+            ErrorCode::DatabaseBusy
+            | ErrorCode::DatabaseLocked
+            | ErrorCode::OperationInterrupted
+            | ErrorCode::CannotOpen
+            | ErrorCode::DiskFull
+            | ErrorCode::SystemIoFailure
+            | ErrorCode::OutOfMemory
+            | ErrorCode::ReadOnly
+            | ErrorCode::FileLockingProtocolFailed => Self::Unavailable(error.into()),
+            ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => Self::Corrupt(error.into()),
+            ErrorCode::ConstraintViolation if !is_wrong_type(&error) => Self::Conflict(error.into()),
+            _ => Self::Refused(error.into()),
+        }
+    }
+}
+
+/// A value that its column does not take is a defect of ours, and no rule that a user broke.
+fn is_wrong_type(error: &rusqlite::Error) -> bool {
+    error.sqlite_error().is_some_and(|error| error.extended_code == ffi::SQLITE_CONSTRAINT_DATATYPE)
+}
+
+impl From<tokio_postgres::Error> for Fault {
+    fn from(error: tokio_postgres::Error) -> Self {
+        let Some(code) = error.code() else {
+            // What is no answer of the database comes from the way to it, or from our own encoding of a value.
+            let is_ours =
+                error.to_string().starts_with("error serializing") || error.to_string().contains("deserializ");
+            return if is_ours { Self::Refused(error.into()) } else { Self::Unavailable(error.into()) };
+        };
+        match code.code().get(..2).unwrap_or_default() {
+            // Connection, resources, operator's intervention, system: all pass. So does losing against another.
+            "08" | "53" | "57" | "58" | "40" | "55" => Self::Unavailable(error.into()),
+            "23" => Self::Conflict(error.into()),
+            "XX" => Self::Corrupt(error.into()),
+            // A replica that is about to be promoted.
+            _ if *code == SqlState::READ_ONLY_SQL_TRANSACTION => Self::Unavailable(error.into()),
+            _ => Self::Refused(error.into()),
+        }
+    }
+}
+
+impl From<deadpool_postgres::PoolError> for Fault {
+    fn from(error: deadpool_postgres::PoolError) -> Self {
+        match error {
+            deadpool_postgres::PoolError::Backend(error) => error.into(),
+            other => Self::Unavailable(other.into()),
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! How a connection to PostgreSQL is protected: `sslmode` and `sslrootcert` in the address, meaning what they mean to
+//! PostgreSQL's own programs.
+
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use tokio_postgres::config::SslMode;
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use crate::error::Cause;
+
+/// What an address says about TLS.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Security {
+    mode: Mode,
+    root_certificate: Option<String>,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Disable,
+    /// TLS where the server has it. Nobody knows who the server is, as without TLS.
+    #[default]
+    Prefer,
+    /// TLS or nothing. It keeps listeners out, not somebody who pretends to be the server.
+    Require,
+    /// TLS with a server whose certificate is good and its own.
+    VerifyFull,
+}
+
+/// An `sslmode` that we do not know.
+#[derive(Debug, thiserror::Error)]
+#[error("sslmode `{0}` is not known; use disable, prefer, require or verify-full")]
+pub(super) struct UnknownMode(String);
+
+/// Takes what is about TLS out of an address; the library knows only some of it.
+pub(super) fn split(url: &str) -> Result<(String, Security), UnknownMode> {
+    let mut security = Security::default();
+    let Some((place, query)) = url.split_once('?') else { return Ok((url.to_owned(), security)) };
+    let mut rest = Vec::new();
+    for parameter in query.split('&') {
+        match parameter.split_once('=') {
+            Some(("sslmode", mode)) => security.mode = parse(mode)?,
+            Some(("sslrootcert", path)) => security.root_certificate = Some(percent_decoded(path)),
+            _ => rest.push(parameter),
+        }
+    }
+    // Who names a certificate wants it looked at, as with PostgreSQL's own programs.
+    if security.root_certificate.is_some() && security.mode == Mode::Require {
+        security.mode = Mode::VerifyFull;
+    }
+    let url = if rest.is_empty() { place.to_owned() } else { format!("{place}?{}", rest.join("&")) };
+    Ok((url, security))
+}
+
+fn parse(mode: &str) -> Result<Mode, UnknownMode> {
+    match mode {
+        "disable" => Ok(Mode::Disable),
+        "allow" | "prefer" => Ok(Mode::Prefer),
+        "require" => Ok(Mode::Require),
+        // Checking the chain without the name would be a weaker promise than the one we can give.
+        "verify-ca" | "verify-full" => Ok(Mode::VerifyFull),
+        other => Err(UnknownMode(other.to_owned())),
+    }
+}
+
+fn percent_decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, after)) = rest.split_first() {
+        let hex = after.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
+        match hex.filter(|_| first == b'%').and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &after[2..];
+            }
+            None => {
+                bytes.push(first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+impl Security {
+    pub(super) fn mode(&self) -> SslMode {
+        match self.mode {
+            Mode::Disable => SslMode::Disable,
+            Mode::Prefer => SslMode::Prefer,
+            Mode::Require | Mode::VerifyFull => SslMode::Require,
+        }
+    }
+
+    pub(super) fn connector(&self) -> Result<MakeRustlsConnect, Cause> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder =
+            ClientConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions()?;
+        let config = if self.mode == Mode::VerifyFull {
+            builder.with_root_certificates(self.roots()?).with_no_client_auth()
+        } else {
+            let anybody = Arc::new(Anybody { provider });
+            builder.dangerous().with_custom_certificate_verifier(anybody).with_no_client_auth()
+        };
+        Ok(MakeRustlsConnect::new(config))
+    }
+
+    fn roots(&self) -> Result<RootCertStore, Cause> {
+        let mut roots = RootCertStore::empty();
+        match &self.root_certificate {
+            Some(path) => {
+                for certificate in CertificateDer::pem_file_iter(path)? {
+                    roots.add(certificate?)?;
+                }
+            }
+            None => {
+                roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+            }
+        }
+        if roots.is_empty() {
+            Err("no root certificate was found; name one with sslrootcert".into())
+        } else {
+            Ok(roots)
+        }
+    }
+}
+
+/// Takes any certificate, and makes sure only that its owner is at the other end.
+#[derive(Debug)]
+struct Anybody {
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for Anybody {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signature, &self.provider.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signature, &self.provider.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_about_tls_is_taken_out_of_the_address() {
+        let (url, security) = split("postgres://h/d?a=b&sslmode=verify-full&sslrootcert=%2Fetc%2Fca.pem").unwrap();
+        assert_eq!(url, "postgres://h/d?a=b");
+        assert_eq!(security, Security { mode: Mode::VerifyFull, root_certificate: Some("/etc/ca.pem".to_owned()) });
+        assert_eq!(split("postgres://h/d?sslmode=disable").unwrap().0, "postgres://h/d");
+    }
+
+    #[test]
+    fn a_mode_that_is_not_known_is_refused_by_name() {
+        assert!(split("postgres://h/d?sslmode=maybe").unwrap_err().to_string().contains("`maybe`"));
+    }
+}

@@ -1,0 +1,269 @@
+//! SQLite: a thread with a connection that does what it is told, and sessions that tell it.
+//!
+//! Two such threads serve a store: one writes, one reads. The write-ahead log lets readers see the last whole state
+//! while a transaction is being written, so nobody who lists waits for somebody who registers.
+
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rusqlite::types::{ToSqlOutput, ValueRef};
+use rusqlite::{Connection, ErrorCode, InterruptHandle, ToSql, params_from_iter};
+use tokio::sync::{Mutex, OwnedMutexGuard, oneshot};
+
+use super::dialect::for_sqlite;
+use super::{Fault, Row, Value};
+use crate::error::OpenError;
+
+/// How long a statement waits for another process that writes. Shorter than the time an operation has.
+const BUSY_LIMIT: Duration = Duration::from_secs(4);
+
+/// Statements kept ready by each connection.
+const STATEMENTS_KEPT: usize = 128;
+
+/// A database file and the two threads that have it open.
+pub(crate) struct Sqlite {
+    writer: Arc<Worker>,
+    reader: Arc<Worker>,
+}
+
+impl Sqlite {
+    /// Opens the file, and makes it and its folder where they are missing, for nobody but their owner.
+    pub(crate) fn open(path: &Path) -> Result<Self, OpenError> {
+        let failed = |source: io::Error| OpenError::File { path: path.to_owned(), source: source.into() };
+        prepare_file(path).map_err(failed)?;
+        Ok(Self { writer: Arc::new(Worker::start(path, "writer")?), reader: Arc::new(Worker::start(path, "reader")?) })
+    }
+
+    /// A session that only reads.
+    pub(crate) async fn read(&self) -> Result<Session, Fault> {
+        Ok(Session::new(&self.reader).await)
+    }
+
+    /// A transaction, alone with the database from the start.
+    pub(crate) async fn write(&self) -> Result<Session, Fault> {
+        let mut session = Session::new(&self.writer).await;
+        session.in_transaction = true;
+        session.run(|connection| connection.execute_batch("BEGIN IMMEDIATE")).await?;
+        Ok(session)
+    }
+
+    /// Waits until both threads have ended and the file is closed. Sessions must be over.
+    pub(crate) fn close(&self) {
+        for worker in [&self.writer, &self.reader] {
+            worker.close();
+        }
+    }
+}
+
+fn prepare_file(path: &Path) -> io::Result<()> {
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        let mut builder = fs::DirBuilder::new();
+        builder.recursive(true);
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.create(folder)?;
+    }
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false);
+    // SQLite gives its log and its index the mode of the database.
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path).map(drop)
+}
+
+type Job = Box<dyn FnOnce(&mut Connection) + Send>;
+
+/// A thread that owns a connection.
+struct Worker {
+    /// Unbounded in type, not in fact: whoever has the turn sends one job and waits for it.
+    jobs: std::sync::Mutex<Option<mpsc::Sender<Job>>>,
+    interrupt: InterruptHandle,
+    turn: Arc<Mutex<()>>,
+    thread: std::sync::Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Worker {
+    fn start(path: &Path, name: &str) -> Result<Self, OpenError> {
+        let failed = |source| OpenError::File { path: path.to_owned(), source };
+        let mut connection = connect(path).map_err(|error| failed(error.into()))?;
+        let interrupt = connection.get_interrupt_handle();
+        let (jobs, inbox) = mpsc::channel::<Job>();
+        let thread = std::thread::Builder::new()
+            .name(format!("sqlite-{name}"))
+            .spawn(move || {
+                for job in inbox {
+                    job(&mut connection);
+                }
+            })
+            .map_err(|error| failed(error.into()))?;
+        Ok(Self {
+            jobs: std::sync::Mutex::new(Some(jobs)),
+            interrupt,
+            turn: Arc::new(Mutex::new(())),
+            thread: std::sync::Mutex::new(Some(thread)),
+        })
+    }
+
+    fn send(&self, job: Job) -> Result<(), Fault> {
+        let jobs = self.jobs.lock().expect("nothing panics while it holds this");
+        let sent = jobs.as_ref().is_some_and(|jobs| jobs.send(job).is_ok());
+        if sent { Ok(()) } else { Err(Fault::Unavailable("the database is closed".into())) }
+    }
+
+    fn close(&self) {
+        self.jobs.lock().expect("nothing panics while it holds this").take();
+        let thread = self.thread.lock().expect("nothing panics while it holds this").take();
+        if thread.is_some_and(|thread| thread.join().is_err()) {
+            tracing::error!("the thread of the database ended in a panic");
+        }
+    }
+}
+
+fn connect(path: &Path) -> rusqlite::Result<Connection> {
+    let connection = Connection::open(path)?;
+    connection.busy_timeout(BUSY_LIMIT)?;
+    // With a write-ahead log a killed process leaves a whole database; `FULL` keeps what was said to be kept when the
+    // power goes, too. It costs one flush for each transaction, and these are few: executions come in batches.
+    use_write_ahead_log(&connection)?;
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    connection.pragma_update(None, "foreign_keys", true)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
+    Ok(connection)
+}
+
+/// Programs that meet at a fresh file may find it locked here, and SQLite does not wait by itself.
+fn use_write_ahead_log(connection: &Connection) -> rusqlite::Result<()> {
+    let deadline = Instant::now() + BUSY_LIMIT;
+    loop {
+        match connection.pragma_update(None, "journal_mode", "WAL") {
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) && Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            result => return result,
+        }
+    }
+}
+
+/// Somebody's turn with a connection.
+pub(crate) struct Session {
+    worker: Arc<Worker>,
+    in_transaction: bool,
+    _turn: OwnedMutexGuard<()>,
+}
+
+impl Session {
+    async fn new(worker: &Arc<Worker>) -> Self {
+        let turn = Arc::clone(&worker.turn).lock_owned().await;
+        Self { worker: Arc::clone(worker), in_transaction: false, _turn: turn }
+    }
+
+    async fn run<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, Fault> {
+        let (answer, answered) = oneshot::channel();
+        self.worker.send(Box::new(move |connection| {
+            // Whoever asked may have gone; then nobody misses the answer.
+            drop(answer.send(job(connection)));
+        }))?;
+        let result = answered.await.map_err(|_| Fault::Unavailable("the thread of the database has ended".into()))?;
+        result.map_err(Fault::from)
+    }
+
+    pub(crate) async fn rows(&mut self, sql: &str, values: Vec<Value>) -> Result<Vec<Row>, Fault> {
+        let sql = for_sqlite(sql);
+        self.run(move |connection| {
+            let mut statement = connection.prepare_cached(&sql)?;
+            let columns: Arc<[String]> = statement.column_names().map(str::to_owned).collect();
+            let mut rows = statement.query(params_from_iter(values))?;
+            let mut found = Vec::new();
+            while let Some(row) = rows.next()? {
+                let values = (0..columns.len()).map(|at| row.get_ref(at).map(Value::from)).collect::<Result<_, _>>()?;
+                found.push(Row::new(Arc::clone(&columns), values));
+            }
+            Ok(found)
+        })
+        .await
+    }
+
+    /// Runs a statement once for each list of values; says how many rows it touched.
+    pub(crate) async fn execute(&mut self, sql: &str, each: Vec<Vec<Value>>) -> Result<u64, Fault> {
+        let sql = for_sqlite(sql);
+        self.run(move |connection| {
+            let mut statement = connection.prepare_cached(&sql)?;
+            let mut touched = 0;
+            for values in each {
+                touched += statement.execute(params_from_iter(values))? as u64;
+            }
+            Ok(touched)
+        })
+        .await
+    }
+
+    /// Runs a text of several statements without values.
+    pub(crate) async fn script(&mut self, sql: &str) -> Result<(), Fault> {
+        let sql = sql.to_owned();
+        self.run(move |connection| connection.execute_batch(&sql)).await
+    }
+
+    pub(crate) async fn commit(mut self) -> Result<(), Fault> {
+        self.run(|connection| connection.execute_batch("COMMIT")).await?;
+        self.in_transaction = false;
+        Ok(())
+    }
+
+    /// Makes the connection stop what it is doing for this session.
+    pub(crate) fn interrupt(&self) {
+        self.worker.interrupt.interrupt();
+    }
+}
+
+impl Drop for Session {
+    /// Whatever was not committed is undone before the next session gets its turn: jobs are done in order.
+    fn drop(&mut self) {
+        if !self.in_transaction {
+            return;
+        }
+        let undone = self.worker.send(Box::new(|connection| {
+            if !connection.is_autocommit()
+                && let Err(error) = connection.execute_batch("ROLLBACK")
+            {
+                tracing::error!(%error, "could not undo a transaction");
+            }
+        }));
+        if undone.is_err() {
+            tracing::debug!("the database was closed during a transaction, which undoes it");
+        }
+    }
+}
+
+impl ToSql for Value {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        let text = |text: &'_ str| ToSqlOutput::Owned(text.to_owned().into());
+        Ok(match self {
+            Self::Null => ToSqlOutput::Borrowed(ValueRef::Null),
+            Self::Bool(it) => ToSqlOutput::Borrowed(ValueRef::Integer((*it).into())),
+            Self::Int(it) => ToSqlOutput::Borrowed(ValueRef::Integer(*it)),
+            Self::Text(it) | Self::Json(it) => ToSqlOutput::Borrowed(ValueRef::Text(it.as_bytes())),
+            Self::Uuid(it) => text(&it.hyphenated().to_string()),
+            Self::Time(it) => ToSqlOutput::Borrowed(ValueRef::Integer(it.as_micros())),
+            Self::Bytes(it) => ToSqlOutput::Borrowed(ValueRef::Blob(it)),
+        })
+    }
+}
+
+impl From<ValueRef<'_>> for Value {
+    fn from(value: ValueRef<'_>) -> Self {
+        match value {
+            // We keep no fractions; the column that asks will say what it wanted.
+            ValueRef::Null | ValueRef::Real(_) => Self::Null,
+            ValueRef::Integer(it) => Self::Int(it),
+            ValueRef::Text(it) => Self::Text(String::from_utf8_lossy(it).into_owned()),
+            ValueRef::Blob(it) => Self::Bytes(it.to_owned()),
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Values on their way to a database and back, the same for both: what one of them does not know (UUIDs, times,
+//! booleans) comes back in another form, and is understood in either.
+
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use crate::{RawJson, Timestamp};
+
+/// A value in a statement or in a row.
+#[derive(Clone)]
+pub(crate) enum Value {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Text(String),
+    /// JSON as text.
+    Json(String),
+    Uuid(Uuid),
+    Time(Timestamp),
+    Bytes(Vec<u8>),
+}
+
+/// What came out of the database is not what belongs there.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Mismatch {
+    #[error("column `{column}` has no {wanted}")]
+    Value { column: &'static str, wanted: &'static str },
+    #[error("sealed with another key")]
+    OtherKey,
+    #[error("the sealed config cannot be opened: {0}")]
+    Seal(&'static str),
+}
+
+macro_rules! into_value {
+    ($($from:ty => |$it:ident| $value:expr),+ $(,)?) => {
+        $(impl From<$from> for Value {
+            fn from($it: $from) -> Self {
+                $value
+            }
+        })+
+    };
+}
+
+into_value! {
+    bool => |it| Self::Bool(it),
+    i64 => |it| Self::Int(it),
+    u32 => |it| Self::Int(it.into()),
+    u64 => |it| Self::Int(i64::try_from(it).unwrap_or(i64::MAX)),
+    &str => |it| Self::Text(without_nul(it)),
+    String => |it| if it.contains('\0') { Self::Text(without_nul(&it)) } else { Self::Text(it) },
+    &String => |it| Self::Text(without_nul(it)),
+    Timestamp => |it| Self::Time(it),
+    Duration => |it| Self::Int(i64::try_from(it.as_micros()).unwrap_or(i64::MAX)),
+    &RawJson => |it| Self::Json(it.get().to_owned()),
+    &serde_json::Value => |it| Self::Json(json_without_nul(it)),
+    Vec<u8> => |it| Self::Bytes(it),
+    crate::ServerId => |it| Self::Uuid(it.0),
+    crate::ExecutionId => |it| Self::Uuid(it.0),
+    crate::ToolId => |it| Self::Int(it.0),
+    crate::BindingId => |it| Self::Int(it.0),
+    crate::Transport => |it| Self::Text(it.stored()),
+    crate::Status => |it| Self::Text(it.stored()),
+    crate::Deployment => |it| Self::Text(it.stored()),
+    crate::Origin => |it| Self::Text(it.stored()),
+    crate::EventKind => |it| Self::Text(it.stored()),
+    crate::ExecutionStatus => |it| Self::Text(it.stored()),
+    crate::Source => |it| Self::Text(it.stored()),
+    crate::SectionKind => |it| Self::Text(it.stored()),
+}
+
+impl<T: Into<Self>> From<Option<T>> for Value {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::Null, Into::into)
+    }
+}
+
+/// PostgreSQL takes no NUL in a text. Error messages may have them, and are worth keeping: the same in both databases.
+fn without_nul(text: &str) -> String {
+    text.replace('\0', "\u{fffd}")
+}
+
+fn json_without_nul(value: &serde_json::Value) -> String {
+    let text = value.to_string();
+    if !text.contains("\\u0000") {
+        return text;
+    }
+    clean(value).to_string()
+}
+
+fn clean(value: &serde_json::Value) -> serde_json::Value {
+    use serde_json::Value::{Array, Object, String};
+    match value {
+        String(text) => String(without_nul(text)),
+        Array(items) => Array(items.iter().map(clean).collect()),
+        Object(members) => Object(members.iter().map(|(key, value)| (without_nul(key), clean(value))).collect()),
+        other => other.clone(),
+    }
+}
+
+/// What can be read from a column.
+pub(crate) trait FromValue: Sized {
+    /// What the column should have had.
+    const WANTED: &'static str;
+
+    fn from_value(value: Value) -> Option<Self>;
+}
+
+macro_rules! from_value {
+    ($($to:ty, $wanted:literal { $($pattern:pat => $value:expr),+ $(,)? })+) => {
+        $(impl FromValue for $to {
+            const WANTED: &'static str = $wanted;
+
+            fn from_value(value: Value) -> Option<Self> {
+                match value {
+                    $($pattern => $value,)+
+                    _ => None,
+                }
+            }
+        })+
+    };
+}
+
+from_value! {
+    bool, "yes or no" { Value::Bool(it) => Some(it), Value::Int(it) => Some(it != 0) }
+    i64, "number" { Value::Int(it) => Some(it) }
+    u64, "number" { Value::Int(it) => it.try_into().ok() }
+    u32, "number" { Value::Int(it) => it.try_into().ok() }
+    String, "text" { Value::Text(it) | Value::Json(it) => Some(it) }
+    Uuid, "UUID" { Value::Uuid(it) => Some(it), Value::Text(it) => it.parse().ok() }
+    Timestamp, "time" { Value::Time(it) => Some(it), Value::Int(it) => Some(Self::from_micros(it)) }
+    Duration, "span of time" { Value::Int(it) => it.try_into().ok().map(Self::from_micros) }
+    RawJson, "JSON" { Value::Json(it) | Value::Text(it) => Self::parse(it).ok() }
+    serde_json::Value, "JSON" { Value::Json(it) | Value::Text(it) => serde_json::from_str(&it).ok() }
+    Vec<u8>, "bytes" { Value::Bytes(it) => Some(it) }
+    crate::ServerId, "UUID" { it @ (Value::Uuid(_) | Value::Text(_)) => Uuid::from_value(it).map(Self) }
+    crate::ExecutionId, "UUID" { it @ (Value::Uuid(_) | Value::Text(_)) => Uuid::from_value(it).map(Self) }
+    crate::ToolId, "number" { Value::Int(it) => Some(Self(it)) }
+    crate::BindingId, "number" { Value::Int(it) => Some(Self(it)) }
+    crate::Transport, "transport" { Value::Text(it) => it.parse().ok() }
+    crate::Status, "status" { Value::Text(it) => it.parse().ok() }
+    crate::Deployment, "deployment type" { Value::Text(it) => it.parse().ok() }
+    crate::Origin, "origin" { Value::Text(it) => it.parse().ok() }
+    crate::EventKind, "event type" { Value::Text(it) => it.parse().ok() }
+    crate::ExecutionStatus, "execution status" { Value::Text(it) => it.parse().ok() }
+    crate::Source, "source" { Value::Text(it) => it.parse().ok() }
+    crate::SectionKind, "section type" { Value::Text(it) => it.parse().ok() }
+}
+
+impl<T: FromValue> FromValue for Option<T> {
+    const WANTED: &'static str = T::WANTED;
+
+    fn from_value(value: Value) -> Option<Self> {
+        match value {
+            Value::Null => Some(None),
+            value => T::from_value(value).map(Some),
+        }
+    }
+}
+
+/// A row of an answer.
+pub(crate) struct Row {
+    columns: std::sync::Arc<[String]>,
+    values: Vec<Value>,
+}
+
+impl Row {
+    pub(super) fn new(columns: std::sync::Arc<[String]>, values: Vec<Value>) -> Self {
+        Self { columns, values }
+    }
+
+    /// Takes a value out of the row; a second time it would not be there.
+    pub(crate) fn take<T: FromValue>(&mut self, column: &'static str) -> Result<T, Mismatch> {
+        let found = self.columns.iter().position(|name| name == column);
+        let value = found.map(|at| std::mem::replace(&mut self.values[at], Value::Null));
+        value.and_then(T::from_value).ok_or(Mismatch::Value { column, wanted: T::WANTED })
+    }
+}
+
+/// The values of a statement, each made fit.
+macro_rules! values {
+    ($($value:expr),* $(,)?) => { vec![$($crate::database::Value::from($value)),*] };
+}
+pub(crate) use values;

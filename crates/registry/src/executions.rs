@@ -1,0 +1,216 @@
+//! Calls that were made, whatever way they came in.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::database::{Mismatch, Row, Value, values};
+use crate::error::Error;
+use crate::select::{self, Columns, Filter};
+use crate::{ExecutionId, ExecutionStatus, Keep, Listed, Page, RawJson, ServerId, Source, Store, Timestamp};
+
+/// A call, as far as it got.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ExecutionRecord {
+    /// Its id.
+    pub id: ExecutionId,
+    /// The server it went to. The server may be gone by now.
+    pub server_id: Option<ServerId>,
+    /// The name that server had.
+    pub server_name: String,
+    /// The name of the tool, as its server knows it.
+    pub tool_name: String,
+    /// Which way it came in.
+    pub source: Source,
+    /// Who made it: a token's name, where there are tokens.
+    pub caller: Option<String>,
+    /// The document it was made from.
+    pub document_path: Option<String>,
+    /// The line in that document.
+    pub section_line: Option<u32>,
+    /// How far it got.
+    pub status: ExecutionStatus,
+    /// When it was asked for.
+    pub submitted_at: Timestamp,
+    /// When the server got it.
+    pub started_at: Option<Timestamp>,
+    /// When it was over.
+    pub completed_at: Option<Timestamp>,
+    /// How long it took, from the server getting it to its end.
+    #[serde(rename = "duration_ms", serialize_with = "milliseconds")]
+    pub duration: Option<Duration>,
+    /// How often it was tried again.
+    pub retries: u32,
+    /// What went wrong.
+    pub error_message: Option<String>,
+    /// What the tool was given. Only kept where that is switched on.
+    pub arguments: Option<RawJson>,
+    /// What the tool answered. Only kept where that is switched on.
+    pub result: Option<RawJson>,
+}
+
+impl ExecutionRecord {
+    /// A call that was just asked for.
+    pub fn submitted(server_name: impl Into<String>, tool_name: impl Into<String>, source: Source) -> Self {
+        Self {
+            id: ExecutionId::fresh(),
+            server_id: None,
+            server_name: server_name.into(),
+            tool_name: tool_name.into(),
+            source,
+            caller: None,
+            document_path: None,
+            section_line: None,
+            status: ExecutionStatus::Pending,
+            submitted_at: Timestamp::now(),
+            started_at: None,
+            completed_at: None,
+            duration: None,
+            retries: 0,
+            error_message: None,
+            arguments: None,
+            result: None,
+        }
+    }
+}
+
+#[expect(clippy::ref_option, reason = "serde hands a reference to the field")]
+fn milliseconds<S: serde::Serializer>(span: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    span.map(|span| span.as_secs_f64() * 1000.0).serialize(serializer)
+}
+
+/// Which executions are wanted. The default is all of them.
+#[derive(Debug, Clone, Default)]
+pub struct ExecutionFilter {
+    /// Only those of this server, by id.
+    pub server_id: Option<ServerId>,
+    /// Only those of this server, by the name it had.
+    pub server_name: Option<String>,
+    /// Only those of tools with this name.
+    pub tool_name: Option<String>,
+    /// Only those that got so far. Empty means all.
+    pub status: Vec<ExecutionStatus>,
+    /// Only those that came this way.
+    pub source: Option<Source>,
+    /// Only those made from this document.
+    pub document_path: Option<String>,
+    /// Only those asked for at this time or later.
+    pub since: Option<Timestamp>,
+    /// Only those asked for before this time.
+    pub until: Option<Timestamp>,
+}
+
+const ALL_COLUMNS: &str = "id, server_id, server_name, tool_name, source, caller, document_path, section_line, status, \
+    submitted_at, started_at, completed_at, duration_us, retries, error_message, arguments, result";
+
+const COLUMNS: Columns =
+    Columns { columns: ALL_COLUMNS, tables: "mcp.executions", order: "submitted_at DESC, id DESC" };
+
+/// What is over stays as it was: a report that comes late changes nothing.
+const RECORD: &str = "INSERT INTO mcp.executions AS kept (id, server_id, server_name, tool_name, source, caller, \
+    document_path, section_line, status, submitted_at, started_at, completed_at, duration_us, retries, error_message, \
+    arguments, result) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17) \
+    ON CONFLICT (id) DO UPDATE SET server_id = excluded.server_id, status = excluded.status, \
+    started_at = excluded.started_at, completed_at = excluded.completed_at, duration_us = excluded.duration_us, \
+    retries = excluded.retries, error_message = excluded.error_message, arguments = excluded.arguments, \
+    result = excluded.result WHERE kept.completed_at IS NULL";
+
+impl Store {
+    /// Records calls, as far as they got: new ones are added, known ones brought up to date, all or none.
+    ///
+    /// Meant for a writer that gathers many: the same records may be given again if it is not known whether they were
+    /// kept.
+    pub async fn record(&self, executions: Vec<ExecutionRecord>) -> Result<(), Error> {
+        if executions.is_empty() {
+            return Ok(());
+        }
+        let mut session = self.write("record executions").await?;
+        session.execute_each(RECORD, executions.into_iter().map(as_values).collect()).await?;
+        session.commit().await
+    }
+
+    /// The execution with an id.
+    pub async fn execution(&self, id: ExecutionId) -> Result<ExecutionRecord, Error> {
+        let mut session = self.read("read an execution").await?;
+        let sql = format!("SELECT {ALL_COLUMNS} FROM mcp.executions WHERE id = $1");
+        let found = session.first(&sql, values![id], understood).await?;
+        found.ok_or_else(|| Error::NotFound { what: "execution", key: id.to_string() })
+    }
+
+    /// Executions, the newest first.
+    pub async fn executions(&self, filter: &ExecutionFilter, page: Page) -> Result<Listed<ExecutionRecord>, Error> {
+        let mut session = self.read("list executions").await?;
+        let wanted = Filter::default()
+            .and("server_id =", filter.server_id)
+            .and("server_name =", filter.server_name.as_ref())
+            .and("tool_name =", filter.tool_name.as_ref())
+            .and_one_of("status", filter.status.iter().copied())
+            .and("source =", filter.source)
+            .and("document_path =", filter.document_path.as_ref())
+            .and("submitted_at >=", filter.since)
+            .and("submitted_at <", filter.until);
+        wanted.page(&mut session, COLUMNS, page, understood).await
+    }
+
+    /// Ends executions that were asked for before a time and are not over: whoever made them is gone. Says how many.
+    pub async fn settle_executions(&self, before: Timestamp, why: &str) -> Result<u64, Error> {
+        let mut session = self.write("settle executions").await?;
+        let sql = "UPDATE mcp.executions SET status = $1, completed_at = $2, error_message = $3 \
+            WHERE completed_at IS NULL AND submitted_at < $4";
+        let values = values![ExecutionStatus::Error, Timestamp::now(), why, before];
+        let settled = session.execute(sql, values).await?;
+        session.commit().await?;
+        Ok(settled)
+    }
+
+    /// Forgets old executions; says how many.
+    pub async fn prune_executions(&self, keep: Keep) -> Result<u64, Error> {
+        select::cut(self, "prune executions", "mcp.executions", "submitted_at", keep).await
+    }
+}
+
+fn as_values(execution: ExecutionRecord) -> Vec<Value> {
+    // Whether something is over is asked of this column.
+    let completed_at = execution.completed_at.or_else(|| execution.status.is_final().then(Timestamp::now));
+    values![
+        execution.id,
+        execution.server_id,
+        execution.server_name,
+        execution.tool_name,
+        execution.source,
+        execution.caller,
+        execution.document_path,
+        execution.section_line,
+        execution.status,
+        execution.submitted_at,
+        execution.started_at,
+        completed_at,
+        execution.duration,
+        execution.retries,
+        execution.error_message,
+        execution.arguments.as_ref(),
+        execution.result.as_ref(),
+    ]
+}
+
+fn understood(row: &mut Row) -> Result<ExecutionRecord, Mismatch> {
+    Ok(ExecutionRecord {
+        id: row.take("id")?,
+        server_id: row.take("server_id")?,
+        server_name: row.take("server_name")?,
+        tool_name: row.take("tool_name")?,
+        source: row.take("source")?,
+        caller: row.take("caller")?,
+        document_path: row.take("document_path")?,
+        section_line: row.take("section_line")?,
+        status: row.take("status")?,
+        submitted_at: row.take("submitted_at")?,
+        started_at: row.take("started_at")?,
+        completed_at: row.take("completed_at")?,
+        duration: row.take("duration_us")?,
+        retries: row.take("retries")?,
+        error_message: row.take("error_message")?,
+        arguments: row.take("arguments")?,
+        result: row.take("result")?,
+    })
+}

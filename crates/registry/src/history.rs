@@ -1,0 +1,66 @@
+//! What happened to connections, for whoever wants to know why.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::database::{Mismatch, Row, values};
+use crate::error::Error;
+use crate::select::{self, Columns, Filter};
+use crate::{EventKind, Keep, Listed, Page, ServerId, Store, Timestamp};
+
+/// Something that happened to the connection of a server.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct HistoryEvent {
+    /// Its number; later ones are higher.
+    pub id: i64,
+    /// Whose connection.
+    pub server_id: ServerId,
+    /// What happened.
+    #[serde(rename = "event_type")]
+    pub kind: EventKind,
+    /// The states before and after, and what else was told.
+    pub details: Option<Value>,
+    /// When.
+    pub timestamp: Timestamp,
+}
+
+const COLUMNS: Columns = Columns {
+    columns: "id, server_id, event_type, details, timestamp",
+    tables: "mcp.server_connection_history",
+    order: "id DESC",
+};
+
+impl Store {
+    /// What happened to a server's connection, the newest first. A server that is not there has no history.
+    pub async fn history(&self, server: ServerId, page: Page) -> Result<Listed<HistoryEvent>, Error> {
+        let mut session = self.read("read the history of a server").await?;
+        Filter::default().and("server_id =", Some(server)).page(&mut session, COLUMNS, page, understood).await
+    }
+
+    /// Cuts histories: what is too old goes, and of each server what is beyond its newest so many. Says how many went.
+    pub async fn prune_history(&self, keep: Keep) -> Result<u64, Error> {
+        let deed = "prune histories";
+        let age_only = Keep { newest: None, ..keep };
+        let mut gone = select::cut(self, deed, "mcp.server_connection_history", "timestamp", age_only).await?;
+        if let Some(newest) = keep.newest {
+            let mut session = self.write(deed).await?;
+            gone += session.execute(CUT_EACH, values![newest]).await?;
+            session.commit().await?;
+        }
+        Ok(gone)
+    }
+}
+
+const CUT_EACH: &str = "DELETE FROM mcp.server_connection_history WHERE id IN (SELECT id FROM (SELECT id, \
+    row_number() OVER (PARTITION BY server_id ORDER BY id DESC) AS place FROM mcp.server_connection_history) AS ranked \
+    WHERE place > $1)";
+
+fn understood(row: &mut Row) -> Result<HistoryEvent, Mismatch> {
+    Ok(HistoryEvent {
+        id: row.take("id")?,
+        server_id: row.take("server_id")?,
+        kind: row.take("event_type")?,
+        details: row.take("details")?,
+        timestamp: row.take("timestamp")?,
+    })
+}

@@ -1,0 +1,69 @@
+//! What things in the registry are called by: ids that cannot be mixed up.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+macro_rules! uuids {
+    ($(#[$doc:meta])* $name:ident, $fresh:expr) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub Uuid);
+
+        impl $name {
+            /// One that nothing else has.
+            pub fn fresh() -> Self {
+                Self($fresh)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = uuid::Error;
+
+            fn from_str(text: &str) -> Result<Self, uuid::Error> {
+                text.parse().map(Self)
+            }
+        }
+    };
+}
+
+macro_rules! numbers {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub i64);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+
+uuids! {
+    /// A server's id. Random: it tells nothing.
+    ServerId, Uuid::new_v4()
+}
+uuids! {
+    /// An execution's id. Ordered by time, so that new ones lie together in the database's index.
+    ExecutionId, Uuid::now_v7()
+}
+numbers! {
+    /// A tool's id. It stays the tool's as long as its server lists it.
+    ToolId
+}
+numbers! {
+    /// A section binding's id.
+    BindingId
+}

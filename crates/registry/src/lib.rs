@@ -1,0 +1,68 @@
+//! What must survive a restart: servers, their tools and their history, executions, settings, bindings, the audit log.
+//! SQLite in a file, or PostgreSQL; the same behaviour on both.
+//!
+//! This room knows nothing of HTTP, clients or processes. Only it speaks SQL.
+//!
+//! # Layout
+//! - [`Store`] (`store.rs`): opened once with a [`Location`] and a [`CredentialKey`], cloned freely. Its operations are
+//!   beside what they are about: `servers.rs`, `tools.rs`, `history.rs`, `executions.rs`, `settings.rs`, `bindings.rs`,
+//!   `audit.rs`, `backup.rs`
+//! - [`Error`] (`error.rs`): whether to try again, to change the request, or to call somebody
+//! - `words.rs`, `ids.rs`, `timestamp.rs`, `json.rs`, `page.rs`: small types that everything is made of
+//! - [`ConnectionConfig`] (`config.rs`): how a server is reached, masked unless revealed; `key.rs`, `seal.rs`: how it is
+//!   sealed
+//! - `migrations.rs` and the folder `migrations`: versions of the schema
+//! - `database.rs` and below: both databases behind one face. Statements are written once, as PostgreSQL reads them
+//!
+//! ```no_run
+//! use registry::{ConnectionConfig, CredentialKey, Location, NewServer, Store, Transport};
+//!
+//! # async fn example(data_dir: &std::path::Path, config: ConnectionConfig) -> Result<(), Box<dyn std::error::Error>> {
+//! let key = CredentialKey::find(std::env::var(registry::KEY_VARIABLE).ok().as_deref(), data_dir)?;
+//! let store = Store::open(&Location::in_folder(data_dir), &key).await?;
+//! let server = store.insert_server(NewServer::new("github", Transport::Http, config)).await?;
+//! assert_eq!(store.find_server("github").await?.id, server.id);
+//! # Ok(())
+//! # }
+//! ```
+
+mod audit;
+mod backup;
+mod bindings;
+mod config;
+mod database;
+mod error;
+mod executions;
+mod history;
+mod ids;
+mod json;
+mod key;
+mod location;
+mod migrations;
+mod page;
+mod seal;
+mod select;
+mod servers;
+mod settings;
+mod store;
+mod timestamp;
+mod tools;
+mod words;
+
+pub use audit::{AuditFilter, AuditNote, AuditRecord};
+pub use backup::{Existing, ImportReport, Secrets};
+pub use bindings::{BindingRecord, NewBinding, Section};
+pub use config::{ConnectionConfig, MASK};
+pub use error::{Cause, Error, OpenError};
+pub use executions::{ExecutionFilter, ExecutionRecord};
+pub use history::HistoryEvent;
+pub use ids::{BindingId, ExecutionId, ServerId, ToolId};
+pub use json::RawJson;
+pub use key::{CredentialKey, KEY_FILE, KEY_VARIABLE, KeyError};
+pub use location::{Location, UnknownDatabase};
+pub use page::{Keep, Listed, Page};
+pub use servers::{NewServer, ServerFilter, ServerPatch, ServerRecord, StatusChange, StatusChanged};
+pub use store::Store;
+pub use timestamp::{BadTimestamp, Timestamp};
+pub use tools::{Embedding, ListedTool, Skills, ToolChanges, ToolCounts, ToolFilter, ToolRecord};
+pub use words::{Deployment, EventKind, ExecutionStatus, Origin, SectionKind, Source, Status, Transport, UnknownWord};

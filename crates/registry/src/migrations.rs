@@ -1,0 +1,125 @@
+//! Brings a database to the version that this program needs: numbered texts, applied once, in order, and never edited.
+
+use std::time::Duration;
+
+use sha2::{Digest as _, Sha256};
+
+use crate::Timestamp;
+use crate::database::{Database, Session, values};
+use crate::error::{Error, OpenError};
+
+/// A step from one version to the next.
+struct Migration {
+    version: i64,
+    name: &'static str,
+    sqlite: &'static str,
+    postgres: &'static str,
+}
+
+macro_rules! migrations {
+    ($($version:literal $name:literal),+ $(,)?) => {
+        &[$(Migration {
+            version: $version,
+            name: $name,
+            sqlite: include_str!(concat!("../migrations/sqlite/", $name, ".sql")),
+            postgres: include_str!(concat!("../migrations/postgres/", $name, ".sql")),
+        }),+]
+    };
+}
+
+/// All there are, in order.
+const MIGRATIONS: &[Migration] = migrations![1 "0001_registry"];
+
+/// Another program that starts at the same time is waited for, and it may have much to change.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Any number will do, as long as nothing else in the database uses it.
+const LOCK: &str = "SELECT pg_advisory_xact_lock(7453010326)";
+
+const TABLE: &str = "CREATE TABLE IF NOT EXISTS mcp.schema_migrations (
+    version BIGINT PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL, applied_at TIMESTAMPTZ NOT NULL)";
+
+const TABLE_IN_SQLITE: &str = "CREATE TABLE IF NOT EXISTS schema_migrations (
+    version INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL, applied_at INTEGER NOT NULL) STRICT";
+
+impl Migration {
+    fn text(&self, session: &Session) -> &'static str {
+        if session.is_postgres() { self.postgres } else { self.sqlite }
+    }
+}
+
+fn checksum(text: &str) -> String {
+    Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Applies what is missing, all of it or nothing, and nobody else at the same time.
+pub(crate) async fn apply(database: &Database) -> Result<(), OpenError> {
+    let mut session = database.write_within("prepare the database", LIMIT).await?;
+    prepare(&mut session).await?;
+    let applied = session
+        .all("SELECT version, checksum FROM mcp.schema_migrations ORDER BY version", values![], |row| {
+            Ok((row.take::<i64>("version")?, row.take::<String>("checksum")?))
+        })
+        .await?;
+    let known = MIGRATIONS.last().map_or(0, |migration| migration.version);
+    if let Some((found, _)) = applied.last().filter(|(version, _)| *version > known) {
+        return Err(OpenError::Newer { found: *found, known });
+    }
+    for migration in MIGRATIONS {
+        let version = migration.version;
+        match applied.iter().find(|(applied, _)| *applied == version) {
+            Some((_, sum)) if *sum == checksum(migration.text(&session)) => {}
+            Some(_) => return Err(OpenError::ChangedMigration { version }),
+            None => step(&mut session, migration).await.map_err(|source| OpenError::Migration { version, source })?,
+        }
+    }
+    Ok(session.commit().await?)
+}
+
+async fn prepare(session: &mut Session) -> Result<(), Error> {
+    if !session.is_postgres() {
+        return session.script(TABLE_IN_SQLITE).await;
+    }
+    session.script(LOCK).await?;
+    // Whoever may not create a schema can still use one that was made for them.
+    if session.number("SELECT count(*) AS n FROM pg_namespace WHERE nspname = 'mcp'", values![]).await? == 0 {
+        session.script("CREATE SCHEMA mcp").await?;
+    }
+    let table = "SELECT count(*) AS n FROM pg_tables WHERE schemaname = 'mcp' AND tablename = 'schema_migrations'";
+    if session.number(table, values![]).await? == 0 {
+        session.script(TABLE).await?;
+    }
+    Ok(())
+}
+
+async fn step(session: &mut Session, migration: &Migration) -> Result<(), Error> {
+    let text = migration.text(session);
+    session.script(text).await?;
+    session
+        .execute(
+            "INSERT INTO mcp.schema_migrations (version, name, checksum, applied_at) VALUES ($1, $2, $3, $4)",
+            values![migration.version, migration.name, checksum(text), Timestamp::now()],
+        )
+        .await?;
+    tracing::info!(migration = migration.name, "the database was brought to a new version");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_migration_that_was_published_is_never_edited() {
+        let published = [(
+            "0001_registry",
+            "64b1b952f32359004e80f9b06d1ecfecb9de10ac5de9b1fe3ef6ca75292036e6",
+            "e6feb53cd20bea3ab1a04b1210ba8c4dd2e1814cf3b6af15de21d4cdf51bfc22",
+        )];
+        let sums = MIGRATIONS.iter().map(|it| (it.name, checksum(it.sqlite), checksum(it.postgres)));
+        for ((name, sqlite, postgres), (expected, of_sqlite, of_postgres)) in sums.zip(published) {
+            assert_eq!((name, sqlite.as_str(), postgres.as_str()), (expected, of_sqlite, of_postgres));
+        }
+        assert_eq!(MIGRATIONS.len(), published.len(), "write down the sums of the new one");
+    }
+}

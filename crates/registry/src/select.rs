@@ -1,0 +1,113 @@
+//! Statements put together from what was asked for: filters, pages, and what is cut from the end of a history.
+
+use crate::database::{Mismatch, Row, Session, Value, values};
+use crate::error::Error;
+use crate::{Keep, Listed, Page, Store};
+
+/// Conditions that must all hold.
+#[derive(Default)]
+pub(crate) struct Filter {
+    conditions: String,
+    values: Vec<Value>,
+}
+
+impl Filter {
+    /// Adds a condition if there is a value for it: `.and("status =", Some(..))`.
+    pub(crate) fn and(mut self, condition: &str, value: Option<impl Into<Value>>) -> Self {
+        let Some(value) = value else { return self };
+        self.values.push(value.into());
+        let parameter = format!("{condition} ${}", self.values.len());
+        self.push(&parameter);
+        self
+    }
+
+    /// Adds the condition that a column has one of some values, if there are any.
+    pub(crate) fn and_one_of(mut self, column: &str, values: impl IntoIterator<Item: Into<Value>>) -> Self {
+        let before = self.values.len();
+        self.values.extend(values.into_iter().map(Into::into));
+        if self.values.len() > before {
+            let parameters: Vec<String> = (before..self.values.len()).map(|at| format!("${}", at + 1)).collect();
+            self.push(&format!("{column} IN ({})", parameters.join(", ")));
+        }
+        self
+    }
+
+    fn push(&mut self, condition: &str) {
+        self.conditions.push_str(if self.conditions.is_empty() { " WHERE " } else { " AND " });
+        self.conditions.push_str(condition);
+    }
+
+    /// What fits, in an order, one page of it, and how much there is in all.
+    pub(crate) async fn page<T>(
+        self,
+        session: &mut Session,
+        Columns { columns, tables, order }: Columns,
+        page: Page,
+        understand: impl Fn(&mut Row) -> Result<T, Mismatch>,
+    ) -> Result<Listed<T>, Error> {
+        let Self { conditions, values } = self;
+        let next = values.len() + 1;
+        let list =
+            format!("SELECT {columns} FROM {tables}{conditions} ORDER BY {order} LIMIT ${next} OFFSET ${}", next + 1);
+        let mut with_page = values.clone();
+        with_page.extend(values![page.limit, page.offset]);
+        let items = session.all(&list, with_page, understand).await?;
+        // Who has seen the end has seen how much there is.
+        let is_end = items.len() < page.limit as usize && (!items.is_empty() || page.offset == 0);
+        let total = if is_end {
+            page.offset + items.len() as u64
+        } else {
+            session.number(&format!("SELECT count(*) AS n FROM {tables}{conditions}"), values).await?
+        };
+        Ok(Listed { items, total })
+    }
+}
+
+/// What is listed, from where, and in which order.
+#[derive(Clone, Copy)]
+pub(crate) struct Columns {
+    pub(crate) columns: &'static str,
+    pub(crate) tables: &'static str,
+    pub(crate) order: &'static str,
+}
+
+/// Rows that go at once. A long history is cut in steps, so that nobody waits long for his turn.
+const CUT_AT_ONCE: u32 = 5000;
+
+/// Cuts the old end off a table; says how many rows went.
+pub(crate) async fn cut(
+    store: &Store,
+    deed: &'static str,
+    table: &str,
+    moment: &str,
+    keep: Keep,
+) -> Result<u64, Error> {
+    let mut gone = 0;
+    if let Some(since) = keep.since {
+        let sql = format!(
+            "DELETE FROM {table} WHERE id IN (SELECT id FROM {table} WHERE {moment} < $1 ORDER BY {moment} LIMIT $2)"
+        );
+        gone += cut_in_steps(store, deed, &sql, values![since, CUT_AT_ONCE]).await?;
+    }
+    if let Some(newest) = keep.newest {
+        let sql = format!(
+            "DELETE FROM {table} WHERE id IN \
+             (SELECT id FROM {table} ORDER BY {moment} DESC, id DESC LIMIT $2 OFFSET $1)"
+        );
+        gone += cut_in_steps(store, deed, &sql, values![newest, CUT_AT_ONCE]).await?;
+    }
+    Ok(gone)
+}
+
+async fn cut_in_steps(store: &Store, deed: &'static str, sql: &str, values: Vec<Value>) -> Result<u64, Error> {
+    let mut gone = 0;
+    loop {
+        let mut session = store.write(deed).await?;
+        let step = session.execute(sql, values.clone()).await?;
+        session.commit().await?;
+        gone += step;
+        if step < CUT_AT_ONCE.into() {
+            return Ok(gone);
+        }
+    }
+}

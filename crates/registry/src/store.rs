@@ -1,0 +1,146 @@
+//! The registry itself: opened once, cloned freely.
+
+use std::fmt;
+use std::sync::{Arc, RwLock};
+
+use crate::database::{Database, Mismatch, Postgres, Session, Sqlite, values};
+use crate::error::{Error, OpenError};
+use crate::key::CredentialKey;
+use crate::location::Location;
+use crate::migrations;
+use crate::seal::{CannotOpen, Sealer};
+
+/// Everything that survives a restart.
+///
+/// Cheap to clone; all clones are the same store. Every operation ends within five seconds, and one that nobody waits
+/// for any more leaves nothing half-written.
+#[derive(Clone)]
+pub struct Store {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    database: Database,
+    sealer: RwLock<Arc<Sealer>>,
+    location: Location,
+}
+
+impl Store {
+    /// Opens the registry at a place, brings it to the version that this program needs, and makes sure that the key is
+    /// the one its credentials are sealed with.
+    pub async fn open(location: &Location, key: &CredentialKey) -> Result<Self, OpenError> {
+        let database = match location {
+            Location::File(path) => {
+                let path = path.clone();
+                let opened = tokio::task::spawn_blocking(move || Sqlite::open(&path)).await;
+                Database::Sqlite(opened.expect("opening a file does not panic")?)
+            }
+            Location::Postgres(url) => Database::Postgres(Postgres::new(url, &location.to_string())?),
+        };
+        migrations::apply(&database).await?;
+        let sealer = RwLock::new(Arc::new(Sealer::new(key)));
+        let store = Self { inner: Arc::new(Inner { database, sealer, location: location.clone() }) };
+        store.check_key().await?;
+        Ok(store)
+    }
+
+    /// Where it is kept.
+    pub fn location(&self) -> &Location {
+        &self.inner.location
+    }
+
+    /// Asks the database whether it is there.
+    pub async fn ping(&self) -> Result<(), Error> {
+        let mut session = self.read("reach the database").await?;
+        session.number("SELECT 1 AS n", values![]).await.map(drop)
+    }
+
+    /// Lets go of the database: for this store and all its clones. What is under way ends first.
+    pub async fn close(&self) {
+        let store = self.clone();
+        let closed = tokio::task::spawn_blocking(move || store.inner.database.close()).await;
+        closed.expect("closing does not panic");
+    }
+
+    /// Seals all credentials with another key, in one transaction. From then on only that one opens them, here and in
+    /// every other program that uses this registry.
+    pub async fn rekey(&self, key: &CredentialKey) -> Result<(), Error> {
+        let (old, new) = (self.sealer(), Sealer::new(key));
+        let mut session = self.write("seal credentials with a new key").await?;
+        check_key_of(&mut session, &old, KeyLock::Mine).await?;
+        let configs = session
+            .all("SELECT id, connection_config FROM mcp.external_servers ORDER BY id FOR UPDATE", values![], |row| {
+                let id: crate::ServerId = row.take("id")?;
+                let text = opened(&old, &id.to_string(), row.take("connection_config")?)?;
+                Ok((id, text))
+            })
+            .await?;
+        let resealed = configs.iter().map(|(id, text)| values![&new.seal(&id.to_string(), text), *id]).collect();
+        session.execute_each("UPDATE mcp.external_servers SET connection_config = $1 WHERE id = $2", resealed).await?;
+        let check = new.seal(CHECK, CHECK);
+        session.execute("UPDATE mcp.registry_meta SET value = $1 WHERE key = $2", values![&check, CHECK]).await?;
+        session.commit().await?;
+        *self.inner.sealer.write().expect("nothing panics while it holds this") = Arc::new(new);
+        Ok(())
+    }
+
+    async fn check_key(&self) -> Result<(), Error> {
+        let sealer = self.sealer();
+        let mut session = self.write("check the key for credentials").await?;
+        let check = sealer.seal(CHECK, CHECK);
+        let insert = "INSERT INTO mcp.registry_meta (key, value) VALUES ($1, $2) ON CONFLICT (key) DO NOTHING";
+        session.execute(insert, values![CHECK, &check]).await?;
+        check_key_of(&mut session, &sealer, KeyLock::Shared).await?;
+        session.commit().await
+    }
+
+    pub(crate) async fn read(&self, deed: &'static str) -> Result<Session, Error> {
+        self.inner.database.read(deed).await
+    }
+
+    pub(crate) async fn write(&self, deed: &'static str) -> Result<Session, Error> {
+        self.inner.database.write(deed).await
+    }
+
+    pub(crate) fn sealer(&self) -> Arc<Sealer> {
+        Arc::clone(&self.inner.sealer.read().expect("nothing panics while it holds this"))
+    }
+}
+
+/// The name of the check value, its owner and what is in it.
+const CHECK: &str = "credential_check";
+
+/// How the check value is held until the end of the transaction: together with others who seal, or alone.
+#[derive(Clone, Copy)]
+pub(crate) enum KeyLock {
+    Shared,
+    Mine,
+}
+
+/// Makes sure that nobody has changed the key, and that nobody does before this transaction is over. Otherwise
+/// something could be sealed with a key that is not used any more.
+pub(crate) async fn check_key_of(session: &mut Session, sealer: &Sealer, lock: KeyLock) -> Result<(), Error> {
+    let sql = match lock {
+        KeyLock::Shared => "SELECT value FROM mcp.registry_meta WHERE key = $1 FOR SHARE",
+        KeyLock::Mine => "SELECT value FROM mcp.registry_meta WHERE key = $1 FOR UPDATE",
+    };
+    let opens = session.first(sql, values![CHECK], |row| opened(sealer, CHECK, row.take("value")?)).await?;
+    if opens.is_none() {
+        return Err(Error::Corrupt { deed: session.deed(), source: "the check value is gone".into() });
+    }
+    Ok(())
+}
+
+/// Opens what came out of a row.
+pub(crate) fn opened(sealer: &Sealer, owner: &str, sealed: serde_json::Value) -> Result<String, Mismatch> {
+    sealer.open(owner, sealed).map_err(|error| match error {
+        CannotOpen::OtherKey => Mismatch::OtherKey,
+        CannotOpen::Damaged(why) => Mismatch::Seal(why),
+    })
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store").field("location", &self.inner.location).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,124 @@
+//! A point in time as both databases can keep it: whole microseconds, UTC.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+/// Microseconds since 1970, written as RFC 3339 in UTC.
+///
+/// PostgreSQL keeps no more than microseconds, so a finer type would come back different from how it was stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct Timestamp(i64);
+
+/// A text that is no point in time.
+#[derive(Debug, thiserror::Error)]
+#[error("`{text}` is not a time as in 2026-07-28T12:00:00Z")]
+pub struct BadTimestamp {
+    text: String,
+}
+
+/// From the year 1 to the year 9999: what both databases keep and everybody can write.
+const EARLIEST: i64 = -62_135_596_800_000_000;
+const LATEST: i64 = 253_402_207_200_000_000;
+
+impl Timestamp {
+    /// This moment, by the clock of this machine.
+    pub fn now() -> Self {
+        let now = SystemTime::now();
+        match now.duration_since(UNIX_EPOCH) {
+            Ok(since) => Self::from_micros(i64::try_from(since.as_micros()).unwrap_or(LATEST)),
+            Err(before) => Self::from_micros(-i64::try_from(before.duration().as_micros()).unwrap_or(-EARLIEST)),
+        }
+    }
+
+    /// A moment so many microseconds after 1970, or before it. What is outside the years 1 to 9999 is
+    /// brought back to them.
+    pub fn from_micros(micros: i64) -> Self {
+        Self(micros.clamp(EARLIEST, LATEST))
+    }
+
+    /// Microseconds since 1970.
+    pub fn as_micros(self) -> i64 {
+        self.0
+    }
+
+    /// A moment earlier, as for "older than thirty days".
+    #[must_use]
+    pub fn earlier_by(self, span: Duration) -> Self {
+        Self::from_micros(self.0.saturating_sub(micros(span)))
+    }
+
+    /// A moment later.
+    #[must_use]
+    pub fn later_by(self, span: Duration) -> Self {
+        Self::from_micros(self.0.saturating_add(micros(span)))
+    }
+
+    /// How long after `earlier` this is; nothing if it is not after it.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
+    }
+}
+
+fn micros(span: Duration) -> i64 {
+    i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let moment = jiff::Timestamp::from_microsecond(self.0).expect("kept within what can be written");
+        write!(f, "{moment:.6}")
+    }
+}
+
+impl FromStr for Timestamp {
+    type Err = BadTimestamp;
+
+    fn from_str(text: &str) -> Result<Self, BadTimestamp> {
+        let moment: jiff::Timestamp = text.trim().parse().map_err(|_| BadTimestamp { text: text.to_owned() })?;
+        Ok(Self::from_micros(moment.as_microsecond()))
+    }
+}
+
+impl From<Timestamp> for String {
+    fn from(moment: Timestamp) -> Self {
+        moment.to_string()
+    }
+}
+
+impl TryFrom<String> for Timestamp {
+    type Error = BadTimestamp;
+
+    fn try_from(text: String) -> Result<Self, BadTimestamp> {
+        text.parse()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_is_written_in_utc_and_read_back_as_it_was() {
+        let moment = Timestamp::from_micros(1_785_240_000_000_001);
+        assert_eq!(moment.to_string(), "2026-07-28T12:00:00.000001Z");
+        assert_eq!("2026-07-28T14:00:00.000001+02:00".parse::<Timestamp>().unwrap(), moment);
+    }
+
+    #[test]
+    fn the_ends_of_time_can_be_written() {
+        for micros in [i64::MIN, EARLIEST, LATEST, i64::MAX] {
+            let moment = Timestamp::from_micros(micros);
+            assert_eq!(moment.to_string().parse::<Timestamp>().unwrap(), moment);
+        }
+    }
+
+    #[test]
+    fn what_is_no_time_is_refused_by_name() {
+        let error = "yesterday".parse::<Timestamp>().unwrap_err();
+        assert!(error.to_string().contains("`yesterday`"), "{error}");
+    }
+}

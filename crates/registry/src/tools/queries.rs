@@ -1,0 +1,121 @@
+//! Listing tools, and what we note about them.
+
+use crate::database::{Mismatch, Row, values};
+use crate::error::Error;
+use crate::select::{Columns, Filter};
+use crate::{Embedding, Listed, Page, Skills, Store, ToolCounts, ToolFilter, ToolId, ToolRecord};
+
+const COLUMNS: Columns = Columns {
+    columns: "t.id, t.name, t.original_name, t.source_server_id, s.name AS server_name, t.description, t.input_schema, \
+        t.definition, t.is_external, t.enabled, t.is_classified, t.skills, t.primary_skill, t.position, t.text_hash, \
+        t.embedding_model",
+    tables: "mcp.tools AS t JOIN mcp.external_servers AS s ON s.id = t.source_server_id",
+    order: "s.name, t.position, t.id",
+};
+
+impl Store {
+    /// Tools, by their servers' names and in their servers' order.
+    pub async fn tools(&self, filter: &ToolFilter, page: Page) -> Result<Listed<ToolRecord>, Error> {
+        let mut session = self.read("list tools").await?;
+        let wanted = Filter::default()
+            .and("t.source_server_id =", filter.server)
+            .and("t.name =", filter.name.as_ref())
+            .and("t.original_name =", filter.original_name.as_ref())
+            .and("t.enabled =", filter.enabled)
+            .and("t.is_classified =", filter.classified);
+        wanted.page(&mut session, COLUMNS, page, understood).await
+    }
+
+    /// The tool with an id.
+    pub async fn tool(&self, id: ToolId) -> Result<ToolRecord, Error> {
+        let mut session = self.read("read a tool").await?;
+        let Columns { columns, tables, .. } = COLUMNS;
+        let sql = format!("SELECT {columns} FROM {tables} WHERE t.id = $1");
+        session.first(&sql, values![id], understood).await?.ok_or_else(|| not_found(id))
+    }
+
+    /// How many tools there are.
+    pub async fn tool_counts(&self) -> Result<ToolCounts, Error> {
+        let mut session = self.read("count tools").await?;
+        let sql = "SELECT is_classified, count(*) AS n FROM mcp.tools GROUP BY is_classified";
+        let counted = session.all(sql, values![], |row| Ok((row.take("is_classified")?, row.take("n")?))).await?;
+        let mut counts = ToolCounts::default();
+        for (is_classified, n) in counted {
+            counts.total += n;
+            counts.classified += if is_classified { n } else { 0 };
+        }
+        Ok(counts)
+    }
+
+    /// Switches a tool on or off.
+    pub async fn set_tool_enabled(&self, id: ToolId, enabled: bool) -> Result<(), Error> {
+        let mut session = self.write("switch a tool").await?;
+        let found = session.execute("UPDATE mcp.tools SET enabled = $1 WHERE id = $2", values![enabled, id]).await?;
+        session.commit().await?;
+        if found == 0 { Err(not_found(id)) } else { Ok(()) }
+    }
+
+    /// Says what a tool is good for.
+    pub async fn set_tool_skills(&self, id: ToolId, skills: Skills) -> Result<(), Error> {
+        let mut session = self.write("classify a tool").await?;
+        let sql = "UPDATE mcp.tools SET skills = $1, primary_skill = $2, is_classified = TRUE WHERE id = $3";
+        let names = serde_json::Value::from(skills.skills);
+        let found = session.execute(sql, values![&names, skills.primary, id]).await?;
+        session.commit().await?;
+        if found == 0 { Err(not_found(id)) } else { Ok(()) }
+    }
+
+    /// Keeps embeddings, all or none. One whose tool is gone or reads differently by now is left out. Says how many
+    /// were kept.
+    pub async fn put_embeddings(&self, embeddings: Vec<Embedding>) -> Result<u64, Error> {
+        let mut session = self.write("keep embeddings").await?;
+        let sql = "UPDATE mcp.tools SET embedding = $1, embedding_model = $2 WHERE id = $3 AND text_hash = $4";
+        let each = embeddings.into_iter().map(|it| values![it.bytes, it.model, it.tool, it.text_hash]).collect();
+        let kept = session.execute_each(sql, each).await?;
+        session.commit().await?;
+        Ok(kept)
+    }
+
+    /// The embeddings that a model made.
+    pub async fn embeddings(&self, model: &str) -> Result<Vec<Embedding>, Error> {
+        let mut session = self.read("read embeddings").await?;
+        let sql = "SELECT id, text_hash, embedding_model, embedding FROM mcp.tools \
+            WHERE embedding_model = $1 AND embedding IS NOT NULL ORDER BY id";
+        session
+            .all(sql, values![model], |row| {
+                Ok(Embedding {
+                    tool: row.take("id")?,
+                    text_hash: row.take("text_hash")?,
+                    model: row.take("embedding_model")?,
+                    bytes: row.take("embedding")?,
+                })
+            })
+            .await
+    }
+}
+
+fn not_found(id: ToolId) -> Error {
+    Error::NotFound { what: "tool", key: id.to_string() }
+}
+
+fn understood(row: &mut Row) -> Result<ToolRecord, Mismatch> {
+    let skills = serde_json::from_value(row.take("skills")?);
+    Ok(ToolRecord {
+        id: row.take("id")?,
+        name: row.take("name")?,
+        original_name: row.take("original_name")?,
+        source_server_id: row.take("source_server_id")?,
+        server_name: row.take("server_name")?,
+        description: row.take("description")?,
+        input_schema: row.take("input_schema")?,
+        definition: row.take("definition")?,
+        is_external: row.take("is_external")?,
+        enabled: row.take("enabled")?,
+        is_classified: row.take("is_classified")?,
+        skills: skills.map_err(|_| Mismatch::Value { column: "skills", wanted: "list of words" })?,
+        primary_skill: row.take("primary_skill")?,
+        position: row.take("position")?,
+        text_hash: row.take("text_hash")?,
+        embedding_model: row.take("embedding_model")?,
+    })
+}

@@ -1,0 +1,248 @@
+//! What a killed program, a second program and a database that goes away leave behind.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use registry::{
+    CredentialKey, Error, ExecutionFilter, ExecutionRecord, Location, Page, ServerFilter, Source, Status, StatusChange,
+    Store, ToolFilter,
+};
+use testkit::Postgres;
+
+use crate::setting::{Setting, on_both, registered, server, tool};
+
+on_both! {
+    a_killed_program_leaves_everything_it_was_told_was_kept_and_nothing_half,
+    two_programs_share_a_registry,
+    an_operation_that_is_given_up_leaves_nothing,
+}
+
+/// Tells the child of a test where the registry is, and what it is to call its servers.
+const CHILD_VARIABLE: &str = "REGISTRY_TEST_CHILD";
+
+const TOOLS: u32 = 7;
+
+/// No test by itself: the program that the tests below start, and kill.
+#[tokio::test]
+async fn child() {
+    let Ok(task) = std::env::var(CHILD_VARIABLE) else { return };
+    let [place, key, prefix, count] = task.splitn(4, '\n').collect::<Vec<_>>().try_into().unwrap();
+    let key = CredentialKey::parse(key).unwrap();
+    let store = Store::open(&Location::parse(place).unwrap(), &key).await.unwrap();
+    for number in 0..count.parse().unwrap() {
+        let name = format!("{prefix}{number}");
+        let id = registered(&store, &name).await.id;
+        println!("\nregistered {name}");
+        let tools: Vec<_> = (0..TOOLS).map(|at| tool(&format!("t{at}"), "x")).collect();
+        store.replace_tools(id, &tools).await.unwrap();
+        println!("\ntools {name}");
+        store.set_status(id, StatusChange::to(Status::Connected)).await.unwrap();
+        println!("\nconnected {name}");
+    }
+    println!("\ndone");
+}
+
+fn start_child(setting: &Setting, prefix: &str, count: u32) -> (Child, BufReader<ChildStdout>) {
+    let place = match &setting.location {
+        Location::File(path) => path.display().to_string(),
+        Location::Postgres(url) => url.clone(),
+    };
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["failures::child", "--exact", "--nocapture", "--test-threads=1"])
+        .env(CHILD_VARIABLE, [&place, KEY, prefix, &count.to_string()].join("\n"))
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap());
+    (child, lines)
+}
+
+/// The children need the key, and a setting does not tell its own.
+const KEY: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
+
+async fn with_known_key(setting: &Setting) -> Store {
+    let key = CredentialKey::parse(KEY).unwrap();
+    setting.store.rekey(&key).await.unwrap();
+    setting.store.clone()
+}
+
+async fn a_killed_program_leaves_everything_it_was_told_was_kept_and_nothing_half(setting: Setting) {
+    let store = with_known_key(&setting).await;
+    let mut kept: Vec<String> = Vec::new();
+    for round in 0..15 {
+        let (mut child, lines) = start_child(&setting, &format!("r{round}-"), 10_000);
+        // A different place in the work each time.
+        let deeds = lines.lines().map(Result::unwrap).filter(|line| line.contains(&format!(" r{round}-")));
+        kept.extend(deeds.take(3 + round * 2));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    for line in &kept {
+        let (deed, name) = line.split_once(' ').unwrap();
+        let server = store.find_server(name).await.unwrap_or_else(|error| panic!("{line}: {error}"));
+        assert!(deed == "registered" || server.tool_count == TOOLS, "{line}: {server:?}");
+        assert!(deed != "connected" || server.status == Status::Connected, "{line}: {server:?}");
+    }
+    for server in store.servers(&ServerFilter::default(), Page::ALL).await.unwrap().items {
+        let filter = ToolFilter { server: Some(server.id), ..ToolFilter::default() };
+        let tools = store.tools(&filter, Page::ALL).await.unwrap().total;
+        assert_eq!(tools, u64::from(server.tool_count), "{server:?}");
+        assert!(tools == 0 || tools == u64::from(TOOLS));
+        let events = store.history(server.id, Page::ALL).await.unwrap().total;
+        assert_eq!(events, u64::from(server.status == Status::Connected), "{server:?}");
+    }
+}
+
+async fn two_programs_share_a_registry(setting: Setting) {
+    let store = with_known_key(&setting).await;
+    let (mut child, lines) = start_child(&setting, "theirs-", 30);
+    let mut lines = lines.lines().map(Result::unwrap);
+    assert!(lines.any(|line| line.starts_with("registered ")));
+    for number in 0..30 {
+        registered(&store, &format!("ours-{number}")).await;
+    }
+    assert!(lines.any(|line| line == "done"));
+    child.wait().unwrap();
+    assert_eq!(store.servers(&ServerFilter::default(), Page::ALL).await.unwrap().total, 60);
+}
+
+async fn an_operation_that_is_given_up_leaves_nothing(setting: Setting) {
+    let store = setting.store.clone();
+    let id = registered(&store, "one").await.id;
+    let tools: Vec<_> = (0..TOOLS).map(|at| tool(&format!("t{at}"), "x")).collect();
+    // Given up a little later each time, so somewhere between its first statement and its end.
+    for patience in 0..60_u64 {
+        let limit = Duration::from_micros(patience * 40);
+        let replaced = tokio::time::timeout(limit, store.replace_tools(id, &tools)).await;
+        let kept = store.tools(&ToolFilter::default(), Page::ALL).await.unwrap().total;
+        let counted = store.server(id).await.unwrap().tool_count;
+        assert!(kept == 0 || kept == u64::from(TOOLS), "{kept} of {TOOLS} after {limit:?}");
+        assert!(replaced.is_err() || kept == u64::from(TOOLS));
+        // The last may have been committed between the two questions, but not half.
+        assert!(u64::from(counted) == kept || kept == 0);
+        store.replace_tools(id, &[]).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_postgresql_that_comes_back_is_used_again() {
+    let Some(mut postgres) = tokio::task::spawn_blocking(Postgres::start).await.unwrap() else { return };
+    let location = Location::Postgres(postgres.database("registry"));
+    let store = Store::open(&location, &CredentialKey::generate().unwrap()).await.unwrap();
+    registered(&store, "before").await;
+
+    for round in 0..3 {
+        // Connections in the pool that nobody uses when the server goes, and others in the middle of something.
+        let all = ServerFilter::default();
+        let before = store.servers(&all, Page::first(1)).await.unwrap().total;
+        let writers: Vec<_> =
+            (0..6).map(|writer| tokio::spawn(write_until_it_fails(store.clone(), round, writer))).collect();
+        while store.servers(&all, Page::first(1)).await.unwrap().total < before + 50 {}
+        postgres = tokio::task::spawn_blocking(move || {
+            if round == 1 {
+                postgres.crash();
+            } else {
+                postgres.stop();
+            }
+            postgres
+        })
+        .await
+        .unwrap();
+        let mut written = Vec::new();
+        for writer in writers {
+            written.extend(writer.await.unwrap());
+        }
+        let asked = Instant::now();
+        let error = store.find_server("before").await.unwrap_err();
+        assert!(error.is_retryable(), "{error:?}");
+        assert!(asked.elapsed() < Duration::from_secs(6), "it took {:?}", asked.elapsed());
+
+        postgres = tokio::task::spawn_blocking(move || {
+            postgres.start_again();
+            postgres
+        })
+        .await
+        .unwrap();
+        // At once, and for everybody: no connection from before is left in anybody's way.
+        for _ in 0..20 {
+            store.find_server("before").await.unwrap();
+        }
+        registered(&store, &format!("after {round}")).await;
+        for name in written {
+            store.find_server(&name).await.unwrap_or_else(|error| panic!("{name} was kept: {error}"));
+        }
+    }
+}
+
+async fn write_until_it_fails(store: Store, round: usize, writer: usize) -> Vec<String> {
+    let mut written = Vec::new();
+    loop {
+        let name = format!("r{round}-w{writer}-{}", written.len());
+        match store.insert_server(server(&name)).await {
+            Ok(_) => written.push(name),
+            Err(Error::Unavailable { .. }) => return written,
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_somebody_else_holds_is_unavailable_and_then_not() {
+    let setting = Setting::sqlite().await.unwrap();
+    let Location::File(path) = &setting.location else { unreachable!("it is a file") };
+    let other = rusqlite::Connection::open(path).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let asked = Instant::now();
+    let error = setting.store.insert_server(server("one")).await.unwrap_err();
+    assert!(error.is_retryable(), "{error:?}");
+    assert!(asked.elapsed() < Duration::from_secs(6), "it took {:?}", asked.elapsed());
+    assert_eq!(setting.store.servers(&ServerFilter::default(), Page::ALL).await.unwrap().total, 0, "reading goes on");
+    other.execute_batch("ROLLBACK").unwrap();
+    registered(&setting.store, "one").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_that_somebody_else_holds_is_unavailable_and_then_not() {
+    let Some(setting) = Setting::postgres().await else { return };
+    let Location::Postgres(url) = &setting.location else { unreachable!("it is PostgreSQL") };
+    let (other, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
+    let driver = tokio::spawn(connection);
+    other.batch_execute("BEGIN; LOCK TABLE mcp.external_servers").await.unwrap();
+    // More than there are connections: none may be left behind in a state in which nobody can use it.
+    let asked = Instant::now();
+    let tries: Vec<_> = (0..12)
+        .map(|number| {
+            let store = setting.store.clone();
+            tokio::spawn(async move { store.insert_server(server(&format!("s{number}"))).await })
+        })
+        .collect();
+    for attempt in tries {
+        let error = attempt.await.unwrap().unwrap_err();
+        assert!(error.is_retryable(), "{error:?}");
+    }
+    assert!(asked.elapsed() < Duration::from_secs(6), "it took {:?}", asked.elapsed());
+    setting.store.settings().await.unwrap();
+    other.batch_execute("ROLLBACK").await.unwrap();
+    registered(&setting.store, "one").await;
+    assert_eq!(setting.store.servers(&ServerFilter::default(), Page::ALL).await.unwrap().total, 1);
+    drop(other);
+    driver.await.unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_recorded_does_not_keep_others_from_reading() {
+    let setting = Setting::sqlite().await.unwrap();
+    let store = setting.store.clone();
+    let recording = tokio::spawn(async move {
+        for _ in 0..10 {
+            let some = (0..2000).map(|_| ExecutionRecord::submitted("one", "echo", Source::Mcp)).collect();
+            store.record(some).await.unwrap();
+        }
+    });
+    while !recording.is_finished() {
+        let seen = setting.store.executions(&ExecutionFilter::default(), Page::first(1)).await.unwrap().total;
+        assert_eq!(seen % 2000, 0, "a batch is seen whole or not at all");
+    }
+    recording.await.unwrap();
+}

@@ -1,0 +1,165 @@
+//! Opening: fresh, again, with the wrong key, by a program that is too old, by several at once.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use registry::{CredentialKey, Error, Location, OpenError, Page, ServerFilter, Store};
+use testkit::Postgres;
+
+use crate::setting::{Setting, on_both, registered, server};
+
+on_both! {
+    what_was_kept_is_there_after_a_restart,
+    another_key_is_refused_when_opening,
+    a_new_key_replaces_the_old_for_everybody,
+    credentials_cannot_be_read_in_the_database,
+    a_database_of_a_newer_program_is_refused,
+    an_edited_migration_is_refused,
+    several_programs_that_start_at_once_all_open,
+    a_closed_store_says_so,
+    clones_can_be_sent_to_other_tasks,
+}
+
+/// SQL as somebody else would run it, past the store.
+async fn behind_the_back(setting: &Setting, sql: &str) -> Vec<String> {
+    match &setting.location {
+        Location::File(path) => {
+            let connection = rusqlite::Connection::open(path).unwrap();
+            let mut statement = connection.prepare(&sql.replace("mcp.", "")).unwrap();
+            let rows = statement.query_map([], |row| row.get::<_, String>(0)).unwrap();
+            rows.map(Result::unwrap).collect()
+        }
+        Location::Postgres(url) => {
+            let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
+            let driver = tokio::spawn(connection);
+            let rows = client.query(sql, &[]).await.unwrap();
+            let found = rows.iter().map(|row| row.get::<_, String>(0)).collect();
+            drop(client);
+            driver.await.unwrap().unwrap();
+            found
+        }
+    }
+}
+
+async fn what_was_kept_is_there_after_a_restart(setting: Setting) {
+    let one = registered(&setting.store, "one").await;
+    setting.store.close().await;
+    assert_eq!(setting.opened_again().await.server(one.id).await.unwrap(), one);
+}
+
+async fn another_key_is_refused_when_opening(setting: Setting) {
+    // Also before there is anything to be sealed: the first key is the key.
+    let other = CredentialKey::generate().unwrap();
+    let error = Store::open(&setting.location, &other).await.unwrap_err();
+    assert!(matches!(error, OpenError::Store(Error::WrongKey)), "{error}");
+    assert!(error.hint().unwrap().contains("MCP_CREDENTIAL_KEY"));
+}
+
+async fn a_new_key_replaces_the_old_for_everybody(setting: Setting) {
+    let one = registered(&setting.store, "one").await;
+    let elsewhere = setting.opened_again().await;
+    let new = CredentialKey::generate().unwrap();
+    setting.store.rekey(&new).await.unwrap();
+    assert_eq!(setting.store.server(one.id).await.unwrap(), one);
+    assert_eq!(Store::open(&setting.location, &new).await.unwrap().server(one.id).await.unwrap(), one);
+    registered(&setting.store, "two").await;
+
+    // Who still has the old key reads no garbage, and writes nothing that nobody could read.
+    assert!(matches!(elsewhere.server(one.id).await, Err(Error::WrongKey)));
+    assert!(matches!(elsewhere.insert_server(server("three")).await, Err(Error::WrongKey)));
+    assert!(matches!(elsewhere.rekey(&setting.key).await, Err(Error::WrongKey)));
+    assert!(Store::open(&setting.location, &setting.key).await.is_err());
+}
+
+async fn credentials_cannot_be_read_in_the_database(setting: Setting) {
+    registered(&setting.store, "one").await;
+    let found = behind_the_back(&setting, "SELECT CAST(connection_config AS TEXT) FROM mcp.external_servers").await;
+    let sealed: serde_json::Value = serde_json::from_str(&found[0]).unwrap();
+    assert_eq!((&sealed["v"], &sealed["alg"]), (&1.into(), &"XChaCha20-Poly1305".into()));
+    assert!(!found[0].contains("hunter2") && !found[0].contains("command"));
+    let words = "SELECT status || ' ' || transport_type || ' ' || deployment_type FROM mcp.external_servers";
+    assert_eq!(behind_the_back(&setting, words).await, ["DISCONNECTED STDIO MANAGED"]);
+    if let Location::File(path) = &setting.location {
+        for file in std::fs::read_dir(path.parent().unwrap()).unwrap().map(Result::unwrap) {
+            assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{:?}", file.path());
+        }
+    }
+}
+
+async fn a_database_of_a_newer_program_is_refused(setting: Setting) {
+    let future = "INSERT INTO mcp.schema_migrations SELECT 99, 'future', 'x', applied_at FROM mcp.schema_migrations \
+        RETURNING name";
+    behind_the_back(&setting, future).await;
+    let error = Store::open(&setting.location, &setting.key).await.unwrap_err();
+    assert!(matches!(error, OpenError::Newer { found: 99, .. }), "{error}");
+}
+
+async fn an_edited_migration_is_refused(setting: Setting) {
+    behind_the_back(&setting, "UPDATE mcp.schema_migrations SET checksum = 'x' RETURNING name").await;
+    let error = Store::open(&setting.location, &setting.key).await.unwrap_err();
+    assert!(matches!(error, OpenError::ChangedMigration { version: 1 }), "{error}");
+}
+
+async fn several_programs_that_start_at_once_all_open(setting: Setting) {
+    // A place where nobody was before.
+    let location = match &setting.location {
+        Location::File(path) => Location::in_folder(&path.with_file_name("deep/fresh")),
+        Location::Postgres(_) => {
+            let postgres = Postgres::shared().unwrap();
+            Location::Postgres(postgres.database(&format!("fresh-{}", uuid::Uuid::new_v4())))
+        }
+    };
+    let starts: Vec<_> = (0..6)
+        .map(|number| {
+            let (location, key) = (location.clone(), setting.key.clone());
+            tokio::spawn(async move {
+                let store = Store::open(&location, &key).await.unwrap();
+                store.insert_server(server(&format!("s{number}"))).await.unwrap();
+                store
+            })
+        })
+        .collect();
+    for start in starts {
+        start.await.unwrap();
+    }
+    let store = Store::open(&location, &setting.key).await.unwrap();
+    assert_eq!(store.servers(&ServerFilter::default(), Page::ALL).await.unwrap().total, 6);
+}
+
+async fn a_closed_store_says_so(setting: Setting) {
+    setting.store.ping().await.unwrap();
+    setting.store.close().await;
+    let error = setting.store.clone().ping().await.unwrap_err();
+    assert!(error.is_retryable(), "{error}");
+    assert!(matches!(setting.store.insert_server(server("one")).await, Err(Error::Unavailable { .. })));
+}
+
+async fn clones_can_be_sent_to_other_tasks(setting: Setting) {
+    fn sendable<T: Send>(it: T) -> T {
+        it
+    }
+    let store = setting.store.clone();
+    let id = sendable(store.insert_server(server("one"))).await.unwrap().id;
+    sendable(store.replace_tools(id, &[])).await.unwrap();
+    sendable(store.rekey(&setting.key)).await.unwrap();
+    sendable(Store::open(&setting.location, &setting.key)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_place_that_cannot_be_is_refused_by_name() {
+    let key = CredentialKey::generate().unwrap();
+    let error = Store::open(&Location::File("/proc/nowhere/registry.db".into()), &key).await.unwrap_err();
+    assert_eq!(error.to_string(), "could not open `/proc/nowhere/registry.db`");
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("registry.db");
+    std::fs::write(&path, "this is no database, but a text that is long enough to be taken for one".repeat(100))
+        .unwrap();
+    let error = Store::open(&Location::File(path), &key).await.unwrap_err();
+    assert!(matches!(error, OpenError::File { .. }), "{error:?}");
+
+    let error = Store::open(&Location::Postgres("postgres://u:pw@h/d?nonsense=1".to_owned()), &key).await.unwrap_err();
+    assert!(matches!(&error, OpenError::Location { location, .. } if location == "postgres://u@h/d"), "{error:?}");
+
+    let error = Store::open(&Location::Postgres("postgres://u@127.0.0.1:1/d".to_owned()), &key).await.unwrap_err();
+    assert!(matches!(error, OpenError::Store(Error::Unavailable { .. })), "{error:?}");
+}

@@ -1,0 +1,6 @@
+//! The store's promises, one story each.
+
+mod executions;
+mod keeping;
+mod servers;
+mod tools;

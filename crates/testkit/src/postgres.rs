@@ -1,0 +1,169 @@
+//! A PostgreSQL server to be thrown away: its own data, a socket in its own folder, stopped and started at will.
+
+mod programs;
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+
+use tempfile::TempDir;
+
+use crate::wait_until;
+use programs::Programs;
+
+/// Stands between us and the server: stops it when told so, and when our end of the pipe closes because we are gone,
+/// however that came about. Then it takes the data with it.
+const KEEPER: &str = r#"
+folder=$1; shift
+"$@" >>"$folder/log" 2>&1 </dev/null &
+server=$!
+if read -r word; then
+    case $word in
+        stop) kill -INT $server ;;
+        crash) kill -QUIT $server ;;
+    esac
+    wait $server
+else
+    kill -INT $server
+    wait $server
+    rm -rf "$folder"
+fi
+"#;
+
+/// A PostgreSQL server of its own. It ends when this is dropped, or when the process does.
+#[derive(Debug)]
+pub struct Postgres {
+    programs: Programs,
+    folder: TempDir,
+    keeper: Option<Child>,
+}
+
+impl Postgres {
+    /// Starts a server with an empty cluster.
+    ///
+    /// `None`, and a loud line, where PostgreSQL is not installed. With `CI=true` that is a failure.
+    #[track_caller]
+    pub fn start() -> Option<Self> {
+        let Some(programs) = Programs::find() else {
+            assert!(
+                std::env::var("CI").as_deref() != Ok("true"),
+                "PostgreSQL was not found, and with CI=true nothing may be skipped"
+            );
+            eprintln!("\n**********\nSKIPPED: PostgreSQL was not found; install Debian's `postgresql`\n**********\n");
+            return None;
+        };
+        let folder = tempfile::Builder::new().prefix("postgres-").tempdir().expect("a temporary folder can be made");
+        programs.hand_over(folder.path());
+        let data = folder.path().join("data");
+        let mut initdb = programs.command("initdb", folder.path());
+        initdb.args(["--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C"]);
+        initdb.args(["--no-sync", "--no-instructions", "--pgdata"]).arg(&data);
+        let made = initdb.output().expect("initdb can be started");
+        assert!(made.status.success(), "initdb failed: {}", String::from_utf8_lossy(&made.stderr));
+        let mut server = Self { programs, folder, keeper: None };
+        server.start_again();
+        Some(server)
+    }
+
+    /// One server for all tests of this process, made when it is first asked for. `None` as in [`start`](Self::start).
+    #[track_caller]
+    pub fn shared() -> Option<&'static Self> {
+        static SHARED: OnceLock<Option<Postgres>> = OnceLock::new();
+        SHARED.get_or_init(Self::start).as_ref()
+    }
+
+    /// Starts it again after it was stopped, and waits until it takes connections.
+    #[track_caller]
+    pub fn start_again(&mut self) {
+        assert!(self.keeper.is_none(), "it runs already");
+        let folder = self.folder.path();
+        let data = folder.join("data");
+        // Left behind by a crash, and it would be taken for a server that is ready.
+        match std::fs::remove_file(data.join("postmaster.pid")) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => panic!("a stale pid file stays: {error}"),
+            _ => {}
+        }
+        let mut keeper = self.programs.shell(folder);
+        keeper.args(["-c", KEEPER, "keeper"]).arg(folder).arg(self.programs.path("postgres")).arg("-D").arg(&data);
+        // Durable enough for a server that is thrown away; killed, it still has what it committed.
+        for option in ["fsync=off", "full_page_writes=off", "listen_addresses=", "max_connections=200"] {
+            keeper.args(["-c", option]);
+        }
+        keeper.arg("-c").arg(format!("unix_socket_directories={}", folder.display()));
+        let keeper = keeper.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("a shell can be started");
+        self.keeper = Some(keeper);
+        wait_until("PostgreSQL takes connections", || {
+            let ended = self.keeper.as_mut().and_then(|keeper| keeper.try_wait().ok().flatten());
+            assert!(ended.is_none(), "PostgreSQL ended: {}", self.log());
+            is_ready(&data).then_some(())
+        });
+    }
+
+    /// Stops it in good order: clients are disconnected, what was committed is kept.
+    #[track_caller]
+    pub fn stop(&mut self) {
+        self.tell("stop");
+    }
+
+    /// Ends it without any order, as a crash would. What was committed is kept.
+    #[track_caller]
+    pub fn crash(&mut self) {
+        self.tell("crash");
+    }
+
+    fn tell(&mut self, word: &str) {
+        let Some(mut keeper) = self.keeper.take() else { return };
+        let mut pipe = keeper.stdin.take().expect("its stdin is a pipe");
+        writeln!(pipe, "{word}").expect("the keeper listens");
+        keeper.wait().expect("the keeper ends");
+    }
+
+    /// Makes a database of that name and says where it is: an address for `--database`.
+    #[track_caller]
+    pub fn database(&self, name: &str) -> String {
+        self.psql("postgres", &format!("CREATE DATABASE \"{name}\""));
+        self.url(name)
+    }
+
+    /// The address of a database.
+    pub fn url(&self, database: &str) -> String {
+        let folder = self.folder.path().display().to_string().replace('/', "%2F");
+        format!("postgres://postgres@{folder}/{database}")
+    }
+
+    /// Runs SQL as the superuser; its output, without headers.
+    #[track_caller]
+    pub fn psql(&self, database: &str, sql: &str) -> String {
+        let mut psql = self.programs.command("psql", self.folder.path());
+        psql.args(["--no-psqlrc", "--tuples-only", "--no-align", "--set=ON_ERROR_STOP=1", "--username=postgres"]);
+        psql.arg("--host").arg(self.folder.path()).args(["--dbname", database, "--command", sql]);
+        let output = psql.output().expect("psql can be started");
+        assert!(output.status.success(), "psql: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
+    }
+
+    /// What the server wrote to its log.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        self.tell("crash");
+    }
+}
+
+/// PostgreSQL says in the eighth line of its pid file how far it is.
+fn is_ready(data: &Path) -> bool {
+    let text = std::fs::read_to_string(data.join("postmaster.pid")).unwrap_or_default();
+    text.lines().nth(7).is_some_and(|state| state.trim() == "ready")
+}
+
+/// A command that is run somewhere, which must be a place that its user may enter.
+fn command(program: impl AsRef<std::ffi::OsStr>, folder: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.current_dir(folder).env_remove("LC_ALL").env("LANG", "C").stderr(Stdio::piped());
+    command
+}
