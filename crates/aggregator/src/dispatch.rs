@@ -126,6 +126,9 @@ impl Aggregator {
             connection.abandon_all(client.number(), WHY);
         }
         self.fleet.forget(client);
+        if client.level().is_some() {
+            self.fleet.settle_levels();
+        }
         client.questions.give_up();
         subscriptions::leave(&self.fleet, client);
         tasks::leave(&self.fleet, client);

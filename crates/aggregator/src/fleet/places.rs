@@ -239,7 +239,7 @@ impl Fleet {
     pub fn remove(&self, index: usize) {
         self.stand(index, ServerState::Removed, None);
         lock(&self.reports).remove(&index);
-        lock(&self.lowered).remove(&index);
+        self.levels().forget(index);
     }
 
     /// Somebody needs the server at `index`.
