@@ -7,7 +7,8 @@
 //! - `keeper.rs` and below: the life of one server: connected, lost, tried again, switched off; health, and rest
 //! - `spec.rs`: from what was registered to what can be started, and what is wrong with it
 //! - `layer.rs`: the config file as a read-only layer of servers
-//! - [`calls`]: a tool called from here; [`executions`]: the account of all calls: limits, stop, history
+//! - [`calls`]: a tool called from here; [`executions`]: the account of all calls: limits, stop, history;
+//!   `recorder.rs`: writes it down
 //! - [`metrics`]: numbers for whoever watches; `traffic.rs`: what goes on at one server
 //! - [`settings`]: what can be changed while it runs; [`events`]: what happens, for who wants to know
 //! - [`Error`]: what went wrong, told once for every edge
@@ -17,6 +18,7 @@ pub mod error;
 pub mod events;
 pub mod executions;
 pub mod metrics;
+mod recorder;
 mod roster;
 pub mod servers;
 pub mod settings;
