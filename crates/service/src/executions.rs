@@ -1,7 +1,7 @@
 //! The account of all calls: which may be made, when, and what became of each.
 //!
 //! # Layout
-//! - here: all of them: entered, cancelled, stopped, counted
+//! - here: all of them: entered, ended, counted; `operating`: looked at, cancelled, stopped
 //! - `execution`: one call; `outcome`: how it ended; `verdict`: why one is refused, or must end
 //! - `live`: those that are not over; `gate`: how many may run at once; `sessions`: how many a session has made
 //! - `watch`: those that take long; `listing`: those in memory and those that are kept, as one list
@@ -12,6 +12,7 @@ mod gate;
 mod ids;
 mod listing;
 mod live;
+mod operating;
 mod outcome;
 mod sessions;
 mod verdict;
@@ -24,20 +25,19 @@ use std::time::Duration;
 use aggregator::Aggregator;
 use aggregator::ledger::{Account, Calling, Ledger, Refusal};
 use protocol::scan::member;
-use registry::{AuditNote, ExecutionFilter, ExecutionId, ExecutionRecord, Listed, Page, Source, Store};
-use serde::Serialize;
-use serde_json::{Value, json};
+use registry::{Source, Store};
 use tokio::sync::Notify;
 
 use execution::Through;
 pub(crate) use execution::{Asked, Execution, Origin, QUEUE_PATIENCE};
 use gate::Gate;
-use listing::InMemory;
 use live::Live;
+pub use operating::Stopped;
 pub(crate) use outcome::{Ended, message_of};
 use sessions::Sessions;
 pub(crate) use verdict::{Refused, Verdict};
 
+use crate::Settings;
 use crate::calls::Attempt;
 use crate::events::Events;
 use crate::metrics::Reading;
@@ -45,7 +45,6 @@ use crate::recorder::Recorder;
 use crate::roster::Roster;
 use crate::settings::Keeper;
 use crate::traffic::Traffic;
-use crate::{Actor, Error, Service, Settings};
 
 /// A call that is on its way from one place to the next is found nowhere for a moment; so often it is looked for.
 const LOOKS: u32 = 20;
@@ -74,15 +73,6 @@ pub struct Executions {
     /// Somebody looks after calls that take long.
     is_watched: AtomicBool,
     begun: Arc<Notify>,
-}
-
-/// What stopping everything came to.
-#[derive(Debug, Clone, Serialize)]
-pub struct Stopped {
-    /// Whether new calls are refused now.
-    pub stopped: bool,
-    /// Calls that were cancelled.
-    pub cancelled: u64,
 }
 
 impl Executions {
@@ -230,13 +220,14 @@ impl Executions {
     }
 
     /// Cancels every call to the server in that place; says how many there were.
-    pub(crate) fn cancel_all_at(&self, place: usize, why: &'static str) -> u64 {
+    pub(crate) fn cancel_all_at(&self, place: usize, why: &str) -> u64 {
         self.cancel_those(why, |execution| execution.place() == place)
     }
 
-    fn cancel_those(&self, why: &'static str, are_meant: impl Fn(&Execution) -> bool) -> u64 {
+    fn cancel_those(&self, why: &str, are_meant: impl Fn(&Execution) -> bool) -> u64 {
         let meant = self.live.all().into_iter().filter(|execution| are_meant(execution));
-        meant.filter(|execution| self.call_off(execution, Verdict::Cancelled(why))).count() as u64
+        let verdict = Verdict::Cancelled(why.into());
+        meant.filter(|execution| self.call_off(execution, verdict.clone())).count() as u64
     }
 
     /// The numbers at this moment. Servers that were never called or looked at are left out.
@@ -266,39 +257,6 @@ impl Executions {
     pub(crate) async fn close(&self) {
         self.is_stopped.store(true, Ordering::SeqCst);
         self.recorder.close().await;
-    }
-
-    /// Calls, newest first.
-    async fn list(&self, filter: &ExecutionFilter, page: Page) -> Result<Listed<ExecutionRecord>, Error> {
-        let alive = self.live.all();
-        let in_memory = alive
-            .iter()
-            .chain(&self.recorder.unwritten())
-            .map(|execution| (execution.record(), execution.is_noted()))
-            .collect::<Vec<_>>();
-        let in_memory = InMemory::new(filter, in_memory);
-        let part = in_memory.part_to_read(page);
-        let kept = self.store.executions(filter, part).await?;
-        Ok(in_memory.merge(page, part, kept))
-    }
-
-    /// One call.
-    async fn find(&self, id: ExecutionId) -> Result<ExecutionRecord, Error> {
-        if let Some(execution) = self.live.get(id) {
-            return Ok(execution.record());
-        }
-        if let Some(execution) = self.recorder.unwritten().into_iter().find(|execution| execution.id == id) {
-            return Ok(execution.record());
-        }
-        Ok(self.store.execution(id).await?)
-    }
-
-    /// Notes who did something. What is done is done, whether or not the database hears of it.
-    async fn note(&self, by: &Actor, action: &str, target: Option<String>, details: Option<Value>) {
-        let note = AuditNote { who: Some(by.name.to_string()), action: action.to_owned(), target, details };
-        if let Err(error) = self.store.append_audit(note).await {
-            tracing::warn!(%error, action, who = %by.name, "could not write the audit log");
-        }
     }
 }
 
@@ -360,74 +318,5 @@ impl Executions {
         let view = self.aggregator().map(|aggregator| aggregator.fleet.view());
         let name = view.and_then(|view| Some(view.snapshot.servers().get(place)?.name.as_str().into()));
         (None, name.unwrap_or_else(|| "?".into()))
-    }
-}
-
-impl Service {
-    /// Calls, newest first: those under way, and those that are kept.
-    pub async fn executions(&self, filter: &ExecutionFilter, page: Page) -> Result<Listed<ExecutionRecord>, Error> {
-        self.executions.list(filter, page).await
-    }
-
-    /// One call.
-    pub async fn execution(&self, id: ExecutionId) -> Result<ExecutionRecord, Error> {
-        self.executions.find(id).await
-    }
-
-    /// Cancels a call that is under way; one that is over stays as it is.
-    pub async fn cancel_execution(&self, by: &Actor, id: ExecutionId) -> Result<ExecutionRecord, Error> {
-        self.executions.cancel(by, id).await
-    }
-
-    /// Cancels every call and refuses new ones until they are allowed again.
-    pub async fn stop_executions(&self, by: &Actor) -> Stopped {
-        self.executions.stop(by).await
-    }
-
-    /// Allows calls again, and begins to count sessions anew.
-    pub async fn reset_executions(&self, by: &Actor) -> Stopped {
-        self.executions.reset(by).await
-    }
-
-    /// Whether calls are refused until they are allowed again.
-    pub fn executions_are_stopped(&self) -> bool {
-        self.executions.is_stopped.load(Ordering::SeqCst)
-    }
-
-    /// The numbers about calls at this moment.
-    pub fn reading(&self) -> Reading {
-        self.executions.reading()
-    }
-}
-
-impl Executions {
-    async fn cancel(&self, by: &Actor, id: ExecutionId) -> Result<ExecutionRecord, Error> {
-        let Some(execution) = self.live.get(id) else { return self.find(id).await };
-        if self.call_off(&execution, Verdict::Cancelled("an operator ended it")) {
-            // Usually at once; a call that was just on its way takes a moment.
-            for _ in 0..LOOKS {
-                if execution.is_over() {
-                    break;
-                }
-                tokio::time::sleep(BETWEEN_LOOKS).await;
-            }
-            let details = json!({ "server": **execution.server(), "tool": execution.tool() });
-            self.note(by, "execution.cancel", Some(id.to_string()), Some(details)).await;
-        }
-        Ok(execution.record())
-    }
-
-    async fn stop(&self, by: &Actor) -> Stopped {
-        self.is_stopped.store(true, Ordering::SeqCst);
-        let cancelled = self.cancel_those("an operator stopped all executions", |_| true);
-        self.note(by, "executions.stop", None, Some(json!({ "cancelled": cancelled }))).await;
-        Stopped { stopped: true, cancelled }
-    }
-
-    async fn reset(&self, by: &Actor) -> Stopped {
-        self.sessions.reset();
-        self.is_stopped.store(false, Ordering::SeqCst);
-        self.note(by, "executions.reset", None, None).await;
-        Stopped { stopped: false, cancelled: 0 }
     }
 }

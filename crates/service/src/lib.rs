@@ -17,6 +17,8 @@ pub mod calls;
 pub mod error;
 pub mod events;
 pub mod executions;
+#[cfg(test)]
+mod fake;
 pub mod metrics;
 mod recorder;
 mod roster;

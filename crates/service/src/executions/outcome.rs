@@ -155,7 +155,7 @@ mod tests {
     fn what_was_given_up_says_by_whom() {
         let status = |verdict: Option<Verdict>| Ended::of(End::Cancelled, verdict.as_ref(), false).status;
         assert_eq!(status(None), ExecutionStatus::Cancelled);
-        assert_eq!(status(Some(Verdict::Cancelled("by an operator"))), ExecutionStatus::Cancelled);
+        assert_eq!(status(Some(Verdict::Cancelled("by an operator".into()))), ExecutionStatus::Cancelled);
         assert_eq!(status(Some(Verdict::TooSlow(Duration::from_secs(1)))), ExecutionStatus::Timeout);
     }
 

@@ -16,7 +16,7 @@ const TOO_SLOW: i32 = -32001;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// The operator cancelled it; the words say what happened.
-    Cancelled(&'static str),
+    Cancelled(std::sync::Arc<str>),
     /// It took longer than it may.
     TooSlow(Duration),
 }
