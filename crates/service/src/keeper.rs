@@ -444,6 +444,6 @@ impl Keeper {
 /// Tells everybody who waits that it is done. Some may be gone.
 fn tell(waiting: Vec<oneshot::Sender<()>>) {
     for done in waiting {
-        drop(done.send(()));
+        done.send(()).ok();
     }
 }

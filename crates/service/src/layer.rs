@@ -83,6 +83,10 @@ async fn insert_row(house: &Household, entry: &Entry) -> Result<Option<ServerRec
             tracing::error!(server = %name, "the config file has a server of a name that is registered; the registered one is used");
             Ok(None)
         }
+        Err(registry::Error::Invalid { what }) => {
+            tracing::error!(server = %entry.name, "the config file has a server that cannot be used: {what}");
+            Ok(None)
+        }
         Err(error) => Err(error.into()),
     }
 }

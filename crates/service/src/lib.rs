@@ -8,7 +8,8 @@
 //! - `household.rs`: what all keepers share; `records.rs`: what is written behind their backs
 //! - `spec.rs`: from what was registered to what can be started, and what is wrong with it
 //! - `layer.rs`: the config file as a read-only layer of servers; `trial.rs`: a server tried apart from all others
-//! - [`calls`]: a tool called from here; [`executions`]: the account of all calls: limits, stop, history
+//! - [`calls`]: a tool called from here; [`executions`]: the account of all calls: limits, stop, history;
+//!   `recorder.rs`: writes it down
 //! - [`metrics`]: numbers for whoever watches; `traffic.rs`: what goes on at one server
 //! - [`settings`]: what can be changed while it runs; [`events`]: what happens, for who wants to know
 //! - [`Error`]: what went wrong, told once for every edge
@@ -17,10 +18,13 @@ pub mod calls;
 pub mod error;
 pub mod events;
 pub mod executions;
+#[cfg(test)]
+mod fake;
 mod household;
 mod keeper;
 mod layer;
 pub mod metrics;
+mod recorder;
 mod records;
 mod roster;
 pub mod servers;
@@ -115,9 +119,14 @@ impl Service {
             chain,
             remote,
         });
-        layer::open(&house, config).await?;
         let began = Instant::now();
-        Ok(Arc::new(Self { store, fleet, aggregator, events, settings, executions, roster, house, began }))
+        let service = Arc::new(Self { store, fleet, aggregator, events, settings, executions, roster, house, began });
+        if let Err(error) = layer::open(&service.house, config).await {
+            service.stop(Stop::Now);
+            service.ended().await;
+            return Err(error);
+        }
+        Ok(service)
     }
 
     /// The way in for MCP clients.

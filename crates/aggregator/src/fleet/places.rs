@@ -230,6 +230,10 @@ impl Fleet {
             server.state = state;
             server.offer = offer.unwrap_or_else(|| Arc::new(Offer::new(Era::Legacy)));
         });
+        let mut retired = lock(&self.retired);
+        retired.retain(|connection| connection.strong_count() > 0);
+        retired.extend(connection.as_ref().map(Arc::downgrade));
+        drop(retired);
         connection
     }
 

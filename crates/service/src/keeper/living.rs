@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use aggregator::fleet::{Happening, Lived};
 use catalog::{Kind, Offer, ServerState};
-use registry::{Status, StatusChange};
+use registry::{Status, StatusChange, Timestamp};
 use tokio::time::{Instant, sleep, sleep_until};
 use upstream::failure::Cause;
 use upstream::{Connection, Ending, Report, Stop};
@@ -141,7 +141,7 @@ impl Keeper {
                     Order::Connect(reply) => drop(reply.send(Ok(()))),
                     Order::End(end) => return self.end(lived, &watch.connection, end).await,
                     Order::Adopt(adoption) => if self.adopt(adoption) {
-                        return self.replace(lived).await;
+                        return self.retire(lived, ServerState::Waking, Parting::Anew).await;
                     },
                     Order::Refresh => watch.connection.note_change(&Kind::ALL),
                     Order::Stop => return Parting::Stopping,
@@ -164,7 +164,7 @@ impl Keeper {
                         }
                     }
                     Due::Idleness => if watch.is_idle_for(Duration::from_secs(self.house.settings.now().idle_timeout_s)) {
-                        return self.put_to_sleep(lived).await;
+                        return self.retire(lived, ServerState::Dormant, Parting::Idle).await;
                     },
                 },
             }
@@ -236,65 +236,90 @@ impl Keeper {
     }
 
     /// Ends it for good, or for now: nothing new is begun, and what was begun may finish.
-    async fn end(&mut self, lived: &mut Lived, connection: &Arc<Connection>, end: End) -> Parting {
+    async fn end(&mut self, lived: &mut Lived, connection: &Connection, end: End) -> Parting {
         self.house.fleet.keep_on_offer(self.handle.place, false);
-        let (status, since) = (self.shown.record.status, self.shown.since);
-        // Calls are refused from here on, with the words for what it is about to be.
-        self.shown.record.status = Status::Disconnected;
-        self.lie_down();
-        (self.shown.record.status, self.shown.since) = (status, since);
-
+        self.refuse_calls();
         let deadline = Instant::now() + DRAINING;
         let mut ends = vec![end];
         while connection.open_calls() > 0 && Instant::now() < deadline && !ends.iter().any(|end| end.force) {
             let order = tokio::select! {
                 () = sleep(DRAIN_LOOK) => continue,
+                happening = lived.next() => match happening {
+                    // What it offers came back with it.
+                    Some(Happening::Running(_) | Happening::Changed(_)) => {
+                        self.refuse_calls();
+                        continue;
+                    }
+                    Some(Happening::Ended(_) | Happening::Reported(_)) | None => break,
+                },
                 order = self.next_order() => order,
             };
             match order {
                 Order::End(end) => ends.push(end),
                 // Whoever asked may be gone.
                 Order::Connect(reply) => drop(reply.send(Err("it is being disconnected".to_owned()))),
-                Order::Adopt(adoption) => drop(self.adopt(adoption)),
+                // However it is reached from now on, it ends.
+                Order::Adopt(adoption) => {
+                    self.adopt(adoption);
+                }
                 Order::Refresh => {}
                 Order::Stop => break,
             }
         }
-        let name = &self.shown.record.name;
-        let cancelled =
-            self.house.executions.cancel_all_at(self.handle.place, &format!("server `{name}` is being disconnected"));
-        if cancelled > 0 {
-            tracing::warn!(server = %name, cancelled, "calls were cancelled because their server is being disconnected");
-        }
+        self.cancel_calls();
         lived.stop(Stop::Gently);
         Parting::Asked(ends)
     }
 
-    /// Ends it to begin anew: who calls meanwhile waits.
-    async fn replace(&mut self, lived: &mut Lived) -> Parting {
-        self.retire(lived, ServerState::Waking).await;
-        Parting::Anew
+    /// Nothing of it is on offer any more, and who calls it is told what it is about to be.
+    fn refuse_calls(&mut self) {
+        let (status, since) = (self.shown.record.status, self.shown.since);
+        (self.shown.record.status, self.shown.since) = (Status::Disconnected, Timestamp::now());
+        self.lie_down();
+        (self.shown.record.status, self.shown.since) = (status, since);
     }
 
-    /// Ends it until it is needed again.
-    async fn put_to_sleep(&mut self, lived: &mut Lived) -> Parting {
-        self.retire(lived, ServerState::Dormant).await;
-        Parting::Idle
+    /// Ends what is still under way.
+    fn cancel_calls(&self) {
+        let name = &self.shown.record.name;
+        let why = format!("server `{name}` is being disconnected");
+        let cancelled = self.house.executions.cancel_all_at(self.handle.place, &why);
+        if cancelled > 0 {
+            tracing::warn!(server = %name, cancelled, "calls were cancelled because their server is being disconnected");
+        }
     }
 
-    /// Takes it out of use, lets it finish what it is at, and ends it. What it offers stays on offer.
-    async fn retire(&mut self, lived: &mut Lived, state: ServerState) {
+    /// Takes it out of use, lets it finish what it is at, and ends it: for this reason, unless a better one comes up. What
+    /// it offers stays on offer, and who calls it meanwhile waits.
+    async fn retire(&mut self, lived: &mut Lived, state: ServerState, reason: Parting) -> Parting {
         let (fleet, place) = (&self.house.fleet, self.handle.place);
         fleet.keep_on_offer(place, true);
         let connection = fleet.retire(place, state, self.known.clone());
+        let is_busy = || connection.as_ref().is_some_and(|connection| connection.open_calls() > 0);
         let deadline = Instant::now() + DRAINING;
-        while connection.as_ref().is_some_and(|connection| connection.open_calls() > 0)
-            && Instant::now() < deadline
-            && !*self.stopping.borrow()
-        {
-            sleep(DRAIN_LOOK).await;
+        let (mut parting, mut ends) = (reason, Vec::<End>::new());
+        while is_busy() && Instant::now() < deadline && !ends.iter().any(|end| end.force) {
+            let order = tokio::select! {
+                () = sleep(DRAIN_LOOK) => continue,
+                order = self.next_order() => order,
+            };
+            match order {
+                Order::End(end) => ends.push(end),
+                Order::Connect(reply) => {
+                    self.awaiting.push(reply);
+                    parting = Parting::Anew;
+                }
+                Order::Adopt(adoption) => {
+                    if self.adopt(adoption) {
+                        parting = Parting::Anew;
+                    }
+                }
+                Order::Refresh => {}
+                Order::Stop => break,
+            }
         }
         lived.stop(Stop::Gently);
+        if ends.is_empty() { parting } else { Parting::Asked(ends) }
     }
 
     /// What comes after a life.
@@ -323,7 +348,9 @@ impl Keeper {
     fn after_loss(&mut self, why: &str, has_lasted: bool) -> Step {
         if has_lasted {
             self.stand(Status::Error, Some(why.to_owned()), None);
-            return Step::Connect(self.known.clone());
+            // One that nobody needs right now is started when somebody does.
+            let can_wait = self.shown.is_lazy && !self.house.fleet.is_awaited(self.handle.place);
+            return if can_wait { Step::Doze } else { Step::Connect(self.known.clone()) };
         }
         self.failures += 1;
         self.answer(Err(why));
