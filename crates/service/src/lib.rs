@@ -9,12 +9,14 @@
 //! - `layer.rs`: the config file as a read-only layer of servers
 //! - [`calls`]: a tool called from here; [`executions`]: the account of all calls: limits, stop, history
 //! - [`settings`]: what can be changed while it runs; [`events`]: what happens, for who wants to know
+//! - `overview`: the audit log, and whether the database is there
 //! - [`Error`]: what went wrong, told once for every edge
 
 pub mod calls;
 pub mod error;
 pub mod events;
 pub mod executions;
+pub mod overview;
 mod roster;
 pub mod servers;
 pub mod settings;
