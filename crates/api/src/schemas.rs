@@ -119,6 +119,10 @@ pub(crate) fn call() -> Schema {
         .may_have("document_path", Schema::kept_text().or_null().about("The document the call is made from."))
         .may_have("section_line", Schema::integer(0, i64::from(u32::MAX)).or_null().about("The line in it."))
         .may_have(
+            "session",
+            Schema::kept_text().or_null().about("The session of a document or an assistant that the call counts for."),
+        )
+        .may_have(
             "timeout_ms",
             Schema::integer(1, 86_400_000).or_null().about("Another limit than that of the settings."),
         )

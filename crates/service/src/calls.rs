@@ -20,6 +20,8 @@ pub struct Call {
     pub actor: Actor,
     /// The document it was made from, and the line there.
     pub document: Option<(String, Option<u32>)>,
+    /// The session of a document or an assistant that it counts for. If absent: its document, or else its actor.
+    pub session: Option<String>,
     /// Another limit than the settings' for this call.
     pub timeout_ms: Option<u64>,
 }

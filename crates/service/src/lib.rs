@@ -8,6 +8,7 @@
 //! - `spec.rs`: from what was registered to what can be started, and what is wrong with it
 //! - `layer.rs`: the config file as a read-only layer of servers
 //! - [`calls`]: a tool called from here; [`executions`]: the account of all calls: limits, stop, history
+//! - [`metrics`]: numbers for whoever watches; `traffic.rs`: what goes on at one server
 //! - [`settings`]: what can be changed while it runs; [`events`]: what happens, for who wants to know
 //! - `overview`: the audit log, and whether the database is there
 //! - [`Error`]: what went wrong, told once for every edge
@@ -16,10 +17,12 @@ pub mod calls;
 pub mod error;
 pub mod events;
 pub mod executions;
+pub mod metrics;
 pub mod overview;
 mod roster;
 pub mod servers;
 pub mod settings;
+mod traffic;
 
 use std::sync::Arc;
 use std::time::Instant;

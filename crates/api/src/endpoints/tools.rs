@@ -90,6 +90,7 @@ async fn call(asked: Asked) -> Result<Answer, Error> {
         source: body.text("source").and_then(|word| word.parse().ok()).unwrap_or(Source::Rest),
         actor: asked.actor.clone(),
         document: body.text("document_path").map(|path| (path, line)),
+        session: body.text("session"),
         timeout_ms: body.number("timeout_ms"),
     };
     let outcome = asked.service.call(call).await?;
