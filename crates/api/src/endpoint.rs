@@ -27,8 +27,6 @@ pub(crate) struct Endpoint {
     pub(crate) fails: Vec<&'static str>,
     /// Whoever asks need not say who they are: everybody gets the same, and it tells nothing.
     pub(crate) is_public: bool,
-    /// It ends with who asked for it. What else changes something is brought to its end, also if they are gone.
-    pub(crate) ends_with_asker: bool,
     pub(crate) run: Handler,
 }
 
@@ -77,7 +75,6 @@ impl Endpoint {
 
     fn new(method: Method, path: &str, summary: &'static str, run: Handler) -> Self {
         Self {
-            ends_with_asker: method == Method::GET,
             method,
             path: format!("{PREFIX}{path}"),
             group: "",
@@ -164,12 +161,6 @@ impl Endpoint {
     /// Everybody may ask.
     pub(crate) fn public(mut self) -> Self {
         self.is_public = true;
-        self
-    }
-
-    /// It ends with who asked for it.
-    pub(crate) fn ends_with_asker(mut self) -> Self {
-        self.ends_with_asker = true;
         self
     }
 

@@ -26,34 +26,34 @@ mod routes;
 mod schema;
 mod schemas;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::request::Parts;
 use http::{Response, StatusCode};
-use service::{Actor, Error, Service};
-use tokio::sync::{oneshot, watch};
-use tokio::task::JoinSet;
+use service::{Actor, Service};
+use tokio::sync::watch;
 
 use answer::Answer;
 pub use answer::Body;
 use asked::Asked;
 use endpoint::Endpoint;
 
+/// Whose name is written down where there are no tokens: only which way they came is known.
+const NOBODY: &str = "rest";
+
 /// The API. It lives as long as the program.
 pub struct Api {
     service: Arc<Service>,
     endpoints: Vec<Endpoint>,
     closing: watch::Sender<bool>,
-    /// What is brought to its end, also if who asked for it is gone.
-    works: Mutex<JoinSet<()>>,
 }
 
 impl Api {
     /// The API of a service.
     pub fn new(service: Arc<Service>) -> Self {
         let endpoints = endpoints::all();
-        Self { service, endpoints, closing: watch::Sender::new(false), works: Mutex::default() }
+        Self { service, endpoints, closing: watch::Sender::new(false) }
     }
 
     /// Whether a path leads here.
@@ -84,29 +84,10 @@ impl Api {
             None => asked::Members::default(),
         };
         let service = Arc::clone(&self.service);
-        let (actor, closing) = (Actor { name: principal }, self.closing.subscribe());
+        let name = if principal.is_empty() { Arc::from(NOBODY) } else { principal };
+        let (actor, closing) = (Actor { name }, self.closing.subscribe());
         let asked = Asked { service, actor, headers: parts.headers, closing, path, query, body };
-        let working = (endpoint.run)(asked);
-        let done = if endpoint.ends_with_asker { working.await } else { self.to_the_end(working).await? };
-        done.map_err(|error| mistake::answer(&error))
-    }
-
-    /// Brings it to its end, also if who asked for it goes.
-    async fn to_the_end(
-        &self,
-        working: impl Future<Output = Result<Answer, Error>> + Send + 'static,
-    ) -> Result<Result<Answer, Error>, Answer> {
-        let (tell, told) = oneshot::channel();
-        {
-            let mut works = self.works.lock().unwrap_or_else(PoisonError::into_inner);
-            while works.try_join_next().is_some() {}
-            works.spawn(async move {
-                // Who asked may be gone.
-                tell.send(working.await).ok();
-            });
-        }
-        let broke = |_| mistake::refused(StatusCode::INTERNAL_SERVER_ERROR, "something broke here; the log tells more");
-        told.await.map_err(broke)
+        (endpoint.run)(asked).await.map_err(|error| mistake::answer(&error))
     }
 
     /// The answer to a request that is not let in.
@@ -117,12 +98,6 @@ impl Api {
     /// Ends the streams that have no end: we stop.
     pub fn leave(&self) {
         self.closing.send_replace(true);
-    }
-
-    /// Waits for what is still being done although nobody waits for its answer.
-    pub async fn ended(&self) {
-        let mut works = std::mem::take(&mut *self.works.lock().unwrap_or_else(PoisonError::into_inner));
-        while works.join_next().await.is_some() {}
     }
 }
 

@@ -1,15 +1,10 @@
-//! What an operator looks at beside servers and executions: the audit log, the database, what happens.
+//! What an operator looks at beside servers and executions: the audit log and the database.
 
 use registry::{AuditFilter, AuditRecord, Listed, Page};
 
-use crate::{Error, Events, Service};
+use crate::{Error, Service};
 
 impl Service {
-    /// Where events are told and heard.
-    pub fn events(&self) -> &Events {
-        &self.events
-    }
-
     /// Asks the database whether it is there.
     pub async fn ping(&self) -> Result<(), Error> {
         Ok(self.store.ping().await?)

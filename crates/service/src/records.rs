@@ -110,6 +110,12 @@ impl Records {
         timeout(limit, self.until(|pending| pending.is_done_with(server))).await.is_ok()
     }
 
+    /// Waits until everything about all servers is written, but not longer than `limit`.
+    pub(crate) async fn all_caught_up(&self, limit: Duration) -> bool {
+        let is_done = |pending: &Pending| pending.writing.is_none() && pending.servers.values().all(Backlog::is_empty);
+        timeout(limit, self.until(is_done)).await.is_ok()
+    }
+
     /// Writes until told to end, and then what is left.
     pub(crate) async fn write_all(&self, store: &Store) {
         let mut pause = FIRST_PAUSE;

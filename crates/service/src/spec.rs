@@ -5,7 +5,7 @@
 
 use catalog::config::{Problem as ConfigProblem, ProblemKind};
 use catalog::{Accepted, Config, ConfigError, ServerSpec};
-use registry::{ServerRecord, Transport};
+use registry::{Origin, ServerRecord, Transport};
 use serde_json::{Map, Value, json};
 
 use crate::Problem;
@@ -71,7 +71,12 @@ pub(crate) fn problems_with_config(transport: Transport, config: &Map<String, Va
 
 /// What it takes to start a server, with its variables filled in; or why it cannot be started, as a sentence.
 pub(crate) fn resolve(record: &ServerRecord) -> Result<ServerSpec, String> {
-    resolve_parts(&record.name, record.transport, record.connection_config.reveal())
+    let config = record.connection_config.reveal();
+    match record.origin {
+        Origin::Registered => resolve_parts(&record.name, record.transport, config),
+        // As it is in the file, which need not say how a server is reached.
+        Origin::Config => resolve_entry(&record.name, &switched_on(config)),
+    }
 }
 
 /// The same, for what is not registered.
@@ -80,7 +85,11 @@ pub(crate) fn resolve_parts(
     transport: Transport,
     config: &Map<String, Value>,
 ) -> Result<ServerSpec, String> {
-    let file = json!({ "mcpServers": { name: entry(transport, config) } });
+    resolve_entry(name, &entry(transport, config))
+}
+
+fn resolve_entry(name: &str, entry: &Map<String, Value>) -> Result<ServerSpec, String> {
+    let file = json!({ "mcpServers": { name: entry } });
     let one_after_the_other = |problems: &[ConfigProblem]| {
         let told = problems.iter().map(|problem| match problem.kind {
             ProblemKind::MissingVariable => problem.message.clone(),
@@ -107,10 +116,8 @@ fn parse(file: &Value) -> Result<Config, ConfigError> {
 
 /// The entry of a config file that says the same.
 fn entry(transport: Transport, config: &Map<String, Value>) -> Map<String, Value> {
-    let mut entry = config.clone();
-    for other in ["transport", "enabled", "disabled"] {
-        entry.shift_remove(other);
-    }
+    let mut entry = switched_on(config);
+    entry.shift_remove("transport");
     entry.insert("type".to_owned(), json!(transport.as_str()));
     if transport != Transport::Stdio
         && !["url", "serverUrl", "httpUrl"].iter().any(|key| entry.contains_key(*key))
@@ -118,6 +125,14 @@ fn entry(transport: Transport, config: &Map<String, Value>) -> Map<String, Value
     {
         entry.insert("url".to_owned(), url);
     }
+    entry
+}
+
+/// The same without a word on whether it is to be used: that is known by other means.
+fn switched_on(config: &Map<String, Value>) -> Map<String, Value> {
+    let mut entry = config.clone();
+    entry.shift_remove("enabled");
+    entry.shift_remove("disabled");
     entry
 }
 

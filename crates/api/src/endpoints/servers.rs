@@ -28,8 +28,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         Endpoint::post("/servers/test", "Try a connection without registering it", |asked| Box::pin(try_out(asked)))
             .about("Nothing is kept. That it did not work is an answer, too: `success` is false then.")
             .takes(schemas::trial())
-            .answers(200, "What the try showed.", Schema::named("TestReport"))
-            .ends_with_asker(),
+            .answers(200, "What the try showed.", Schema::named("TestReport")),
         of_server(Endpoint::get("/servers/{server}", "Look at a server", |asked| Box::pin(show(asked))))
             .answers(200, "The server.", server()),
         of_server(Endpoint::patch("/servers/{server}", "Change a server", |asked| Box::pin(change(asked))))
@@ -60,8 +59,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             .fails(&["SERVER_READ_ONLY"]),
         of_server(Endpoint::post("/servers/{server}/test", "Try the connection of a server", |asked| Box::pin(test(asked))))
             .about("By a connection of its own, beside the one there may be.")
-            .answers(200, "What the try showed.", Schema::named("TestReport"))
-            .ends_with_asker(),
+            .answers(200, "What the try showed.", Schema::named("TestReport")),
         of_server(Endpoint::get("/servers/{server}/health", "How well a server is", |asked| Box::pin(health(asked))))
             .answers(200, "How well it is.", Schema::named("Health")),
         of_server(Endpoint::get("/servers/{server}/history", "What happened to its connection", |asked| Box::pin(history(asked))))

@@ -60,7 +60,6 @@ fn calling(endpoint: Endpoint) -> Endpoint {
             "EXECUTION_STOPPED",
             "LIMIT_REACHED",
         ])
-        .ends_with_asker()
 }
 
 async fn list(asked: Asked) -> Result<Answer, Error> {
