@@ -1,7 +1,9 @@
 //! Who is measured over HTTP: the server itself (direct), a proxy that parses nothing (floor), and us on two ways.
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context, Result};
@@ -75,7 +77,14 @@ impl HttpContestant {
             Way::UsToHttp => programs.write_remote_config(server.address)?,
         };
         let mut command = Command::new(&programs.service);
-        command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(config);
+        command.args(["serve", "--listen", "127.0.0.1:0", "--data-dir"]).arg(fresh_folder_beside(&config));
+        command.arg("--config").arg(config);
         Ok(Some(command))
     }
+}
+
+/// A folder that no other run has used, which goes away with the config.
+fn fresh_folder_beside(config: &Path) -> PathBuf {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    config.with_extension(format!("{}.data", NUMBER.fetch_add(1, Ordering::Relaxed)))
 }

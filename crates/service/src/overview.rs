@@ -5,6 +5,11 @@ use registry::{AuditFilter, AuditRecord, Listed, Page};
 use crate::{Error, Service};
 
 impl Service {
+    /// The numbers about calls at this moment.
+    pub fn reading(&self) -> crate::metrics::Reading {
+        self.executions.reading()
+    }
+
     /// Asks the database whether it is there.
     pub async fn ping(&self) -> Result<(), Error> {
         Ok(self.store.ping().await?)
