@@ -97,7 +97,7 @@ impl Service {
         let Setup { store, options, chain, remote, probe, config } = setup;
         let options = Options { is_growing: true, ..options };
         store.reset_connections().await?;
-        let settings = settings::Keeper::default();
+        let settings = settings::Keeper::load(&store).await?;
         let (events, roster) = (Events::default(), Arc::<roster::Roster>::default());
         let executions =
             executions::Executions::new(store.clone(), settings.clone(), events.clone(), Arc::clone(&roster));

@@ -73,4 +73,12 @@ impl Keeper {
     pub(crate) fn put(&self, settings: Settings) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
     }
+
+    /// The settings as they were left.
+    pub(crate) async fn load(store: &registry::Store) -> Result<Self, crate::Error> {
+        let kept = serde_json::Value::Object(store.settings().await?.into_iter().collect());
+        let keeper = Self::default();
+        keeper.put(serde_json::from_value(kept).unwrap_or_default());
+        Ok(keeper)
+    }
 }
