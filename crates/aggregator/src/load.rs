@@ -15,6 +15,8 @@ pub struct Loaded {
     pub config: Config,
     /// Where this configuration stands among aggregators that run aggregators.
     pub chain: Chain,
+    /// The file as it was read.
+    pub source: Vec<u8>,
 }
 
 /// A configuration cannot be run.
@@ -56,7 +58,7 @@ pub fn load(path: &Path, accepted: Accepted) -> Result<Loaded, LoadError> {
     let chain = Chain::enter(std::env::var_os(cycle::VARIABLE).as_deref(), &resolved)?;
     let config = Config::parse(&bytes, accepted, |name| std::env::var(name).ok())
         .map_err(|source| LoadError::Invalid { path: path.to_owned(), source })?;
-    Ok(Loaded { config, chain })
+    Ok(Loaded { config, chain, source: bytes })
 }
 
 /// The variable that says how many seconds a server may take to become ready.
