@@ -314,12 +314,4 @@ mod tests {
         }
         assert!(RANGES.iter().all(|range| as_object(&Settings::default()).contains_key(range.0)));
     }
-
-    /// The settings as they were left.
-    pub(crate) async fn load(store: &registry::Store) -> Result<Self, crate::Error> {
-        let kept = serde_json::Value::Object(store.settings().await?.into_iter().collect());
-        let keeper = Self::default();
-        keeper.put(serde_json::from_value(kept).unwrap_or_default());
-        Ok(keeper)
-    }
 }
