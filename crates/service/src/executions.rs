@@ -80,15 +80,6 @@ impl Executions {
     pub(crate) fn new(store: Store, settings: Keeper, events: Events, roster: Arc<Roster>) -> Arc<Self> {
         let recorder = Arc::new(Recorder::default());
         tokio::spawn(Arc::clone(&recorder).run(store.clone(), settings.clone()));
-        Self::with(store, settings, events, roster, recorder)
-    }
-
-    /// The same, but nothing is written down: only to see what that costs.
-    pub(crate) fn without_history(store: Store, settings: Keeper, events: Events, roster: Arc<Roster>) -> Arc<Self> {
-        Self::with(store, settings, events, roster, Arc::new(Recorder::idle()))
-    }
-
-    fn with(store: Store, settings: Keeper, events: Events, roster: Arc<Roster>, recorder: Arc<Recorder>) -> Arc<Self> {
         let made = Arc::new_cyclic(|myself| Self {
             myself: myself.clone(),
             store,

@@ -12,6 +12,7 @@
 //!   `recorder.rs`: writes it down
 //! - [`metrics`]: numbers for whoever watches; `traffic.rs`: what goes on at one server
 //! - [`settings`]: what can be changed while it runs; [`events`]: what happens, for who wants to know
+//! - `overview`: the audit log, and whether the database is there
 //! - [`Error`]: what went wrong, told once for every edge
 
 pub mod calls;
@@ -24,6 +25,7 @@ mod household;
 mod keeper;
 mod layer;
 pub mod metrics;
+pub mod overview;
 mod recorder;
 mod records;
 mod roster;
@@ -96,6 +98,15 @@ pub struct Service {
 impl Service {
     /// Opens the service: all servers of the registry and of the config file have a place and are about to start.
     pub async fn open(setup: Setup) -> Result<Arc<Self>, Error> {
+        Self::found(setup, true).await
+    }
+
+    /// The same without an account of the calls of MCP clients: only to see what that costs.
+    pub async fn open_without_account(setup: Setup) -> Result<Arc<Self>, Error> {
+        Self::found(setup, false).await
+    }
+
+    async fn found(setup: Setup, keeps_account: bool) -> Result<Arc<Self>, Error> {
         let Setup { store, options, chain, remote, probe, config } = setup;
         let options = Options { is_growing: true, ..options };
         store.reset_connections().await?;
@@ -105,7 +116,10 @@ impl Service {
             executions::Executions::new(store.clone(), settings.clone(), events.clone(), Arc::clone(&roster));
         let fleet = Fleet::empty(options.clone(), &chain, remote);
         let ledger = Arc::clone(&executions) as Arc<dyn aggregator::ledger::Ledger>;
-        let aggregator = Aggregator::accounting(Arc::clone(&fleet), options.clone(), ledger);
+        let aggregator = match keeps_account {
+            true => Aggregator::accounting(Arc::clone(&fleet), options.clone(), ledger),
+            false => Aggregator::new(Arc::clone(&fleet), options.clone()),
+        };
         executions.attach(&aggregator);
         let house = Household::new(Founding {
             store: store.clone(),

@@ -46,8 +46,6 @@ pub(crate) struct Recorder {
     dropped: AtomicU64,
     /// That records were given up was said, and the database has not been back since.
     has_warned: AtomicBool,
-    /// Nothing is kept; only for comparison.
-    is_idle: bool,
 }
 
 #[derive(Default)]
@@ -61,16 +59,8 @@ struct Backlog {
 }
 
 impl Recorder {
-    /// One that keeps nothing.
-    pub(crate) fn idle() -> Self {
-        Self { is_idle: true, ..Self::default() }
-    }
-
     /// A call is over.
     pub(crate) fn add(&self, execution: &Arc<Execution>) {
-        if self.is_idle {
-            return;
-        }
         let weight = execution.weight();
         let mut backlog = self.lock();
         backlog.waiting.push_back(Arc::clone(execution));
@@ -93,9 +83,6 @@ impl Recorder {
 
     /// A call has been under way for a while.
     pub(crate) fn note(&self, record: ExecutionRecord) {
-        if self.is_idle {
-            return;
-        }
         let mut backlog = self.lock();
         // While the database is away, only ends are worth keeping.
         if backlog.notes.len() < MANY {

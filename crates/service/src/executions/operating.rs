@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 
 use super::listing::InMemory;
 use super::{BETWEEN_LOOKS, Executions, LOOKS, Verdict};
-use crate::metrics::Reading;
 use crate::{Actor, Error, Service};
 
 /// What stopping everything came to.
@@ -49,11 +48,6 @@ impl Service {
     /// Whether calls are refused until they are allowed again.
     pub fn executions_are_stopped(&self) -> bool {
         self.executions.is_stopped.load(Ordering::SeqCst)
-    }
-
-    /// The numbers about calls at this moment.
-    pub fn reading(&self) -> Reading {
-        self.executions.reading()
     }
 }
 
