@@ -1,10 +1,21 @@
 //! What an administrator does with servers.
 
-use registry::{HistoryEvent, Listed, Page, ServerRecord, Status, ToolRecord, Transport};
+mod deeds;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use catalog::Kind;
+use registry::{HistoryEvent, Listed, Page, ServerId, ServerRecord, Status, ToolFilter, ToolRecord, Transport};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{Actor, Error, Service};
+use crate::keeper::{Handle, Order};
+use crate::{Actor, Error, Service, spec, trial};
+
+/// How long a reader waits for what was discovered just now to be written.
+const WRITING_PATIENCE: Duration = Duration::from_secs(1);
 
 /// A server to be registered, as it was sent.
 #[derive(Debug, Clone, Deserialize)]
@@ -139,11 +150,25 @@ pub struct State {
     pub uptime_seconds: f64,
 }
 
-#[expect(unused_variables, clippy::todo, clippy::unused_async, reason = "filled in by the next commits")]
+impl Update {
+    /// Whether it only switches the server on or off.
+    fn is_only_a_switch(&self) -> bool {
+        let Self { name, description, transport_type, connection_config, health_check_url, auto_connect, enabled: _ } =
+            self;
+        name.is_none()
+            && description.is_none()
+            && transport_type.is_none()
+            && connection_config.is_none()
+            && health_check_url.is_none()
+            && auto_connect.is_none()
+    }
+}
+
 impl Service {
     /// Registers a server and, if wanted, connects it: waits up to 1.5 s for its tools.
     pub async fn register(&self, by: &Actor, new: Registration) -> Result<ServerView, Error> {
-        todo!()
+        let handle = to_the_end(Arc::clone(&self.house).register(by.clone(), new)).await?;
+        Ok(self.view_with_tools(&handle).await)
     }
 
     /// All servers, in order, and how many there are in all.
@@ -153,76 +178,199 @@ impl Service {
         with_tools: bool,
         page: Page,
     ) -> Result<Listed<ServerView>, Error> {
-        todo!()
+        let mut views: Vec<ServerView> = self.house.all().iter().map(|handle| view(handle)).collect();
+        views.retain(|view| status.is_none_or(|status| view.record.status == status));
+        let total = views.len() as u64;
+        let offset = usize::try_from(page.offset).unwrap_or(usize::MAX);
+        let limit = usize::try_from(page.limit).unwrap_or(usize::MAX);
+        let mut items: Vec<ServerView> = views.into_iter().skip(offset).take(limit).collect();
+        if with_tools {
+            let mut tools: HashMap<ServerId, Vec<ToolRecord>> = HashMap::new();
+            for tool in self.kept_tools(None).await? {
+                tools.entry(tool.source_server_id).or_default().push(tool);
+            }
+            for view in &mut items {
+                view.tools = Some(tools.remove(&view.record.id).unwrap_or_default());
+            }
+        }
+        Ok(Listed { items, total })
     }
 
     /// One server, by id or name.
     pub async fn server(&self, id_or_name: &str) -> Result<ServerView, Error> {
-        todo!()
+        Ok(view(&*self.house.find(id_or_name)?))
     }
 
     /// Changes a server; it is connected anew only if that is needed.
     pub async fn update(&self, by: &Actor, id_or_name: &str, update: Update) -> Result<ServerView, Error> {
-        todo!()
+        let key = id_or_name.to_owned();
+        let handle = to_the_end(Arc::clone(&self.house).update(by.clone(), key, update)).await?;
+        Ok(view(&handle))
     }
 
     /// Removes a server with all that is known of it. Calls in flight have up to 30 s.
     pub async fn remove(&self, by: &Actor, id_or_name: &str, force: bool) -> Result<(), Error> {
-        todo!()
+        to_the_end(Arc::clone(&self.house).remove(by.clone(), id_or_name.to_owned(), force)).await
     }
 
     /// Connects it, and waits for how that goes.
     pub async fn connect(&self, by: &Actor, id_or_name: &str) -> Result<ServerView, Error> {
-        todo!()
+        let handle = to_the_end(Arc::clone(&self.house).connect(by.clone(), id_or_name.to_owned())).await?;
+        Ok(self.view_with_tools(&handle).await)
     }
 
     /// Disconnects it: waits up to 30 s for calls in flight, or cancels them. Doing it again is fine.
     pub async fn disconnect(&self, by: &Actor, id_or_name: &str, force: bool) -> Result<ServerView, Error> {
-        todo!()
+        let key = id_or_name.to_owned();
+        let handle = to_the_end(Arc::clone(&self.house).disconnect(by.clone(), key, force)).await?;
+        Ok(view(&handle))
     }
 
-    /// Allows it to be connected, forgets failures, and connects it.
+    /// Allows it to be connected, forgets failures, and connects it: waits up to 1.5 s for how that goes.
     pub async fn enable(&self, by: &Actor, id_or_name: &str) -> Result<ServerView, Error> {
-        todo!()
+        let handle = to_the_end(Arc::clone(&self.house).switch(by.clone(), id_or_name.to_owned(), true)).await?;
+        Ok(view(&handle))
     }
 
     /// Disconnects it and keeps it so.
     pub async fn disable(&self, by: &Actor, id_or_name: &str) -> Result<ServerView, Error> {
-        todo!()
+        let handle = to_the_end(Arc::clone(&self.house).switch(by.clone(), id_or_name.to_owned(), false)).await?;
+        Ok(view(&handle))
     }
 
     /// Tries a connection of its own beside the one there may be.
     pub async fn test(&self, id_or_name: &str) -> Result<TestReport, Error> {
-        todo!()
+        let spec = spec::resolve(&self.house.find(id_or_name)?.shown().record);
+        let house = Arc::clone(&self.house);
+        Ok(to_the_end(async move { trial::try_out(&house, spec).await }).await)
     }
 
     /// Tries what is not registered.
     pub async fn test_unregistered(&self, new: Registration) -> Result<TestReport, Error> {
-        todo!()
+        let problems = deeds::problems_with(&new);
+        if !problems.is_empty() {
+            return Err(Error::Validation { problems });
+        }
+        let spec = spec::resolve_parts(&new.name, new.transport_type, &new.connection_config);
+        let house = Arc::clone(&self.house);
+        Ok(to_the_end(async move { trial::try_out(&house, spec).await }).await)
     }
 
     /// Has its tools discovered anew, in the background.
     pub async fn refresh_tools(&self, by: &Actor, id_or_name: &str) -> Result<(), Error> {
-        todo!()
+        let handle = self.house.find(id_or_name)?;
+        let shown = handle.shown();
+        if !shown.record.status.is_up() && !shown.is_lazy {
+            return Err(handle.unavailable("its tools can only be discovered while it is"));
+        }
+        self.house.audit(by, "server.refresh_tools", &shown.record.name, None);
+        handle.order(Order::Refresh).await;
+        Ok(())
     }
 
     /// The tools of one server or of all; of connected servers only, unless one is asked for by name.
     pub async fn tools(&self, server: Option<&str>) -> Result<Vec<ToolRecord>, Error> {
-        todo!()
+        let Some(server) = server else {
+            let offering = self.offering();
+            let tools = self.kept_tools(None).await?;
+            return Ok(tools.into_iter().filter(|tool| offering.contains(&tool.source_server_id)).collect());
+        };
+        let handle = self.house.find(server)?;
+        self.kept_tools(Some(handle.id)).await
     }
 
     /// How well one server is.
     pub async fn server_health(&self, id_or_name: &str) -> Result<ServerHealth, Error> {
-        todo!()
+        let shown = self.house.find(id_or_name)?.shown();
+        let (record, pulse) = (&shown.record, &shown.pulse);
+        Ok(ServerHealth {
+            server_id: record.id.to_string(),
+            name: record.name.clone(),
+            status: record.status,
+            is_healthy: record.status == Status::Connected && pulse.failures == 0,
+            last_check: pulse.last_check,
+            latency_ms: pulse.latency.map(|latency| latency.as_secs_f64() * 1000.0),
+            consecutive_failures: pulse.failures,
+            failure_count: record.failure_count,
+            next_retry_at: shown.retry_at,
+            error_message: record.error_message.clone(),
+            warning: pulse.warning.clone(),
+        })
     }
 
     /// What happened to its connection, newest first.
     pub async fn history(&self, id_or_name: &str, page: Page) -> Result<Listed<HistoryEvent>, Error> {
-        todo!()
+        let handle = self.house.find(id_or_name)?;
+        self.house.records.caught_up(handle.id, WRITING_PATIENCE).await;
+        Ok(self.store.history(handle.id, page).await?)
     }
 
-    /// How everything stands.
+    /// How everything stands. Known without a look at the database.
     pub fn state(&self) -> State {
-        todo!()
+        let mut state = State {
+            total_servers: 0,
+            connected_servers: 0,
+            disconnected_servers: 0,
+            error_servers: 0,
+            total_tools: 0,
+            classified_tools: 0,
+            unclassified_tools: 0,
+            last_sync: self.house.last_sync(),
+            uptime_seconds: self.began.elapsed().as_secs_f64(),
+        };
+        for handle in self.house.all() {
+            state.total_servers += 1;
+            match handle.shown().record.status {
+                Status::Connected | Status::Degraded => state.connected_servers += 1,
+                Status::Error => state.error_servers += 1,
+                Status::Disconnected | Status::Connecting | Status::Disabled => state.disconnected_servers += 1,
+            }
+        }
+        let view = self.fleet.view();
+        let offering = view.snapshot.servers().iter().filter(|server| server.state.offers());
+        state.total_tools = offering.map(|server| server.offer.items(Kind::Tool).len() as u64).sum();
+        state.unclassified_tools = state.total_tools - state.classified_tools;
+        state
+    }
+
+    /// Servers whose tools are on offer.
+    fn offering(&self) -> HashSet<ServerId> {
+        let view = self.fleet.view();
+        let is_on_offer = |place: usize| view.snapshot.servers()[place].state.offers();
+        self.house.all().iter().filter(|handle| is_on_offer(handle.place)).map(|handle| handle.id).collect()
+    }
+
+    /// Tools as they are kept, with what was discovered last.
+    async fn kept_tools(&self, server: Option<ServerId>) -> Result<Vec<ToolRecord>, Error> {
+        match server {
+            Some(server) => self.house.records.caught_up(server, WRITING_PATIENCE).await,
+            None => self.house.records.all_caught_up(WRITING_PATIENCE).await,
+        };
+        Ok(self.store.tools(&ToolFilter { server, ..ToolFilter::default() }, Page::ALL).await?.items)
+    }
+
+    /// A server as it is shown, with its tools if they have been discovered. That it is connected does not depend on
+    /// whether its tools can be read.
+    async fn view_with_tools(&self, handle: &Handle) -> ServerView {
+        let mut view = view(handle);
+        if view.record.status.is_up() {
+            let tools = self.kept_tools(Some(handle.id)).await;
+            view.tools = tools.inspect_err(|error| tracing::warn!(%error, "could not read its tools")).ok();
+        }
+        view
+    }
+}
+
+/// A server as it is shown.
+fn view(handle: &Handle) -> ServerView {
+    let shown = handle.shown();
+    ServerView { record: shown.record.clone(), next_retry_at: shown.retry_at, lazy: shown.is_lazy, tools: None }
+}
+
+/// Does something to its end, even if whoever asked for it is gone meanwhile.
+async fn to_the_end<T: Send + 'static>(deed: impl Future<Output = T> + Send + 'static) -> T {
+    match tokio::spawn(deed).await {
+        Ok(done) => done,
+        Err(broken) => std::panic::resume_unwind(broken.into_panic()),
     }
 }

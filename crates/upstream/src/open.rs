@@ -271,7 +271,7 @@ impl Open {
         }
     }
 
-    fn calls(&self) -> impl Iterator<Item = (u64, &Call)> {
+    pub(crate) fn calls(&self) -> impl Iterator<Item = (u64, &Call)> {
         self.waiting.iter().filter_map(|(&number, waiting)| match waiting {
             Waiting::Caller(call) => Some((number, call)),
             Waiting::Ourselves(_) => None,
