@@ -16,6 +16,7 @@ use protocol::{Era, reply};
 use registry::{CredentialKey, Location, RawJson, ServerId, Source, Status, Store, Timestamp};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, watch};
+use upstream::failure::Mishap;
 use upstream::wire::{Letter, Post, Postbox, Wire};
 use upstream::{CallError, Connection, Ending, Stop, Upstream, Watcher};
 
@@ -88,7 +89,7 @@ impl FakeServer {
             _ => {}
         }
         self.running.fetch_sub(1, Ordering::SeqCst);
-        let is_untouched = tool == "unreachable";
+        let mishap = if tool == "unreachable" { Mishap::Unreachable } else { Mishap::AnswerLost };
         let fails = match tool {
             "lost" => call == 0,
             "unreachable" | "lost-twice" => call < 2,
@@ -96,7 +97,7 @@ impl FakeServer {
         };
         if fails {
             let server = connection.server();
-            let error = CallError::Remote { server, problem: "the line is cut".into(), is_untouched };
+            let error = CallError::Remote { server, problem: "the line is cut".into(), mishap };
             return connection.fail(number, &error);
         }
         let id = number.to_string();

@@ -405,11 +405,6 @@ impl Connection {
         self.changes.note(kinds);
     }
 
-    /// How long a request may take, if the server's configuration says so.
-    pub fn limit(&self) -> Option<Duration> {
-        self.limit
-    }
-
     /// Fails requests that take longer than they may; for ever, or returns never if there is no limit.
     pub async fn keep_to_limit(self: &Arc<Self>) {
         let Some(limit) = self.limit else { return std::future::pending().await };

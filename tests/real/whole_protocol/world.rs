@@ -1,9 +1,9 @@
 //! One service in front of all servers, which real clients reach in many ways, and what there is to see without it.
 
 use std::fs;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use serde_json::Value;
 
