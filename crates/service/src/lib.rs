@@ -90,7 +90,6 @@ pub struct Service {
     pub(crate) events: Events,
     pub(crate) settings: settings::Keeper,
     pub(crate) executions: Arc<executions::Executions>,
-    pub(crate) roster: Arc<roster::Roster>,
     pub(crate) house: Arc<Household>,
     pub(crate) began: Instant,
 }
@@ -124,7 +123,7 @@ impl Service {
         let house = Household::new(Founding {
             store: store.clone(),
             fleet: Arc::clone(&fleet),
-            roster: Arc::clone(&roster),
+            roster,
             events: events.clone(),
             settings: settings.clone(),
             executions: Arc::clone(&executions),
@@ -134,7 +133,7 @@ impl Service {
             remote,
         });
         let began = Instant::now();
-        let service = Arc::new(Self { store, fleet, aggregator, events, settings, executions, roster, house, began });
+        let service = Arc::new(Self { store, fleet, aggregator, events, settings, executions, house, began });
         if let Err(error) = layer::open(&service.house, config).await {
             service.stop(Stop::Now);
             service.ended().await;
