@@ -211,7 +211,7 @@ impl Keeper {
     /// Notes what a look showed; why the server is to be given up, if it is.
     fn note_check(&mut self, seen: Seen, open_calls: usize) -> Option<String> {
         let condition = self.shown.pulse.note(seen);
-        let counters = &self.house.executions.traffic(self.handle.place).counters;
+        let counters = &self.house.executions.counters(self.handle.place);
         counters.checked(condition == Condition::Well);
         let (status, why) = match condition {
             Condition::Well => (Status::Connected, None),
