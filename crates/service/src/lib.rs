@@ -10,7 +10,7 @@
 //! - `layer.rs`: the config file as a read-only layer of servers; `trial.rs`: a server tried apart from all others
 //! - [`calls`]: a tool called from here; [`executions`]: the account of all calls: limits, stop, history;
 //!   `recorder.rs`: writes it down
-//! - [`metrics`]: numbers for whoever watches; `traffic.rs`: what goes on at one server
+//! - [`metrics`]: numbers for whoever watches
 //! - [`settings`]: what can be changed while it runs; [`events`]: what happens, for who wants to know
 //! - `overview`: the audit log, and whether the database is there
 //! - [`Error`]: what went wrong, told once for every edge
@@ -32,7 +32,6 @@ mod roster;
 pub mod servers;
 pub mod settings;
 mod spec;
-mod traffic;
 mod trial;
 
 use std::path::PathBuf;
