@@ -113,8 +113,7 @@ impl Keeper {
     /// Notes what a look showed; why the server is to be given up, if it is.
     pub(super) fn note_check(&mut self, seen: Seen, open_calls: usize) -> Option<String> {
         let condition = self.shown.pulse.note(seen);
-        let counters = &self.house.executions.traffic(self.handle.place).counters;
-        counters.checked(condition == Condition::Well);
+        self.house.executions.counters(self.handle.place).checked(condition == Condition::Well);
         let (status, why) = match condition {
             Condition::Well => (Status::Connected, None),
             Condition::Unclear => (self.shown.record.status, self.shown.record.error_message.clone()),
