@@ -97,7 +97,7 @@ impl Keeper {
 const DAY_MS: i64 = 24 * 3600 * 1000;
 
 /// What whole numbers may be, by name: from, to, and whether -1 means that there is no limit.
-const RANGES: [(&str, i64, i64, bool); 12] = [
+pub const RANGES: [(&str, i64, i64, bool); 12] = [
     ("timeout_ms", 1, DAY_MS, false),
     ("mcp_timeout_ms", 1, DAY_MS, false),
     ("concurrent_limit", 1, 100_000, false),
@@ -313,13 +313,5 @@ mod tests {
             assert!(value.is_null() || check(&name, &value).is_ok(), "{name}");
         }
         assert!(RANGES.iter().all(|range| as_object(&Settings::default()).contains_key(range.0)));
-    }
-
-    /// The settings as they were left.
-    pub(crate) async fn load(store: &registry::Store) -> Result<Self, crate::Error> {
-        let kept = serde_json::Value::Object(store.settings().await?.into_iter().collect());
-        let keeper = Self::default();
-        keeper.put(serde_json::from_value(kept).unwrap_or_default());
-        Ok(keeper)
     }
 }
