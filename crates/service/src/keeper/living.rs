@@ -52,9 +52,9 @@ impl Keeper {
             Ok(offer) => self.serve(&mut lived, &offer).await,
             Err(parting) => parting,
         };
-        if let Parting::Lost { has_lasted: false, .. } = &parting {
+        if let Parting::Lost { ending, has_lasted: false } = &parting {
             // Before its last words are in, which may take a moment.
-            self.lie_down();
+            self.lie_down_as(Status::Error, Some(in_words(ending.as_deref(), None)));
         }
         let report = see_off(&mut lived).await;
         self.after(parting, report.as_deref())
@@ -186,10 +186,17 @@ impl Keeper {
 
     /// Nothing of it is on offer any more, and who calls it is told what it is about to be.
     fn refuse_calls(&mut self) {
-        let (status, since) = (self.shown.record.status, self.shown.since);
-        (self.shown.record.status, self.shown.since) = (Status::Disconnected, Timestamp::now());
+        self.lie_down_as(Status::Disconnected, None);
+    }
+
+    /// Whoever needs it is told what it is about to be, before everybody is.
+    fn lie_down_as(&mut self, status: Status, why: Option<String>) {
+        let record = &mut self.shown.record;
+        let before = (record.status, self.shown.since, std::mem::replace(&mut record.error_message, why));
+        (record.status, self.shown.since) = (status, Timestamp::now());
         self.lie_down();
-        (self.shown.record.status, self.shown.since) = (status, since);
+        let record = &mut self.shown.record;
+        (record.status, self.shown.since, record.error_message) = before;
     }
 
     /// Ends what is still under way.
