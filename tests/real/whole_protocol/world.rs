@@ -2,8 +2,6 @@
 
 use std::fs;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::thread;
-use std::time::Duration;
 
 use serde_json::Value;
 
@@ -121,10 +119,7 @@ impl World {
     #[track_caller]
     pub(super) fn run(&self, client: Client, plans: &[Plan]) -> Vec<Session> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let sessions = client.run(&self.parts, &self.sandbox, plans);
-        // For that long nobody else is asked what the calls it has cancelled may still want to know.
-        thread::sleep(Duration::from_secs(5));
-        sessions
+        client.run(&self.parts, &self.sandbox, plans)
     }
 }
 
