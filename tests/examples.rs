@@ -54,6 +54,8 @@ fn the_example_token_file_lets_clients_in_once_it_has_tokens_and_not_before() {
         .arg(folder().join("tokens.txt"))
         .arg("--config")
         .arg(config.path())
+        .arg("--data-dir")
+        .arg(config.folder().join("data"))
         .start();
     unchanged.wait_for_stderr("tokens.txt cannot be used: line ");
 

@@ -11,18 +11,44 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("crates/upstream", &["protocol", "catalog"]),
     ("crates/remote", &["protocol", "catalog", "upstream"]),
     ("crates/aggregator", &["protocol", "catalog", "upstream"]),
+    ("crates/service", &["protocol", "catalog", "upstream", "aggregator", "registry"]),
     ("crates/http", &["protocol", "catalog", "upstream", "aggregator"]),
+    ("crates/api", &["registry", "service"]),
     ("crates/testkit", &[]),
     ("bin/mcp-simple-aggregator", &["aggregator", "upstream", "catalog", "protocol"]),
     (
         "bin/mcp-aggregator",
-        &["aggregator", "front", "remote", "upstream", "catalog", "protocol", "notebook", "search", "registry"],
+        &[
+            "aggregator",
+            "api",
+            "front",
+            "remote",
+            "upstream",
+            "catalog",
+            "protocol",
+            "notebook",
+            "search",
+            "registry",
+            "service",
+        ],
     ),
     ("examples/servers", &[]),
 ];
 
-const OUR_ROOMS: &[&str] =
-    &["protocol", "catalog", "upstream", "remote", "aggregator", "registry", "search", "notebook", "front", "testkit"];
+const OUR_ROOMS: &[&str] = &[
+    "protocol",
+    "catalog",
+    "upstream",
+    "remote",
+    "aggregator",
+    "registry",
+    "service",
+    "search",
+    "notebook",
+    "front",
+    "api",
+    "testkit",
+];
 
 /// The room that speaks SQL.
 const SPEAKS_SQL: &str = "crates/registry";
@@ -245,7 +271,9 @@ fn only_upstreams_process_and_watchdog_start_programs() {
         "crates/remote",
         "crates/registry",
         "crates/aggregator",
+        "crates/service",
         "crates/http",
+        "crates/api",
         "bin",
     ]
     .iter()
@@ -266,7 +294,9 @@ fn nothing_but_the_front_writes_to_stdout() {
         "crates/remote",
         "crates/registry",
         "crates/aggregator",
+        "crates/service",
         "crates/http",
+        "crates/api",
     ]
     .iter()
     .flat_map(|room| sources(&root().join(room).join("src")))

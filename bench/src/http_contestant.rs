@@ -1,7 +1,9 @@
 //! Who is measured over HTTP: the server itself (direct), a proxy that parses nothing (floor), and us on two ways.
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context, Result};
@@ -24,6 +26,8 @@ enum Way {
 pub(crate) struct HttpContestant {
     pub(crate) contestant: Contestant,
     way: Way,
+    /// What it is told besides.
+    arguments: &'static [&'static str],
 }
 
 pub(crate) fn http_contestants() -> Vec<HttpContestant> {
@@ -34,7 +38,17 @@ pub(crate) fn http_contestants() -> Vec<HttpContestant> {
         ("us → HTTP", Kind::Us, Way::UsToHttp),
     ];
     let all = all.into_iter().map(|(name, kind, way)| (Contestant { name: name.to_owned(), kind }, way));
-    all.map(|(contestant, way)| HttpContestant { contestant, way }).collect()
+    all.map(|(contestant, way)| HttpContestant { contestant, way, arguments: &[] }).collect()
+}
+
+/// Us without and with an account of calls, in front of a server over stdio: the cheapest calls, so that what it costs
+/// shows most.
+pub(crate) fn accountants() -> [HttpContestant; 2] {
+    let us = |name: &str, arguments| {
+        let contestant = Contestant { name: name.to_owned(), kind: Kind::Us };
+        HttpContestant { contestant, way: Way::UsToStdio, arguments }
+    };
+    [us("without an account", &["--no-history"]), us("every call recorded", &[])]
 }
 
 /// The test server that all of them reach, but for `us → stdio`, which starts one of its own.
@@ -75,7 +89,14 @@ impl HttpContestant {
             Way::UsToHttp => programs.write_remote_config(server.address)?,
         };
         let mut command = Command::new(&programs.service);
-        command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(config);
+        command.args(["serve", "--listen", "127.0.0.1:0", "--data-dir"]).arg(fresh_folder_beside(&config));
+        command.arg("--config").arg(config).args(self.arguments);
         Ok(Some(command))
     }
+}
+
+/// A folder that no other run has used, which goes away with the config.
+fn fresh_folder_beside(config: &Path) -> PathBuf {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    config.with_extension(format!("{}.data", NUMBER.fetch_add(1, Ordering::Relaxed)))
 }

@@ -19,6 +19,8 @@ pub(crate) struct Entrant<'a, W> {
     pub(crate) lanes: Vec<Lane<W>>,
     /// Its own processes, without the servers.
     pub(crate) relay: Vec<Pid>,
+    /// How long it may go on working after the last answer of a block; that counts as well.
+    pub(crate) afterwards: Duration,
     /// Calls per second, one number for each block.
     rates: Vec<f64>,
     cpu: Option<Duration>,
@@ -26,7 +28,14 @@ pub(crate) struct Entrant<'a, W> {
 
 impl<'a, W> Entrant<'a, W> {
     pub(crate) fn new(contestant: &'a Contestant) -> Self {
-        Self { contestant, lanes: Vec::new(), relay: Vec::new(), rates: Vec::new(), cpu: Some(Duration::ZERO) }
+        Self {
+            contestant,
+            lanes: Vec::new(),
+            relay: Vec::new(),
+            afterwards: Duration::ZERO,
+            rates: Vec::new(),
+            cpu: Some(Duration::ZERO),
+        }
     }
 }
 
@@ -63,6 +72,7 @@ impl<'a, W: Wire> Entrant<'a, W> {
     fn block(&mut self, calls: usize) -> Result<()> {
         let before = cpu_time(&self.relay);
         let elapsed = answer_all(&mut self.lanes, calls)?;
+        std::thread::sleep(self.afterwards);
         let after = cpu_time(&self.relay);
         self.cpu = self.cpu.zip(before.zip(after)).map(|(sum, (before, after))| sum + after.saturating_sub(before));
         self.rates.push(calls as f64 / elapsed.as_secs_f64());

@@ -10,7 +10,7 @@ Measures direct, the parse-nothing floor, us, and other aggregators, side by sid
 
 usage: cargo run --release -p bench -- [OPTIONS]
   --quick                a short run that shows that everything works; its numbers are noise
-  --only SECTION         latency, throughput, startup, memory, listing, isolation or http; repeatable
+  --only SECTION         latency, throughput, startup, memory, listing, isolation, http or history; repeatable
   --other 'NAME=COMMAND' also measure this command line; {config} in it becomes the config's path; repeatable
   --program PATH         measure this program as `us` over stdio instead of building mcp-simple-aggregator
   --service PATH         measure this program as `us` over HTTP instead of building mcp-aggregator
@@ -27,11 +27,20 @@ pub(crate) enum Section {
     Listing,
     Isolation,
     Http,
+    History,
 }
 
 impl Section {
-    pub(crate) const ALL: [Self; 7] =
-        [Self::Latency, Self::Throughput, Self::Startup, Self::Memory, Self::Listing, Self::Isolation, Self::Http];
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Latency,
+        Self::Throughput,
+        Self::Startup,
+        Self::Memory,
+        Self::Listing,
+        Self::Isolation,
+        Self::Http,
+        Self::History,
+    ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -42,7 +51,14 @@ impl Section {
             Self::Listing => "listing",
             Self::Isolation => "isolation",
             Self::Http => "http",
+            Self::History => "history",
         }
+    }
+}
+
+impl Section {
+    fn is_over_http(self) -> bool {
+        matches!(self, Self::Http | Self::History)
     }
 }
 
@@ -106,12 +122,12 @@ impl Options {
 
     /// Whether `us` over HTTP takes part.
     pub(crate) fn measures_http(&self) -> bool {
-        self.sections.contains(&Section::Http)
+        self.sections.iter().any(|section| section.is_over_http())
     }
 
     /// Whether `us` over stdio takes part.
     pub(crate) fn measures_stdio(&self) -> bool {
-        self.sections.iter().any(|section| *section != Section::Http)
+        self.sections.iter().any(|section| !section.is_over_http())
     }
 }
 

@@ -1,5 +1,6 @@
 //! One file per section of the report. Each measures, prints its table, and hands in the promises it can judge.
 
+pub(crate) mod history;
 pub(crate) mod http;
 pub(crate) mod isolation;
 pub(crate) mod latency;

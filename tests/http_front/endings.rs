@@ -103,6 +103,7 @@ fn a_port_that_is_taken_is_told_kindly() {
     let mut command = Command::new(program("mcp-aggregator"));
     let address = serve.address().to_string();
     command.args(["serve", "--listen", &address, "--config"]).arg(file.path()).stdin(Stdio::null());
+    command.arg("--data-dir").arg(file.folder().join("data"));
     let output = run_command(&mut command);
     assert!(!output.status.success());
     assert!(output.stderr.contains(&address) && output.stderr.contains("hint:"), "{}", output.stderr);

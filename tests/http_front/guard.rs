@@ -183,6 +183,7 @@ fn refused_start(arguments: &[&str]) -> Output {
     let file = config(&[("s", &puppet)]).write();
     let mut command = Command::new(program("mcp-aggregator"));
     command.args(["serve", "--config"]).arg(file.path()).args(arguments).stdin(Stdio::null());
+    command.arg("--data-dir").arg(file.folder().join("data"));
     let output = run_command(command.env_remove("MCP_AGGREGATOR_TOKEN"));
     assert!(!output.status.success(), "{output:?}");
     assert_eq!(puppet.lives().len(), 0, "no server was started");

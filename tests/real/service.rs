@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use serde_json::{Map, Value, json};
+use testkit::config::ConfigFile;
 use testkit::{Config, Driver, Launch, program};
 
 /// `mcp-aggregator serve` on a port of its own. It ends when this is dropped.
@@ -12,6 +13,8 @@ pub(super) struct Service {
     /// Locked, for several tests may look at it.
     process: Mutex<Driver>,
     address: String,
+    /// Its config and its registry.
+    _folder: ConfigFile,
 }
 
 impl Service {
@@ -20,13 +23,14 @@ impl Service {
     pub(super) fn start(servers: &[(&str, Value)], home: &Path) -> Self {
         let config = config_of(servers).write();
         let launch = Launch::program(program("mcp-aggregator")).arg("serve").arg("--config").arg(config.path());
+        let launch = launch.arg("--data-dir").arg(config.folder().join("data"));
         let process = launch.args(["--listen", "127.0.0.1:0"]).env("HOME", home).start();
         let told = "listening on ";
         process.wait_for_stderr(told);
         // Whole lines are written at once.
         let stderr = process.stderr_text();
         let address = stderr.split(told).nth(1).and_then(|rest| rest.lines().next()).expect("it was just seen");
-        Self { address: address.to_owned(), process: Mutex::new(process) }
+        Self { address: address.to_owned(), process: Mutex::new(process), _folder: config }
     }
 
     /// The Streamable HTTP endpoint of all servers, for a client.

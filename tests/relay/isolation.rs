@@ -309,22 +309,3 @@ fn the_time_a_call_waits_for_its_turn_does_not_count_and_a_late_call_haunts_nobo
     assert!(raw::at(&other.line_to("1"), &["result"]).is_some());
     assert_eq!(puppet.count("notifications/cancelled"), 1);
 }
-
-#[test]
-fn what_a_cancelled_call_still_asks_is_asked_of_nobody() {
-    let puppet = Puppet::new(Spec::legacy().tool("t"));
-    let serve = serving(&[("s", &puppet)]);
-    let [mut one, mut two] = [(); 2].map(|()| serve.interactive_session("/mcp"));
-    one.send_line(&call("one", "1"));
-    let of_one = call_of(&puppet, "one");
-    one.tell("notifications/cancelled", json!({"requestId": 1}));
-    puppet.expect("notifications/cancelled");
-    // It has heard of that; but what was begun goes on, as in most servers.
-    two.send_line(&call("two", "1"));
-    let of_two = call_of(&puppet, "two");
-    of_one.ask("7", "elicitation/create", ELICITATION);
-    assert!(puppet.response(7)["error"].is_object());
-    of_two.answer("{}");
-    assert!(raw::at(&two.line_to("1"), &["result"]).is_some());
-    assert_eq!(count_of(&two.take_all(), "elicitation/create"), 0);
-}

@@ -62,7 +62,7 @@ fn throughput(run: &Run, contestants: &[HttpContestant]) -> Result<()> {
     run.report.table(&table)
 }
 
-fn open_lanes<'a>(
+pub(crate) fn open_lanes<'a>(
     run: &Run,
     contestant: &'a HttpContestant,
     server: &Arc<Service>,

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use aggregator::{NamePolicy, Separator};
 use clap::{Args, Parser, Subcommand};
 
+use crate::storage::StorageArguments;
+
 /// What stands between server and tool, unless the user says otherwise.
 const SEPARATOR: &str = ".";
 
@@ -29,6 +31,8 @@ Environment:
   MCP_AGGREGATOR_ANSWER_TIMEOUT  seconds a client of 2026-07-28 may take to come back with what an older
                                  server has asked it; then the call is cancelled [default: 300]
   MCP_AGGREGATOR_TOKEN           a token that clients of `serve` must have
+  MCP_CREDENTIAL_KEY             the key that credentials in the registry are sealed with
+                                 [default: the file credential.key in the data directory]
 
 Exit status:
   0 all went well                        2 the command line makes no sense
@@ -86,6 +90,9 @@ pub(crate) struct StdioArguments {
 /// Clients of every protocol revision are served: Streamable HTTP at /mcp, the older HTTP+SSE at /sse,
 /// one server alone and under its own names at /mcp/<server> and /sse/<server>; /health tells how we are.
 /// All clients share one set of servers. What a server asks is put only to the client it is about.
+/// Servers are those of the registry and, if there is a config, those in it. The registry is changed
+/// while it runs, over REST: /api/docs tells how. The config is read again when it has changed.
+/// /metrics has numbers for Prometheus.
 /// It ends by a signal, after requests have had ten seconds to finish; a second signal hurries.
 #[derive(Debug, Args)]
 #[command(
@@ -107,14 +114,18 @@ Who may come in:
 Examples:
   mcp-aggregator serve --config mcp.json
   mcp-aggregator serve --config mcp.json --listen 9000
+  mcp-aggregator serve --database postgres://me@localhost/mcp
   curl http://127.0.0.1:8808/health
   echo \"laptop:$(openssl rand -hex 32)\" > tokens
   mcp-aggregator serve --config mcp.json --listen 0.0.0.0:8808 --token-file tokens --allow-host mcp.example.com
   MCP_AGGREGATOR_TOKEN=<token> mcp-aggregator serve --config mcp.json"
 )]
 pub(crate) struct ServeArguments {
+    /// More servers, in the JSON that Claude Desktop and others use
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) config: ConfigArgument,
+    pub(crate) storage: StorageArguments,
     /// The address to listen at: ADDRESS:PORT, or a port on this machine
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8808", value_parser = listen_address)]
     pub(crate) listen: SocketAddr,
@@ -138,6 +149,9 @@ pub(crate) struct ServeArguments {
     /// Append the log to a file instead of writing it to stderr
     #[arg(long, value_name = "FILE")]
     pub(crate) log_file: Option<PathBuf>,
+    /// Keep no account of the calls of MCP clients: for the benchmark, which shows what that costs
+    #[arg(long, hide = true)]
+    pub(crate) no_history: bool,
 }
 
 fn listen_address(text: &str) -> Result<SocketAddr, String> {

@@ -6,7 +6,7 @@
 //! - [`conversation`]: questions to them, asked the way every client asks
 //! - [`owners`], [`suggestion`]: from what a user typed to the servers, or the names, that may be meant
 //! - [`tool_arguments`], [`answer`]: what goes into a call and what comes out of it
-//! - [`admission`]: who may come in over HTTP
+//! - [`admission`]: who may come in over HTTP; [`rest`]: the REST API beside it; [`storage`]: where the registry is
 //! - [`table`], [`output`], [`words`], [`failure`], [`exit`]: data to stdout, words to stderr, a number to the shell
 
 mod admission;
@@ -19,7 +19,9 @@ mod exit;
 mod failure;
 mod output;
 mod owners;
+mod rest;
 mod session;
+mod storage;
 mod suggestion;
 mod table;
 mod tool_arguments;

@@ -1,5 +1,6 @@
 //! Who is connected: what it said of itself, what it follows, and the way to it.
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -36,10 +37,14 @@ pub struct ClientSetup {
     pub is_alone: bool,
 }
 
+/// Something that whoever made a client finds again with its calls.
+pub type Baggage = Arc<dyn Any + Send + Sync>;
+
 /// One connected client.
 pub struct Client {
     number: u64,
     setup: ClientSetup,
+    baggage: Option<Baggage>,
     state: Mutex<State>,
     /// What servers want to know of it.
     pub(crate) questions: Questions,
@@ -75,6 +80,15 @@ struct Parked {
 impl Client {
     /// A client that has said nothing yet.
     pub fn new(setup: ClientSetup) -> Arc<Self> {
+        Self::make(setup, None)
+    }
+
+    /// The same, made for a purpose that its [`Baggage`] tells.
+    pub fn carrying(setup: ClientSetup, baggage: Baggage) -> Arc<Self> {
+        Self::make(setup, Some(baggage))
+    }
+
+    fn make(setup: ClientSetup, baggage: Option<Baggage>) -> Arc<Self> {
         let state = State {
             style: setup.names.style_for(""),
             revision: Revision::NEWEST,
@@ -88,6 +102,7 @@ impl Client {
         Arc::new(Self {
             number: next_number(),
             setup,
+            baggage,
             state: Mutex::new(state),
             questions: Questions::default(),
             open: AtomicUsize::new(0),
@@ -109,6 +124,11 @@ impl Client {
     /// On whose behalf it acts.
     pub fn principal(&self) -> &Arc<str> {
         &self.setup.principal
+    }
+
+    /// What it was made for, if it was made for something.
+    pub fn baggage(&self) -> Option<&Baggage> {
+        self.baggage.as_ref()
     }
 
     /// Whether there is no other client.

@@ -85,6 +85,8 @@ pub struct Fleet {
     /// Who is told news, by number.
     clients: Mutex<BTreeMap<u64, Weak<Client>>>,
     reports: Mutex<HashMap<usize, Arc<Report>>>,
+    /// Connections that get nothing more to do, but may be at something.
+    retired: Mutex<Vec<Weak<Connection>>>,
     list_deadline: Instant,
     introduction_deadline: Instant,
     pub(crate) followed: Mutex<Followed>,
@@ -129,6 +131,7 @@ impl Fleet {
             remote,
             clients: Mutex::default(),
             reports: Mutex::default(),
+            retired: Mutex::default(),
             list_deadline: Instant::now() + LIST_PATIENCE,
             introduction_deadline: Instant::now() + INTRODUCTION_PATIENCE,
             followed: Mutex::default(),
@@ -185,6 +188,13 @@ impl Fleet {
     /// The clients that are told news.
     pub(crate) fn clients(&self) -> Vec<Arc<Client>> {
         lock(&self.clients).values().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Every connection that may be at something, those included that get nothing more to do.
+    pub(crate) fn at_work(&self) -> Vec<Arc<Connection>> {
+        let mut connections: Vec<_> = self.view().connections.iter().flatten().cloned().collect();
+        connections.extend(lock(&self.retired).iter().filter_map(Weak::upgrade));
+        connections
     }
 
     /// Runs something small beside everything else; it ends with the servers.

@@ -15,6 +15,8 @@ pub struct Loaded {
     pub config: Config,
     /// Where this configuration stands among aggregators that run aggregators.
     pub chain: Chain,
+    /// The file as it was read.
+    pub source: Vec<u8>,
 }
 
 /// A configuration cannot be run.
@@ -59,7 +61,7 @@ pub fn load(path: &Path, accepted: Accepted) -> Result<Loaded, LoadError> {
     for warning in &config.warnings {
         tracing::warn!(what = %warning, "the config says more than is used");
     }
-    Ok(Loaded { config, chain })
+    Ok(Loaded { config, chain, source: bytes })
 }
 
 /// The variable that says how many seconds a server may take to become ready.

@@ -80,6 +80,11 @@ impl WaitingRoom {
         std::mem::take(&mut room.calls)
     }
 
+    /// Whether nobody waits.
+    pub fn is_empty(&self) -> bool {
+        self.lock().calls.is_empty()
+    }
+
     /// Gives up a call that waits; whether there was one.
     pub fn cancel(&self, client: u64, id: &[u8]) -> bool {
         let mut room = self.lock();

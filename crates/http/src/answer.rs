@@ -78,13 +78,18 @@ pub(crate) fn too_many_requests(id: &[u8]) -> Response<Body> {
 
 /// The client did not say, or not rightly, who it is.
 pub(crate) fn unauthorized(denied: Denied) -> Response<Body> {
-    let (why, challenge) = match denied {
+    let (why, challenge) = challenge(denied);
+    let mut response = refuse(StatusCode::UNAUTHORIZED, why);
+    response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+    response
+}
+
+/// What a client is told that did not say, or not rightly, who it is: in words, and for its `WWW-Authenticate`.
+pub(crate) fn challenge(denied: Denied) -> (&'static str, &'static str) {
+    match denied {
         Denied::Missing => ("Unauthorized: send `Authorization: Bearer <token>`", "Bearer realm=\"mcp-aggregator\""),
         Denied::Wrong => {
             ("Unauthorized: this token is not known here", "Bearer realm=\"mcp-aggregator\", error=\"invalid_token\"")
         }
-    };
-    let mut response = refuse(StatusCode::UNAUTHORIZED, why);
-    response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
-    response
+    }
 }

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 
+use crate::annexe::ForeignBody;
 use crate::leaving::Leaving;
 use crate::parcel::Pieces;
 use crate::stream::Stream;
@@ -27,6 +28,8 @@ pub(crate) enum Body {
     Pieces(VecDeque<Bytes>),
     /// Boxed, for it is large and the others are many.
     Events(Box<Events>),
+    /// Somebody else's.
+    Foreign(ForeignBody),
 }
 
 impl From<Pieces> for Body {
@@ -114,6 +117,7 @@ impl hyper::body::Body for Body {
             }
             Self::Pieces(pieces) => pieces.pop_front(),
             Self::Events(events) => std::task::ready!(events.poll_event(context)),
+            Self::Foreign(body) => return body.poll_frame(context),
         };
         Poll::Ready(data.map(|data| Ok(Frame::data(data))))
     }
@@ -123,6 +127,7 @@ impl hyper::body::Body for Body {
             Self::Empty => true,
             Self::Whole(_) | Self::Events(_) => false,
             Self::Pieces(pieces) => pieces.is_empty(),
+            Self::Foreign(body) => body.is_end_stream(),
         }
     }
 
@@ -132,6 +137,7 @@ impl hyper::body::Body for Body {
             Self::Whole(bytes) => bytes.len(),
             Self::Pieces(pieces) => pieces.iter().map(Bytes::len).sum(),
             Self::Events(_) => return SizeHint::default(),
+            Self::Foreign(body) => return body.size_hint(),
         };
         SizeHint::with_exact(length as u64)
     }

@@ -8,6 +8,7 @@ use aggregator::way::{Nowhere, Way};
 use catalog::Scope;
 use hyper::http::uri::Authority;
 
+use crate::annexe::Annexe;
 use crate::guard::{Guard, GuardError};
 use crate::limits::Limits;
 use crate::session::Session;
@@ -26,6 +27,8 @@ pub struct Front {
     pub allowed_origins: Vec<String>,
     /// What clients may ask of us.
     pub limits: Limits,
+    /// What else is served at this address.
+    pub annexe: Option<Arc<dyn Annexe>>,
 }
 
 /// Whether `text` is a host name that can be allowed.
@@ -49,6 +52,7 @@ pub(crate) struct Shared {
     pub(crate) tokens: Option<Tokens>,
     pub(crate) guard: Guard,
     pub(crate) limits: Limits,
+    pub(crate) annexe: Option<Arc<dyn Annexe>>,
     pub(crate) sessions: Sessions,
     pub(crate) nowhere: Arc<dyn Way>,
     /// On whose behalf everybody acts if there are no tokens.
@@ -73,6 +77,7 @@ impl Shared {
             tokens: front.tokens,
             guard,
             limits: front.limits,
+            annexe: front.annexe,
             sessions: Sessions::default(),
             nowhere: Arc::new(Nowhere),
             nobody: Arc::from(""),
@@ -130,6 +135,9 @@ impl Shared {
 
     /// Tells everybody that we stop: what waits gets what there is, what only listens ends.
     pub(crate) async fn take_leave(&self) {
+        if let Some(annexe) = &self.annexe {
+            annexe.leave();
+        }
         let listeners = std::mem::take(&mut *self.listeners.lock().unwrap_or_else(PoisonError::into_inner));
         for listener in listeners.iter().filter_map(Weak::upgrade) {
             listener.leave().await;

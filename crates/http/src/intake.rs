@@ -26,19 +26,29 @@ pub(crate) enum Refused {
 
 impl Refused {
     pub(crate) fn response(self) -> Response<body::Body> {
+        let (status, why) = self.told();
+        answer::refuse(status, &why)
+    }
+
+    /// The status and the words for it.
+    pub(crate) fn told(self) -> (StatusCode, String) {
         match self {
             Self::TooLarge { most } => {
-                let why = format!("Request too large: at most {} MB", most >> 20);
-                answer::refuse(StatusCode::PAYLOAD_TOO_LARGE, &why)
+                (StatusCode::PAYLOAD_TOO_LARGE, format!("Request too large: at most {} MB", most >> 20))
             }
-            Self::TooSlow => answer::refuse(StatusCode::REQUEST_TIMEOUT, "The request took too long to arrive"),
-            Self::BrokenOff => answer::refuse(StatusCode::BAD_REQUEST, "The request broke off"),
+            Self::TooSlow => (StatusCode::REQUEST_TIMEOUT, "The request took too long to arrive".to_owned()),
+            Self::BrokenOff => (StatusCode::BAD_REQUEST, "The request broke off".to_owned()),
         }
     }
 }
 
 /// Takes in a body as one line. A body that comes in one piece is not copied.
-pub(crate) async fn read<B: Body<Data = Bytes> + Unpin>(mut body: B, limits: &Limits) -> Result<Bytes, Refused> {
+pub(crate) async fn read<B: Body<Data = Bytes> + Unpin>(body: B, limits: &Limits) -> Result<Bytes, Refused> {
+    whole(body, limits).await.map(one_line)
+}
+
+/// Takes in a body as it is.
+pub(crate) async fn whole<B: Body<Data = Bytes> + Unpin>(mut body: B, limits: &Limits) -> Result<Bytes, Refused> {
     let promised = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     let too_large = Refused::TooLarge { most: limits.body };
     if promised > limits.body {
@@ -50,7 +60,7 @@ pub(crate) async fn read<B: Body<Data = Bytes> + Unpin>(mut body: B, limits: &Li
         return Err(too_large);
     }
     if body.is_end_stream() {
-        return Ok(one_line(first));
+        return Ok(first);
     }
     let mut whole = BytesMut::with_capacity(promised.clamp(first.len(), FIRST_ROOM.max(first.len())));
     whole.extend_from_slice(&first);
@@ -60,7 +70,7 @@ pub(crate) async fn read<B: Body<Data = Bytes> + Unpin>(mut body: B, limits: &Li
         }
         whole.extend_from_slice(&more);
     }
-    Ok(one_line(whole.freeze()))
+    Ok(whole.freeze())
 }
 
 /// The next stretch of data, if another comes.

@@ -11,11 +11,13 @@
 //! - `stream`: messages on their way to one reader, who may come back; `parcel`: one message in its frame; `body`: what
 //!   the connection writes; `leaving`: what is to be done when nobody reads any more
 //! - `session`, `sessions`, `usage`: legacy clients, one and all, and how much they do
+//! - `annexe`: what else is served at the same address, by somebody else
 //! - `front`: what all of it shares; `limits`
 //!
 //! Bytes, not trees: a body goes to the aggregator as it came, and an answer comes back as it was written.
 
 mod accept;
+mod annexe;
 mod answer;
 mod at_once;
 mod body;
@@ -42,6 +44,7 @@ mod tokens;
 mod usage;
 mod watch;
 
+pub use annexe::{Annexe, Foreign, ForeignBody};
 pub use front::{Front, check_host, check_origin, has_port};
 pub use guard::GuardError;
 pub use limits::Limits;

@@ -12,7 +12,7 @@ use crate::body::Body;
 use crate::front::{Asker, Shared};
 use crate::guard::Door;
 use crate::place::Place;
-use crate::{answer, cors, health, legacy, post, sse};
+use crate::{annexe, answer, cors, health, legacy, post, sse};
 
 /// Answers a request that came in through `door`.
 pub(crate) async fn answer(shared: &Arc<Shared>, door: &Door, request: Request<Incoming>) -> Response<Body> {
@@ -21,11 +21,17 @@ pub(crate) async fn answer(shared: &Arc<Shared>, door: &Door, request: Request<I
         Ok(origin) => origin,
         Err(away) => {
             tracing::debug!(why = away.why, "a request was turned away");
-            return answer::refuse(away.status, away.why);
+            return match annexe::at(shared, parts.uri.path()) {
+                Some(annexe) => annexe::refuse(annexe, away.status, away.why),
+                None => answer::refuse(away.status, away.why),
+            };
         }
     };
     let mut response = if parts.method == Method::OPTIONS && origin.is_some() && cors::is_preflight(&parts.headers) {
         cors::preflight(&parts.headers)
+    } else if let Some(annexe) = annexe::at(shared, parts.uri.path()) {
+        // Boxed: the way of every other request need not carry it about.
+        Box::pin(annexe::answer(shared, annexe, parts.clone(), body)).await
     } else {
         route(shared, &parts, body).await
     };

@@ -194,7 +194,10 @@ impl Drop for Attempt {
 
 impl From<Trouble> for Failure {
     fn from(trouble: Trouble) -> Self {
-        let cause = Cause::Remote(trouble.to_string());
+        let cause = match &trouble {
+            Trouble::Unauthorized { .. } => Cause::Unauthorized(trouble.to_string()),
+            _ => Cause::Remote(trouble.to_string()),
+        };
         if trouble.is_foreign() { Self::Foreign(cause) } else { Self::Final(cause) }
     }
 }

@@ -84,6 +84,18 @@ impl Http {
         headers
     }
 
+    /// Asks for the address once, and tells how that was answered.
+    pub(crate) async fn look(&self) -> Result<StatusCode, Trouble> {
+        let mut headers = self.headers.clone();
+        headers.insert(ACCEPT, HeaderValue::from_static("*/*"));
+        let errand =
+            Errand { method: Method::GET, url: &self.url, headers: &headers, own_headers: &[], body: Bytes::new() };
+        let response = self.pool.send(errand.request(&self.url)).await?;
+        let status = response.status();
+        response.into_body().discard().await;
+        Ok(status)
+    }
+
     /// Closes connections that were idle for too long.
     pub(crate) fn tidy(&self) {
         self.pool.tidy();

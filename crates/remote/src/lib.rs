@@ -8,6 +8,7 @@
 //! - `annotations`: what modern requests repeat in their headers
 //! - `sse`: the older HTTP+SSE: requests to one address, all answers on one stream
 //! - `http`: requests and asking again; `refusal`: answers that are no success; `trouble`: what can go wrong
+//! - [`probe`]: whether somebody is well at an address
 //! - `pool`: connections kept for the next request; `body`: answers read from them; `news`: streams of events in those
 
 mod annotations;
@@ -17,6 +18,7 @@ mod courier;
 mod http;
 mod news;
 mod pool;
+mod probe;
 mod refusal;
 mod session;
 mod sse;
@@ -33,6 +35,8 @@ use upstream::failure::Cause;
 use upstream::{Ending, Phase, Stop, Upstream, Watcher};
 
 use crate::approach::meet;
+
+pub use probe::probe;
 
 /// How long saying goodbye may take.
 const FAREWELL: Duration = Duration::from_secs(1);

@@ -38,8 +38,12 @@ impl Serve {
     #[track_caller]
     pub fn start_as(config: &Config, adjust: impl FnOnce(Launch) -> Launch) -> Self {
         let config = config.write();
-        let launch = Launch::program(program("mcp-aggregator")).args(["serve", "--listen", "127.0.0.1:0", "--config"]);
-        let driver = adjust(launch.arg(config.path())).start();
+        let launch = Launch::program(program("mcp-aggregator"))
+            .args(["serve", "--listen", "127.0.0.1:0", "--config"])
+            .arg(config.path())
+            .arg("--data-dir")
+            .arg(config.folder().join("data"));
+        let driver = adjust(launch).start();
         driver.wait_for_stderr(LISTENING);
         let address = wait_until("the whole line with the address", || address_in(&driver.stderr_text()));
         Self { driver, address, config }

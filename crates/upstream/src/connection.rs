@@ -16,7 +16,7 @@ mod hearing;
 mod own;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
@@ -90,6 +90,8 @@ pub struct Connection {
     pub(crate) ears: Ears,
     /// How long a request of a caller may take, if there is a limit.
     limit: Option<Duration>,
+    /// How often the server did something for a caller: whoever watches it sees from it that the server is alive.
+    deeds: AtomicU64,
     /// A warning about junk on stdout was given; one is enough.
     warned: AtomicBool,
     /// The server has ended: what it left in the pipe is little, and is read without waiting for slow callers.
@@ -127,6 +129,7 @@ impl Connection {
             changes: Changes::default(),
             ears: Ears::default(),
             limit,
+            deeds: AtomicU64::new(0),
             warned: AtomicBool::new(false),
             read_on: watch::Sender::new(false),
         }
@@ -173,6 +176,16 @@ impl Connection {
             }
         );
         ended_itself && self.era.get().is_none()
+    }
+
+    /// How many requests of callers are open.
+    pub fn open_calls(&self) -> usize {
+        self.lock().calls().count()
+    }
+
+    /// How many answers and signs of progress callers have got from the server. If it is more than it was, it is alive.
+    pub fn deeds(&self) -> u64 {
+        self.deeds.load(Ordering::Relaxed)
     }
 
     /// Lets out what was sent.
@@ -454,6 +467,7 @@ impl Connection {
         };
         match waiting {
             Waiting::Caller(call) => {
+                self.deeds.fetch_add(1, Ordering::Relaxed);
                 call.caller.answered(&call.id, Answered { server: self, line: &line, id_at, outcome });
                 remember(callers, call.caller);
                 self.next_turn();

@@ -58,6 +58,9 @@ pub enum Cause {
     /// It runs elsewhere, and could not be reached or would not talk to us.
     #[error("{0}")]
     Remote(String),
+    /// It runs elsewhere, and does not accept our credentials: trying again with the same ones is of no use.
+    #[error("{0}")]
+    Unauthorized(String),
     /// Its process ended.
     #[error("{}", describe(*.0))]
     Exited(ExitStatus),
@@ -107,6 +110,7 @@ impl Cause {
             | Self::NoRemotes
             | Self::Broken
             | Self::Remote(_)
+            | Self::Unauthorized(_)
             | Self::Exited(_)
             | Self::ClosedOutput
             | Self::ClosedInput

@@ -40,5 +40,5 @@ pub use acquaintance::Manners;
 pub use caller::{Answered, Caller, Notice, Party, Question};
 pub use connection::{Connection, Request};
 pub use failure::{CallError, Ending, Phase, Report};
-pub use lifecycle::{Life, Stop, Upstream, Watcher};
+pub use lifecycle::{Finding, Life, Probe, Stop, Upstream, Watcher};
 pub use outbox::Outbox;

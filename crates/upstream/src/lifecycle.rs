@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use catalog::{Offer, ServerSpec, Transport};
@@ -50,6 +51,20 @@ pub trait Watcher: Send + Sync + std::fmt::Debug {
 
 /// The life of a server, from start to end.
 pub type Life = fn(Upstream, Arc<dyn Watcher>, watch::Receiver<Stop>) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// What a look at an address showed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Finding {
+    /// All is well there.
+    Well,
+    /// Somebody is there, but this is not the address of somebody's health: says what it answered.
+    Odd(String),
+    /// Nobody answers, or whoever does is not well: says how.
+    Ill(String),
+}
+
+/// Looks at an address, for no longer than that.
+pub type Probe = fn(String, Duration) -> Pin<Box<dyn Future<Output = Finding> + Send>>;
 
 /// One server of the configuration, about to live.
 pub struct Upstream {

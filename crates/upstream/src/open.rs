@@ -17,9 +17,8 @@ use crate::caller::{Caller, Party};
 use crate::connection::Answer;
 use crate::failure::Ending;
 
-/// For how long a request that was given up may still make its server ask something, and keeps others from their turn if
-/// the server does not say that it has heard. Having heard is not having stopped: in most servers what was begun runs on.
-/// What it asks later than this cannot be told from what others are asked.
+/// For how long a request that was given up may still make its server ask something, if the server does not say earlier
+/// that it has heard. What it asks later cannot be told from what others are asked.
 pub(crate) const HAUNTING: Duration = Duration::from_secs(5);
 /// So many requests that were given up are remembered; with more, nobody can say whose a question is.
 const MOST_GHOSTS: usize = 1000;
@@ -74,8 +73,6 @@ struct Ghost {
     number: u64,
     asker: u64,
     since: Instant,
-    /// The server may not even have heard that it is given up.
-    is_unheard: bool,
 }
 
 /// Whose question it is.
@@ -157,11 +154,9 @@ impl Open {
         waiting
     }
 
-    /// The server has heard that the request under `number` is given up: nobody need wait for it any more.
+    /// The server has heard that the request under `number` is given up.
     pub(crate) fn lay_ghost(&mut self, number: u64) {
-        for ghost in self.ghosts.iter_mut().filter(|ghost| ghost.number == number) {
-            ghost.is_unheard = false;
-        }
+        self.ghosts.retain(|ghost| ghost.number != number);
     }
 
     /// The request under `number` is given up, while the server may be at it.
@@ -173,7 +168,7 @@ impl Open {
                 self.ghosts.pop_front();
             }
             let asker = call.party.asker;
-            self.ghosts.push_back(Ghost { number, asker, since: Instant::now(), is_unheard: true });
+            self.ghosts.push_back(Ghost { number, asker, since: Instant::now() });
         }
         Some(call)
     }
@@ -239,7 +234,7 @@ impl Open {
         let Some((_, latest)) = sent().max_by_key(|&(number, _)| number) else { return Whose::Nobodys };
         let asker = latest.party.asker;
         let is_same = |other: u64| other == asker;
-        let unheard = self.ghosts.iter().filter(|ghost| ghost.is_unheard).all(|ghost| is_same(ghost.asker));
+        let unheard = self.ghosts.iter().all(|ghost| is_same(ghost.asker));
         if unheard && sent().all(|(_, call)| is_same(call.party.asker)) {
             return Whose::Caller(Arc::clone(&latest.caller));
         }
@@ -262,7 +257,7 @@ impl Open {
     fn is_busy_with_others(&mut self, asker: u64) -> bool {
         self.bury();
         self.calls().any(|(_, call)| !call.is_held && call.party.asker != asker)
-            || self.ghosts.iter().any(|ghost| ghost.is_unheard && ghost.asker != asker)
+            || self.ghosts.iter().any(|ghost| ghost.asker != asker)
     }
 
     fn bury(&mut self) {
@@ -271,7 +266,7 @@ impl Open {
         }
     }
 
-    fn calls(&self) -> impl Iterator<Item = (u64, &Call)> {
+    pub(crate) fn calls(&self) -> impl Iterator<Item = (u64, &Call)> {
         self.waiting.iter().filter_map(|(&number, waiting)| match waiting {
             Waiting::Caller(call) => Some((number, call)),
             Waiting::Ourselves(_) => None,

@@ -1,8 +1,6 @@
 //! One service in front of all servers, which real clients reach in many ways, and what there is to see without it.
 
 use std::fs;
-use std::thread;
-use std::time::Duration;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use serde_json::Value;
@@ -121,10 +119,7 @@ impl World {
     #[track_caller]
     pub(super) fn run(&self, client: Client, plans: &[Plan]) -> Vec<Session> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let sessions = client.run(&self.parts, &self.sandbox, plans);
-        // For that long nobody else is asked what the calls it has cancelled may still want to know.
-        thread::sleep(Duration::from_secs(5));
-        sessions
+        client.run(&self.parts, &self.sandbox, plans)
     }
 }
 

@@ -1,13 +1,17 @@
-//! `serve`: all servers as one MCP server over HTTP, for many clients.
+//! `serve`: all servers as one MCP server over HTTP, for many clients; and the service that keeps them.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
 
-use aggregator::{Aggregator, Fleet, logging};
+use aggregator::cycle::{self, Chain};
+use aggregator::logging;
+use api::Api;
 use front::{Front, Limits};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use service::{ConfigFile, Service, Setup};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use upstream::Stop;
@@ -16,15 +20,28 @@ use crate::admission::{TOKEN_VARIABLE, check_door, tokens};
 use crate::arguments::ServeArguments;
 use crate::failure::Failure;
 use crate::output::say;
+use crate::rest::Rest;
 use crate::session::Signals;
+use crate::storage::{StorageArguments, with_causes};
 use crate::{config, session};
 
 /// So many descriptors are enough for all connections and servers.
 const DESCRIPTORS: u64 = 16_384;
 
 pub(crate) fn run(arguments: ServeArguments) -> Result<(), Failure> {
-    let ServeArguments { config, listen, token_file, allow_host, allow_origin, names, name, debug, log_file } =
-        arguments;
+    let ServeArguments {
+        config,
+        storage,
+        listen,
+        token_file,
+        allow_host,
+        allow_origin,
+        names,
+        name,
+        debug,
+        log_file,
+        no_history,
+    } = arguments;
     logging::init(debug, log_file.as_deref()).map_err(|error| {
         let path = log_file.as_deref().unwrap_or("-".as_ref()).display();
         Failure::new(format!("could not open log file {path}: {error}"))
@@ -32,7 +49,8 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<(), Failure> {
     let tokens = tokens(token_file.as_deref(), std::env::var(TOKEN_VARIABLE).ok().as_deref())?;
     check_door(listen, tokens.is_some())?;
     let options = session::options(&name, names.separator.separator, names.names, session::OF_MANY)?;
-    let loaded = config::load(&config.path)?;
+    let config = config.map(config_file).transpose()?;
+    let chain = chain(config.as_ref(), &storage)?;
     make_room_for_connections();
 
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| start(&error))?;
@@ -41,20 +59,44 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<(), Failure> {
         // Before anything is started: a port that is taken should cost nothing.
         let listener = TcpListener::bind(listen).await.map_err(|error| not_listening(listen, &error))?;
         let address = listener.local_addr().map_err(|error| start(&error))?;
-        let fleet = Fleet::start(loaded.config, options.clone(), &loaded.chain, Some(remote::life));
-        let aggregator = Aggregator::new(Arc::clone(&fleet), options);
+        let store = storage.open().await?;
+        let (remote, probe) = (Some(remote::life as _), Some(remote::probe as _));
+        let setup = Setup { store: store.clone(), options, chain, remote, probe, config };
+        let opened = match no_history {
+            true => Service::open_without_account(setup).await,
+            false => Service::open(setup).await,
+        };
+        let service =
+            opened.map_err(|error| Failure::new(format!("could not open the service: {}", with_causes(&error))))?;
         announce(address, tokens.is_some());
         let front = Front {
-            aggregator,
+            aggregator: Arc::clone(service.aggregator()),
             tokens,
             allowed_hosts: allow_host,
             allowed_origins: allow_origin,
             limits: Limits::default(),
+            annexe: Some(Arc::new(Rest(Api::new(Arc::clone(&service))))),
         };
         let served = serve(front, listener, &mut signals).await;
-        stop(&fleet, &mut signals).await;
+        stop(&service, &mut signals).await;
+        store.close().await;
         served.map_err(|error| Failure::new(format!("could not serve: {error}")))
     })
+}
+
+fn config_file(path: PathBuf) -> Result<ConfigFile, Failure> {
+    let loaded = config::load(&path)?;
+    Ok(ConfigFile { path, loaded })
+}
+
+/// Where we stand among aggregators that run aggregators. Without a config, what we serve is what is in the registry.
+fn chain(config: Option<&ConfigFile>, storage: &StorageArguments) -> Result<Chain, Failure> {
+    if let Some(config) = config {
+        return Ok(config.loaded.chain.clone());
+    }
+    let registry = PathBuf::from(storage.location()?.to_string());
+    let above = std::env::var_os(cycle::VARIABLE);
+    Chain::enter(above.as_deref(), &registry).map_err(|cycle| Failure::new(cycle.to_string()))
 }
 
 /// Serves until a signal comes, and lets requests finish unless another one comes.
@@ -75,13 +117,13 @@ async fn serve(front: Front, listener: TcpListener, signals: &mut Signals) -> io
 }
 
 /// Stops every server; being told again makes it more urgent.
-async fn stop(fleet: &Arc<Fleet>, signals: &mut Signals) {
-    fleet.stop(Stop::Promptly);
-    let mut ended = pin!(fleet.ended());
+async fn stop(service: &Service, signals: &mut Signals) {
+    service.stop(Stop::Promptly);
+    let mut ended = pin!(service.ended());
     loop {
         tokio::select! {
             () = &mut ended => return,
-            () = signals.next() => fleet.stop(Stop::Now),
+            () = signals.next() => service.stop(Stop::Now),
         }
     }
 }
@@ -101,6 +143,7 @@ fn announce(address: SocketAddr, has_tokens: bool) {
     say(format_args!(
         "hint: one server alone: http://{reached}/mcp/<server>; older clients (HTTP+SSE): http://{reached}/sse"
     ));
+    say(format_args!("hint: to add, look at and remove servers: http://{reached}/api/docs"));
 }
 
 /// Every client needs a descriptor or two. Where the usual limit is low, raising it is up to us.

@@ -30,7 +30,7 @@ fn the_version_is_that_of_the_package() {
 fn a_command_line_that_makes_no_sense_is_exit_status_2_and_leaves_stdout_empty() {
     for (arguments, expected) in [
         (&[][..], "Usage:"),
-        (&["serve"], "serve"),
+        (&["serve", "--database", "mysql://host/db"], "`mysql` databases are not known"),
         (&["serve", "--config", "c", "--listen", "here"], "127.0.0.1:8808"),
         (&["serve", "--config", "c", "--allow-host", "http://x"], "is no host name"),
         (&["serve", "--config", "c", "--allow-origin", "x"], "is no origin"),

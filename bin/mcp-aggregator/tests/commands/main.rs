@@ -33,6 +33,9 @@ impl Run {
         let (name, value) = mark.split_once('=').unwrap();
         let mut command = Command::new(PROGRAM);
         command.arg(verb).arg("--config").arg(config).env(name, value).env_remove("COLUMNS").stdin(Stdio::null());
+        if verb == "serve" {
+            command.arg("--data-dir").arg(config.with_file_name("data"));
+        }
         Self { command, mark }
     }
 

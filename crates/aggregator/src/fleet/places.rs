@@ -8,7 +8,7 @@ use bytes::Bytes;
 use catalog::{Offer, ServerEntry, ServerName, ServerSpec, ServerState};
 use protocol::{Era, reply};
 use tokio::sync::{Notify, mpsc, watch};
-use upstream::{Ending, Manners, Report, Stop, Upstream, Watcher, lineage};
+use upstream::{Connection, Ending, Manners, Report, Stop, Upstream, Watcher, lineage};
 
 use super::watching::Mourner;
 use super::{Fleet, View, lock};
@@ -222,6 +222,21 @@ impl Fleet {
         });
     }
 
+    /// A server that still lives gets nothing more to do, and stands like this from now on. What it is doing goes on.
+    pub fn retire(&self, index: usize, state: ServerState, offer: Option<Arc<Offer>>) -> Option<Arc<Connection>> {
+        let mut connection = None;
+        self.change(index, |server, slot| {
+            connection = slot.take();
+            server.state = state;
+            server.offer = offer.unwrap_or_else(|| Arc::new(Offer::new(Era::Legacy)));
+        });
+        let mut retired = lock(&self.retired);
+        retired.retain(|connection| connection.strong_count() > 0);
+        retired.extend(connection.as_ref().map(Arc::downgrade));
+        drop(retired);
+        connection
+    }
+
     /// What a server offers stays on offer when its present life ends, or does not.
     pub fn keep_on_offer(&self, index: usize, stays: bool) {
         lock(&self.places.at(index).present).stays_on_offer = stays;
@@ -247,7 +262,12 @@ impl Fleet {
         self.places.at(index).needed.notify_one();
     }
 
-    /// Waits until somebody needs the server at `index`.
+    /// Whether anybody waits for the server at `index`.
+    pub fn is_awaited(&self, index: usize) -> bool {
+        !self.places.at(index).waiting.is_empty()
+    }
+
+    /// Waits until somebody needs the server at `index`, or needed it while it was on its way.
     pub async fn needed(&self, index: usize) {
         self.places.at(index).needed.notified().await;
     }

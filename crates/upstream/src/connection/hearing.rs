@@ -1,6 +1,7 @@
 //! Notifications of the server: to whoever they are about, or to whoever watches the server.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use catalog::Kind;
@@ -49,6 +50,7 @@ impl Connection {
             Some((Arc::clone(&call.caller), call.progress.clone()?))
         });
         if let Some((caller, token)) = wanted {
+            self.deeds.fetch_add(1, Ordering::Relaxed);
             caller.noticed(Notice { server: self, line, envelope, progress: Some((&token, token_at)) });
             remember(callers, caller);
         }

@@ -216,9 +216,6 @@ async fn a_request_that_was_given_up_may_still_make_its_server_ask() {
     open.request(2);
     assert!(matches!(open.whose(None), Whose::Unclear), "it could be about what the first one gave up");
 
-    open.lay_ghost(ghost);
-    assert!(matches!(open.whose(None), Whose::Unclear), "having heard of it is not having stopped");
-
     tokio::time::advance(HAUNTING).await;
     assert_eq!(client(&open.whose(None)), Some(2), "after a while it no longer is");
 }

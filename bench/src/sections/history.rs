@@ -1,0 +1,53 @@
+//! What an account of every call costs: the same service without and with it, side by side. What is written after the
+//! answers counts as well.
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::http_contestant::{accountants, start_server};
+use crate::lanes::race;
+use crate::report::{Measure, Table};
+use crate::run::Run;
+use crate::sections::http::open_lanes;
+use crate::statistics::{ratio, show_micros, show_ratio};
+
+/// Each with a connection and a session of its own, and one call in flight.
+const CLIENTS: [usize; 2] = [1, 16];
+const CALLS_PER_BLOCK: usize = 10_000;
+const ROUNDS: usize = 10;
+/// Longer than records are gathered before they are written.
+const WRITING: Duration = Duration::from_millis(700);
+
+pub(crate) fn measure(run: &mut Run) -> Result<()> {
+    run.report.heading("An account of every call, 100 B calls, HTTP in, stdio out")?;
+    let mut table = Table::new(["clients", "", "calls/s", "CPU per call", "vs without"]);
+    let contestants = accountants();
+    for clients in CLIENTS {
+        eprintln!("  {clients} client(s) ...");
+        let server = start_server(&run.programs)?;
+        let mut entrants = Vec::new();
+        for contestant in &contestants {
+            let mut entrant = open_lanes(run, contestant, &server, clients)?;
+            entrant.afterwards = WRITING;
+            entrants.push(entrant);
+        }
+        let calls = run.effort.of(CALLS_PER_BLOCK, 400);
+        let results = race(run, entrants, run.effort.of(ROUNDS, 2), calls)?;
+        let without = results.first().and_then(|result| result.cpu);
+        for result in &results {
+            let compared = result.cpu.zip(without).and_then(|(cpu, without)| ratio(cpu, without));
+            table.row([
+                clients.to_string(),
+                result.contestant.name.clone(),
+                format!("{:.0}", result.rate),
+                result.cpu.map_or_else(|| "–".to_owned(), show_micros),
+                show_ratio(compared),
+            ]);
+        }
+        let cost = results.last().and_then(|result| result.cpu).zip(without);
+        let cost = cost.and_then(|(cpu, without)| ratio(cpu, without)).map(Measure::Ratio);
+        run.report.promise(format!("recording a call: CPU, {clients} client(s)"), Measure::Ratio(1.2), cost);
+    }
+    run.report.table(&table)
+}

@@ -1,0 +1,88 @@
+//! Where the registry is: the data directory, the database in it or elsewhere, and the key for credentials.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use registry::{CredentialKey, KEY_VARIABLE, KeyError, Location, OpenError, Store};
+
+use crate::failure::Failure;
+
+/// Where the registry is, as a user says it.
+#[derive(Debug, Args)]
+pub(crate) struct StorageArguments {
+    /// The folder for what must survive a restart [default: mcp-aggregator in the user's data directory]
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) data_dir: Option<PathBuf>,
+    /// Where the registry is kept: postgres://..., or a file instead of registry.db in the data directory
+    #[arg(long, value_name = "URL | FILE", value_parser = Location::parse)]
+    pub(crate) database: Option<Location>,
+}
+
+impl StorageArguments {
+    /// The place that is meant.
+    pub(crate) fn location(&self) -> Result<Location, Failure> {
+        match &self.database {
+            Some(location) => Ok(location.clone()),
+            None => Ok(Location::in_folder(&self.folder()?)),
+        }
+    }
+
+    /// Opens the registry, and makes it where there is none.
+    pub(crate) async fn open(&self) -> Result<Store, Failure> {
+        let location = self.location()?;
+        let variable = env::var(KEY_VARIABLE).ok();
+        // With the key in the environment no folder is needed, and there may be none where the database is elsewhere.
+        let folder = if variable.is_some() { self.folder().unwrap_or_default() } else { self.folder()? };
+        let key = CredentialKey::find(variable.as_deref(), &folder).map_err(|error| no_key(&error))?;
+        Store::open(&location, &key).await.map_err(|error| not_opened(&location, &error))
+    }
+
+    fn folder(&self) -> Result<PathBuf, Failure> {
+        if let Some(folder) = &self.data_dir {
+            return Ok(folder.clone());
+        }
+        let absolute = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        default_folder(absolute("XDG_DATA_HOME").as_deref(), absolute("HOME").as_deref()).ok_or_else(|| {
+            Failure::usage("there is no data directory: neither XDG_DATA_HOME nor HOME is set")
+                .with_hint("name a folder with --data-dir")
+        })
+    }
+}
+
+/// The usual folder of this user.
+fn default_folder(data_home: Option<&Path>, home: Option<&Path>) -> Option<PathBuf> {
+    let data_home = data_home.map(Path::to_owned).or_else(|| home.map(|home| home.join(".local/share")));
+    data_home.map(|folder| folder.join("mcp-aggregator"))
+}
+
+fn no_key(error: &KeyError) -> Failure {
+    Failure::new(with_causes(error)).with_hint(error.hint())
+}
+
+fn not_opened(location: &Location, error: &OpenError) -> Failure {
+    let failure = Failure::new(format!("could not open the registry at {location}: {}", with_causes(error)));
+    match error.hint() {
+        Some(hint) => failure.with_hint(hint),
+        None => failure,
+    }
+}
+
+/// An error with everything that caused it.
+pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |told, cause| format!("{told}: {cause}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_data_directory_is_where_the_desktop_says() {
+        let folder = |data: Option<&str>, home: Option<&str>| default_folder(data.map(Path::new), home.map(Path::new));
+        assert_eq!(folder(Some("/data"), Some("/home/me")), Some("/data/mcp-aggregator".into()));
+        assert_eq!(folder(None, Some("/home/me")), Some("/home/me/.local/share/mcp-aggregator".into()));
+        assert_eq!(folder(None, None), None);
+    }
+}

@@ -1,0 +1,270 @@
+//! A request after it was checked: what its path, its query and its body say.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http::header::CONTENT_TYPE;
+use registry::Page;
+use serde::de::{Deserializer as _, MapAccess, Visitor};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+use service::{Actor, Error, Problem, Service};
+use tokio::sync::watch;
+
+use crate::answer::Answer;
+use crate::endpoint::{Endpoint, Parameter};
+use crate::mistake;
+use crate::schema::{Schema, problem};
+
+/// What was asked, checked.
+pub(crate) struct Asked {
+    pub(crate) service: Arc<Service>,
+    pub(crate) actor: Actor,
+    pub(crate) headers: HeaderMap,
+    /// Turns true when we stop.
+    pub(crate) closing: watch::Receiver<bool>,
+    pub(crate) path: Vec<(&'static str, String)>,
+    pub(crate) query: Map<String, Value>,
+    pub(crate) body: Members,
+}
+
+/// The members of a body, cut apart and not looked into.
+#[derive(Debug, Default)]
+pub(crate) struct Members(Vec<(String, Box<RawValue>)>);
+
+impl Asked {
+    /// What stands in the path in place of `{name}`.
+    pub(crate) fn of_path(&self, name: &str) -> &str {
+        self.path.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value)
+    }
+
+    /// The server that the path names.
+    pub(crate) fn server(&self) -> &str {
+        self.of_path("server")
+    }
+
+    /// A text in the query.
+    pub(crate) fn text(&self, name: &str) -> Option<&str> {
+        self.query.get(name).and_then(Value::as_str)
+    }
+
+    /// A word in the query.
+    pub(crate) fn word<W: std::str::FromStr>(&self, name: &str) -> Option<W> {
+        self.text(name).and_then(|word| word.parse().ok())
+    }
+
+    /// Whether the query, or the body, says yes.
+    pub(crate) fn says(&self, name: &str) -> bool {
+        self.query.get(name) == Some(&Value::Bool(true)) || self.body.get(name) == Some(Value::Bool(true))
+    }
+
+    /// The part of a list that is wanted.
+    pub(crate) fn page(&self) -> Page {
+        let number = |name: &str| self.query.get(name).and_then(Value::as_u64);
+        let default = Page::default();
+        Page {
+            limit: number("limit").and_then(|limit| u32::try_from(limit).ok()).unwrap_or(default.limit),
+            offset: number("offset").unwrap_or(default.offset),
+        }
+    }
+}
+
+impl Members {
+    /// A member as it was written; the last, if it is there twice.
+    pub(crate) fn raw(&self, name: &str) -> Option<&RawValue> {
+        self.0.iter().rev().find(|(known, _)| known == name).map(|(_, value)| &**value)
+    }
+
+    /// A member.
+    pub(crate) fn get(&self, name: &str) -> Option<Value> {
+        self.raw(name).and_then(|value| serde_json::from_str(value.get()).ok())
+    }
+
+    /// A member that is a text.
+    pub(crate) fn text(&self, name: &str) -> Option<String> {
+        self.get(name)?.as_str().map(str::to_owned)
+    }
+
+    /// A member that is a text or null.
+    pub(crate) fn text_or_null(&self, name: &str) -> Option<Option<String>> {
+        self.get(name).map(|value| value.as_str().map(str::to_owned))
+    }
+
+    /// A member that is a number.
+    pub(crate) fn number(&self, name: &str) -> Option<u64> {
+        self.get(name)?.as_u64()
+    }
+
+    /// A member that is true or false.
+    pub(crate) fn truth(&self, name: &str) -> Option<bool> {
+        self.get(name)?.as_bool()
+    }
+
+    /// A member that is an object.
+    pub(crate) fn object(&self, name: &str) -> Option<Map<String, Value>> {
+        match self.get(name)? {
+            Value::Object(members) => Some(members),
+            _ => None,
+        }
+    }
+
+    /// All of them, looked into.
+    pub(crate) fn whole(&self) -> Map<String, Value> {
+        let read = |value: &RawValue| serde_json::from_str(value.get()).unwrap_or(Value::Null);
+        self.0.iter().map(|(name, value)| (name.clone(), read(value))).collect()
+    }
+}
+
+/// Reads the query as the endpoint describes it.
+pub(crate) fn query(endpoint: &Endpoint, query: Option<&str>) -> Result<Map<String, Value>, Vec<Problem>> {
+    let mut given = Map::new();
+    let mut problems = Vec::new();
+    for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let name = decoded(name);
+        let Some(parameter) = endpoint.query.iter().find(|parameter| parameter.name == name) else { continue };
+        let value = parameter.read(&decoded(value));
+        let place = ["query".to_owned(), parameter.name.to_owned()];
+        parameter.schema.check(&place, &value, &mut problems);
+        given.insert(parameter.name.to_owned(), value);
+    }
+    if problems.is_empty() { Ok(given) } else { Err(problems) }
+}
+
+impl Parameter {
+    /// A text of the query as what it should be; what it is not stays a text, and is refused as such.
+    fn read(&self, text: &str) -> Value {
+        let text_itself = || Value::from(text);
+        if self.schema.is_integer() {
+            return text.parse().map_or_else(|_| text_itself(), |number: i64| number.into());
+        }
+        if self.schema.is_truth() {
+            return match text.to_ascii_lowercase().as_str() {
+                "true" | "1" => true.into(),
+                "false" | "0" => false.into(),
+                _ => text_itself(),
+            };
+        }
+        text_itself()
+    }
+}
+
+/// Reads the body as `schema` describes it.
+pub(crate) fn body(schema: &Schema, is_optional: bool, headers: &HeaderMap, body: &Bytes) -> Result<Members, Answer> {
+    if body.iter().all(u8::is_ascii_whitespace) {
+        let missing = || problem(vec!["body".to_owned()], "missing", "a body of JSON is missing".to_owned());
+        return if is_optional { Ok(Members::default()) } else { Err(mistake::invalid(&[missing()])) };
+    }
+    if !is_json(headers) {
+        let why = "send the body as JSON, with `Content-Type: application/json`";
+        return Err(mistake::refused(http::StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
+    }
+    let members = cut(body).map_err(|problem| mistake::invalid(&[problem]))?;
+    let mut problems = Vec::new();
+    schema.check_members(&["body".to_owned()], &members.0, &mut problems);
+    if problems.is_empty() { Ok(members) } else { Err(mistake::invalid(&problems)) }
+}
+
+/// Whether the body says that it is JSON, or says nothing.
+fn is_json(headers: &HeaderMap) -> bool {
+    let Some(given) = headers.get(CONTENT_TYPE) else { return true };
+    let given = given.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    given == "application/json" || (given.starts_with("application/") && given.ends_with("+json"))
+}
+
+fn cut(body: &[u8]) -> Result<Members, Problem> {
+    let place = || vec!["body".to_owned()];
+    let invalid = |why: String| problem(place(), "json_invalid", format!("this is no JSON: {why}"));
+    let text = std::str::from_utf8(body).map_err(|error| invalid(error.to_string()))?;
+    // Whether it is JSON at all comes first; what kind of JSON, after that.
+    let raw: &RawValue = serde_json::from_str(text).map_err(|error| invalid(error.to_string()))?;
+    if !raw.get().starts_with('{') {
+        return Err(problem(place(), "dict_type", "expected an object".to_owned()));
+    }
+    let mut deserializer = serde_json::Deserializer::from_str(raw.get());
+    deserializer.deserialize_map(Cutting).map(Members).map_err(|error| invalid(error.to_string()))
+}
+
+/// Cuts an object into its members, in their order and with those that are there twice.
+struct Cutting;
+
+impl<'de> Visitor<'de> for Cutting {
+    type Value = Vec<(String, Box<RawValue>)>;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut members = Vec::new();
+        while let Some(member) = map.next_entry()? {
+            members.push(member);
+        }
+        Ok(members)
+    }
+}
+
+/// A part of an address as it was meant.
+pub(crate) fn decoded(text: &str) -> Cow<'_, str> {
+    if !text.contains(['%', '+']) {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(percent_decoded(&text.replace('+', " ")))
+}
+
+/// A part of a path as it was meant: there, a plus is a plus.
+pub(crate) fn percent_decoded(text: &str) -> String {
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        let digit = |at: usize| tail.get(at).and_then(|&byte| char::from(byte).to_digit(16));
+        match (first, digit(0), digit(1)) {
+            (b'%', Some(high), Some(low)) => {
+                decoded.push(u8::try_from(high * 16 + low).expect("two hex digits make a byte"));
+                rest = &tail[2..];
+            }
+            _ => {
+                decoded.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    String::from_utf8_lossy(&decoded).into_owned()
+}
+
+/// What a service error is where only problems are known.
+pub(crate) fn refuse(place: &[&str], kind: &'static str, msg: impl Into<String>) -> Error {
+    let loc = place.iter().map(|&part| part.to_owned()).collect();
+    Error::Validation { problems: vec![problem(loc, kind, msg.into())] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_is_cut_apart_and_what_is_in_it_stays_as_it_was_written() {
+        let members = cut(br#"{"a": {"n":1e400, "s":"\ud800"}, "b":1, "b":2}"#).unwrap();
+        assert_eq!(members.raw("a").unwrap().get(), r#"{"n":1e400, "s":"\ud800"}"#);
+        assert_eq!(members.number("b"), Some(2));
+        assert_eq!(members.raw("c").map(RawValue::get), None);
+    }
+
+    #[test]
+    fn what_is_no_json_and_what_is_no_object_are_told_apart() {
+        let kind = |text: &[u8]| cut(text).unwrap_err().kind;
+        assert_eq!(kind(b"{"), "json_invalid");
+        assert_eq!(kind(b"\xff"), "json_invalid");
+        assert_eq!(kind(b"{} {}"), "json_invalid");
+        assert_eq!(kind(b"[1]"), "dict_type");
+    }
+
+    #[test]
+    fn addresses_are_read_as_they_were_meant() {
+        assert_eq!(percent_decoded("a%2Fb+c%"), "a/b+c%");
+        assert_eq!(decoded("a+b%20c"), "a b c");
+        assert_eq!(percent_decoded("%ff"), "\u{fffd}");
+    }
+}

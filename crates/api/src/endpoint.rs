@@ -1,0 +1,185 @@
+//! One thing that can be asked for: how, with what, what comes back, and who answers. The document is made of these.
+
+use std::pin::Pin;
+
+use http::Method;
+use service::Error;
+
+use crate::answer::Answer;
+use crate::asked::Asked;
+use crate::schema::Schema;
+
+/// Who answers.
+pub(crate) type Handler = fn(Asked) -> Pin<Box<dyn Future<Output = Result<Answer, Error>> + Send>>;
+
+/// One thing that can be asked for.
+pub(crate) struct Endpoint {
+    pub(crate) method: Method,
+    /// The whole path, with `{name}` where something of the client's stands.
+    pub(crate) path: String,
+    pub(crate) group: &'static str,
+    pub(crate) summary: &'static str,
+    pub(crate) about: &'static str,
+    pub(crate) query: Vec<Parameter>,
+    pub(crate) body: Option<Content>,
+    pub(crate) answers: Vec<Reply>,
+    /// The codes of what can go wrong here and not everywhere.
+    pub(crate) fails: Vec<&'static str>,
+    /// Whoever asks need not say who they are: everybody gets the same, and it tells nothing.
+    pub(crate) is_public: bool,
+    pub(crate) run: Handler,
+}
+
+/// Something in the query.
+pub(crate) struct Parameter {
+    pub(crate) name: &'static str,
+    pub(crate) schema: Schema,
+}
+
+/// A body.
+pub(crate) struct Content {
+    pub(crate) schema: Schema,
+    pub(crate) is_optional: bool,
+}
+
+/// A good answer.
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) about: &'static str,
+    pub(crate) content_type: &'static str,
+    /// Nothing is sent where there is none.
+    pub(crate) schema: Option<Schema>,
+    pub(crate) is_page: bool,
+}
+
+/// Where most of it is.
+pub(crate) const PREFIX: &str = "/api/v1/aggregator";
+const MOST_AT_ONCE: i64 = 1000;
+
+impl Endpoint {
+    pub(crate) fn get(path: &str, summary: &'static str, run: Handler) -> Self {
+        Self::new(Method::GET, path, summary, run)
+    }
+
+    pub(crate) fn post(path: &str, summary: &'static str, run: Handler) -> Self {
+        Self::new(Method::POST, path, summary, run)
+    }
+
+    pub(crate) fn patch(path: &str, summary: &'static str, run: Handler) -> Self {
+        Self::new(Method::PATCH, path, summary, run)
+    }
+
+    pub(crate) fn delete(path: &str, summary: &'static str, run: Handler) -> Self {
+        Self::new(Method::DELETE, path, summary, run)
+    }
+
+    fn new(method: Method, path: &str, summary: &'static str, run: Handler) -> Self {
+        Self {
+            method,
+            path: format!("{PREFIX}{path}"),
+            group: "",
+            summary,
+            about: "",
+            query: Vec::new(),
+            body: None,
+            answers: Vec::new(),
+            fails: Vec::new(),
+            is_public: false,
+            run,
+        }
+    }
+
+    /// It is not below the prefix.
+    pub(crate) fn at(mut self, path: &str) -> Self {
+        path.clone_into(&mut self.path);
+        self
+    }
+
+    /// More than the summary says.
+    pub(crate) fn about(mut self, about: &'static str) -> Self {
+        self.about = about;
+        self
+    }
+
+    /// The query may have this.
+    pub(crate) fn asks(mut self, name: &'static str, schema: Schema) -> Self {
+        self.query.push(Parameter { name, schema });
+        self
+    }
+
+    /// It answers with a part of a list.
+    pub(crate) fn pages(self, about: &'static str, item: Schema) -> Self {
+        let limit = Schema::integer(1, MOST_AT_ONCE).by_default(100).about("At most so many.");
+        let offset = Schema::integer(0, i64::from(i32::MAX)).by_default(0).about("After so many others.");
+        let mut endpoint = self.asks("limit", limit).asks("offset", offset).answers(200, about, Schema::list(item));
+        if let Some(reply) = endpoint.answers.last_mut() {
+            reply.is_page = true;
+        }
+        endpoint
+    }
+
+    /// It takes this body.
+    pub(crate) fn takes(mut self, schema: Schema) -> Self {
+        self.body = Some(Content { schema, is_optional: false });
+        self
+    }
+
+    /// It takes this body, or none.
+    pub(crate) fn may_take(mut self, schema: Schema) -> Self {
+        self.body = Some(Content { schema, is_optional: true });
+        self
+    }
+
+    /// It answers with JSON.
+    pub(crate) fn answers(self, status: u16, about: &'static str, schema: Schema) -> Self {
+        self.answers_with(status, about, "application/json", Some(schema))
+    }
+
+    /// It answers with nothing but the status.
+    pub(crate) fn answers_nothing(self, status: u16, about: &'static str) -> Self {
+        self.answers_with(status, about, "", None)
+    }
+
+    /// It answers with something else.
+    pub(crate) fn answers_with(
+        mut self,
+        status: u16,
+        about: &'static str,
+        content_type: &'static str,
+        schema: Option<Schema>,
+    ) -> Self {
+        self.answers.push(Reply { status, about, content_type, schema, is_page: false });
+        self
+    }
+
+    /// What can go wrong here.
+    pub(crate) fn fails(mut self, codes: &[&'static str]) -> Self {
+        self.fails.extend(codes);
+        self
+    }
+
+    /// Everybody may ask.
+    pub(crate) fn public(mut self) -> Self {
+        self.is_public = true;
+        self
+    }
+
+    /// What the path says in place of its names, if it leads here.
+    pub(crate) fn fits(&self, path: &str) -> Option<Vec<(&'static str, String)>> {
+        let (mut ours, mut given) = (self.path.split('/'), path.split('/'));
+        let mut found = Vec::new();
+        loop {
+            match (ours.next(), given.next()) {
+                (None, None) => return Some(found),
+                (Some("{server}"), Some(value)) if !value.is_empty() => found.push(("server", decode(value))),
+                (Some("{execution}"), Some(value)) if !value.is_empty() => found.push(("execution", decode(value))),
+                (Some(part), Some(value)) if part == value => {}
+                _ => return None,
+            }
+        }
+    }
+}
+
+fn decode(value: &str) -> String {
+    crate::asked::percent_decoded(value)
+}

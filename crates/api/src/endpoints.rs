@@ -1,0 +1,27 @@
+//! Everything that can be asked for, group by group: each file says what, and does it.
+
+mod executions;
+mod overview;
+mod page;
+mod servers;
+mod tools;
+
+use crate::endpoint::Endpoint;
+
+/// Every endpoint, in the order of the document.
+pub(crate) fn all() -> Vec<Endpoint> {
+    [
+        group("Servers", servers::endpoints()),
+        group("Tools", tools::endpoints()),
+        group("Executions", executions::endpoints()),
+        group("Service", overview::endpoints()),
+        group("This document", page::endpoints()),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+fn group(name: &'static str, endpoints: Vec<Endpoint>) -> Vec<Endpoint> {
+    endpoints.into_iter().map(|endpoint| Endpoint { group: name, ..endpoint }).collect()
+}

@@ -1,0 +1,130 @@
+//! The service itself: how it stands, what happens, what is set, who changed what.
+
+use http::StatusCode;
+use http::header::HeaderName;
+use registry::{AuditFilter, Page, Status};
+use serde_json::{Map, Value, json};
+use service::Error;
+use service::servers::ServerView;
+
+use super::executions::moment;
+use crate::answer::Answer;
+use crate::asked::Asked;
+use crate::endpoint::Endpoint;
+use crate::events::Stream;
+use crate::metrics;
+use crate::schema::Schema;
+use crate::schemas;
+
+static LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+
+pub(super) fn endpoints() -> Vec<Endpoint> {
+    vec![
+        Endpoint::get("/state", "How everything stands", |asked| Box::pin(state(asked)))
+            .about("From memory: it needs neither the database nor a server.")
+            .answers(200, "Numbers.", Schema::named("State")),
+        Endpoint::get("/health", "How well everything is", |asked| Box::pin(health(asked)))
+            .about("`degraded` if a server that should be connected is not well, or the database is not there.")
+            .answers(200, "Numbers, what was looked at, and what is wrong.", Schema::named("ServiceHealth")),
+        Endpoint::get("/events", "What happens, as it happens", |asked| Box::pin(events(asked)))
+            .about(
+                "Server-sent events, each with an id: `server.registered`, `server.updated`, `server.removed`, \
+                 `server.status_changed`, `tools.changed`, `execution.pending`, `execution.executing`, \
+                 `execution.success`, `execution.error`, `execution.timeout`, `execution.cancelled` and `notice`, \
+                 something that a person should see. Who reads too slowly, or comes back, gets `events.missed` and \
+                 should read anew what they follow: events are not kept.",
+            )
+            .answers_with(200, "A stream without an end.", "text/event-stream", Some(Schema::text())),
+        Endpoint::get("/settings", "What is set", |asked| Box::pin(settings(asked))).answers(
+            200,
+            "All settings.",
+            Schema::named("Settings"),
+        ),
+        Endpoint::patch("/settings", "Change settings", |asked| Box::pin(change_settings(asked)))
+            .about("What is not named stays; null takes a setting back to its default. If anything is wrong, nothing is changed. It takes effect at once.")
+            .takes(schemas::changed_settings())
+            .answers(200, "All settings as they are then.", Schema::named("Settings")),
+        Endpoint::get("/audit", "Who changed what", |asked| Box::pin(audit(asked)))
+            .asks("who", Schema::kept_text().about("Only what was done with the token of this name."))
+            .asks("action", Schema::kept_text().about("Only this, such as `server.register`."))
+            .asks("target", Schema::kept_text().about("Only what was done to this."))
+            .asks("since", Schema::formatted("date-time").about("Only at this time or later."))
+            .pages("Changes, newest first.", Schema::named("AuditRecord"))
+            .fails(&["VALIDATION_ERROR"]),
+        Endpoint::get("", "Numbers for Prometheus", |asked| Box::pin(metrics(asked))).at("/metrics").answers_with(
+            200,
+            "The text format of Prometheus.",
+            metrics::CONTENT_TYPE,
+            Some(Schema::text()),
+        ),
+    ]
+}
+
+async fn state(asked: Asked) -> Result<Answer, Error> {
+    Ok(Answer::ok(&asked.service.state()))
+}
+
+async fn health(asked: Asked) -> Result<Answer, Error> {
+    let mut issues: Vec<Value> = Vec::new();
+    let database = asked.service.ping().await.map_err(|error| {
+        issues.push(json!({"component": "database", "message": error.to_string()}));
+    });
+    // What is kept cannot be read without the database; then only the numbers tell of servers.
+    if let Ok(listed) = asked.service.servers(None, false, Page::ALL).await {
+        issues.extend(listed.items.iter().filter_map(ailing));
+    }
+    let state = asked.service.state();
+    let servers_are_well = state.error_servers == 0 && !issues.iter().any(|issue| issue["component"] == "server");
+    let word = |is_well: bool| if is_well { "ok" } else { "failed" };
+    let is_well = database.is_ok() && servers_are_well;
+    let mut told = Map::new();
+    told.insert("status".to_owned(), json!(if is_well { "healthy" } else { "degraded" }));
+    if let Value::Object(numbers) = json!(state) {
+        told.extend(numbers);
+    }
+    let checks = json!({"database": {"status": word(database.is_ok())}, "servers": {"status": word(servers_are_well)}});
+    told.insert("checks".to_owned(), checks);
+    told.insert("issues".to_owned(), Value::Array(issues));
+    Ok(Answer::ok(&told))
+}
+
+/// What is wrong with a server, if something is that nobody wanted.
+fn ailing(server: &ServerView) -> Option<Value> {
+    let record = &server.record;
+    let is_ailing = matches!(record.status, Status::Error | Status::Degraded) || record.auto_disabled;
+    is_ailing.then(|| {
+        let why = record.error_message.clone().unwrap_or_else(|| format!("it is {}", record.status));
+        let message = format!("server `{}`: {why}", record.name);
+        json!({"component": "server", "server_id": record.id, "server_name": record.name, "message": message})
+    })
+}
+
+async fn events(asked: Asked) -> Result<Answer, Error> {
+    let resumed = asked.headers.get(&LAST_EVENT_ID).and_then(|id| id.to_str().ok());
+    Ok(Answer::events(Stream::new(asked.service.events().listen(), asked.closing.clone(), resumed)))
+}
+
+async fn settings(asked: Asked) -> Result<Answer, Error> {
+    Ok(Answer::ok(&asked.service.settings()))
+}
+
+async fn change_settings(asked: Asked) -> Result<Answer, Error> {
+    let changes = Value::Object(asked.body.whole());
+    Ok(Answer::ok(&asked.service.change_settings(&asked.actor, changes).await?))
+}
+
+async fn audit(asked: Asked) -> Result<Answer, Error> {
+    let text = |name: &str| asked.text(name).map(str::to_owned);
+    let filter = AuditFilter {
+        who: text("who"),
+        action: text("action"),
+        target: text("target"),
+        since: moment(&asked, "since")?,
+    };
+    let listed = asked.service.audit(&filter, asked.page()).await?;
+    Ok(Answer::page(&listed.items, listed.total))
+}
+
+async fn metrics(asked: Asked) -> Result<Answer, Error> {
+    Ok(Answer::text(StatusCode::OK, metrics::CONTENT_TYPE, metrics::text(&asked.service).await))
+}

@@ -1,0 +1,42 @@
+//! The document of all this, and the page that shows it.
+
+use http::header::HeaderName;
+use http::{HeaderValue, StatusCode};
+use service::Error;
+
+use crate::answer::Answer;
+use crate::asked::Asked;
+use crate::endpoint::Endpoint;
+use crate::openapi;
+use crate::schema::Schema;
+
+/// Needs nothing from anywhere else: no fonts, no scripts, no styles.
+const PAGE: &str = include_str!("../page.html");
+
+static CONTENT_SECURITY: HeaderName = HeaderName::from_static("content-security-policy");
+/// Nothing but what is in the page itself, and requests to us.
+const OWN_ONLY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; \
+    img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+pub(super) fn endpoints() -> Vec<Endpoint> {
+    vec![
+        Endpoint::get("", "This document", |asked| Box::pin(document(asked)))
+            .at("/api/v1/openapi.json")
+            .answers(200, "OpenAPI 3.1, made from the code that answers.", Schema::any_object())
+            .public(),
+        Endpoint::get("", "This document for people", |asked| Box::pin(page(asked)))
+            .at("/api/docs")
+            .answers_with(200, "A page.", "text/html; charset=utf-8", Some(Schema::text()))
+            .public(),
+    ]
+}
+
+async fn document(_: Asked) -> Result<Answer, Error> {
+    Ok(Answer::ok(&openapi::document(&super::all())))
+}
+
+async fn page(_: Asked) -> Result<Answer, Error> {
+    let mut answer = Answer::text(StatusCode::OK, "text/html; charset=utf-8", PAGE);
+    answer.header(CONTENT_SECURITY.clone(), HeaderValue::from_static(OWN_ONLY));
+    Ok(answer)
+}

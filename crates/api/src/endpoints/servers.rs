@@ -1,0 +1,149 @@
+//! Servers: registered, looked at, changed, connected, tried, removed.
+
+use http::StatusCode;
+use registry::{Status, Transport};
+use serde_json::{Value, json};
+use service::Error;
+use service::servers::{Registration, Update};
+
+use crate::answer::Answer;
+use crate::asked::{Asked, refuse};
+use crate::endpoint::Endpoint;
+use crate::schema::Schema;
+use crate::schemas;
+
+pub(super) fn endpoints() -> Vec<Endpoint> {
+    let server = || Schema::named("Server");
+    vec![
+        Endpoint::post("/servers", "Register a server", |asked| Box::pin(register(asked)))
+            .about("Connects it, unless told otherwise, and waits up to 1.5 s for its tools. What takes longer is answered as `connecting`.")
+            .takes(schemas::registration())
+            .answers(201, "The server as it is kept.", server())
+            .fails(&["SERVER_ALREADY_EXISTS"]),
+        Endpoint::get("/servers", "List servers", |asked| Box::pin(list(asked)))
+            .asks("status", Schema::word(Status::ALL.iter().map(|status| status.as_str())).about("Only those. Any case is read."))
+            .asks("include_tools", Schema::truth().by_default(false).about("With their tools."))
+            .pages("Servers in the order of their registration.", server())
+            .fails(&["VALIDATION_ERROR"]),
+        Endpoint::post("/servers/test", "Try a connection without registering it", |asked| Box::pin(try_out(asked)))
+            .about("Nothing is kept. That it did not work is an answer, too: `success` is false then.")
+            .takes(schemas::trial())
+            .answers(200, "What the try showed.", Schema::named("TestReport")),
+        of_server(Endpoint::get("/servers/{server}", "Look at a server", |asked| Box::pin(show(asked))))
+            .answers(200, "The server.", server()),
+        of_server(Endpoint::patch("/servers/{server}", "Change a server", |asked| Box::pin(change(asked))))
+            .about("What is not named stays. Null takes a description or a health address away. It is connected anew only if that is needed.")
+            .takes(schemas::update())
+            .answers(200, "The server as it is now.", server())
+            .fails(&["SERVER_ALREADY_EXISTS", "SERVER_READ_ONLY"]),
+        of_server(Endpoint::delete("/servers/{server}", "Remove a server", |asked| Box::pin(remove(asked))))
+            .about("With its tools and its history.")
+            .asks("force", schemas::force())
+            .answers_nothing(204, "It is gone.")
+            .fails(&["SERVER_READ_ONLY", "VALIDATION_ERROR"]),
+        of_server(Endpoint::post("/servers/{server}/connect", "Connect a server", |asked| Box::pin(connect(asked))))
+            .about("Waits for how that goes. Doing it again is fine.")
+            .answers(200, "The server, connected.", server())
+            .fails(&["SERVER_UNAVAILABLE", "SERVER_CONNECTION_FAILED"]),
+        of_server(Endpoint::post("/servers/{server}/disconnect", "Disconnect a server", |asked| Box::pin(disconnect(asked))))
+            .about("Waits up to 30 s for calls in flight, or cancels them by `force`, which may stand in the query or in the body. Doing it again is fine.")
+            .asks("force", schemas::force())
+            .may_take(Schema::object().may_have("force", schemas::force()))
+            .answers(200, "The server, disconnected.", server()),
+        of_server(Endpoint::post("/servers/{server}/enable", "Allow a server to be connected", |asked| Box::pin(enable(asked))))
+            .about("Forgets its failures and connects it.")
+            .answers(200, "The server.", server())
+            .fails(&["SERVER_READ_ONLY", "SERVER_CONNECTION_FAILED"]),
+        of_server(Endpoint::post("/servers/{server}/disable", "Disconnect a server and keep it so", |asked| Box::pin(disable(asked))))
+            .answers(200, "The server.", server())
+            .fails(&["SERVER_READ_ONLY"]),
+        of_server(Endpoint::post("/servers/{server}/test", "Try the connection of a server", |asked| Box::pin(test(asked))))
+            .about("By a connection of its own, beside the one there may be.")
+            .answers(200, "What the try showed.", Schema::named("TestReport")),
+        of_server(Endpoint::get("/servers/{server}/health", "How well a server is", |asked| Box::pin(health(asked))))
+            .answers(200, "How well it is.", Schema::named("Health")),
+        of_server(Endpoint::get("/servers/{server}/history", "What happened to its connection", |asked| Box::pin(history(asked))))
+            .pages("What happened, newest first.", Schema::named("HistoryEvent"))
+            .fails(&["VALIDATION_ERROR"]),
+    ]
+}
+
+/// Every endpoint of one server can miss it.
+pub(super) fn of_server(endpoint: Endpoint) -> Endpoint {
+    endpoint.fails(&["SERVER_NOT_FOUND"])
+}
+
+async fn register(asked: Asked) -> Result<Answer, Error> {
+    let new = registration(asked.body.whole())?;
+    let view = asked.service.register(&asked.actor, new).await?;
+    Ok(Answer::json(StatusCode::CREATED, &view))
+}
+
+fn registration(body: serde_json::Map<String, Value>) -> Result<Registration, Error> {
+    serde_json::from_value(Value::Object(body)).map_err(|error| refuse(&["body"], "value_error", error.to_string()))
+}
+
+async fn list(asked: Asked) -> Result<Answer, Error> {
+    let listed = asked.service.servers(asked.word("status"), asked.says("include_tools"), asked.page()).await?;
+    Ok(Answer::page(&listed.items, listed.total))
+}
+
+async fn try_out(asked: Asked) -> Result<Answer, Error> {
+    let mut body = asked.body.whole();
+    body.entry("name").or_insert_with(|| json!("test"));
+    let report = asked.service.test_unregistered(registration(body)?).await?;
+    Ok(Answer::ok(&report))
+}
+
+async fn show(asked: Asked) -> Result<Answer, Error> {
+    Ok(Answer::ok(&asked.service.server(asked.server()).await?))
+}
+
+async fn change(asked: Asked) -> Result<Answer, Error> {
+    let body = &asked.body;
+    let transport_type: Option<Transport> = body.text("transport_type").and_then(|word| word.parse().ok());
+    let update = Update {
+        name: body.text("name"),
+        description: body.text_or_null("description"),
+        transport_type,
+        connection_config: body.object("connection_config"),
+        health_check_url: body.text_or_null("health_check_url"),
+        auto_connect: body.truth("auto_connect"),
+        enabled: body.truth("enabled"),
+    };
+    Ok(Answer::ok(&asked.service.update(&asked.actor, asked.server(), update).await?))
+}
+
+async fn remove(asked: Asked) -> Result<Answer, Error> {
+    asked.service.remove(&asked.actor, asked.server(), asked.says("force")).await?;
+    Ok(Answer::nothing(StatusCode::NO_CONTENT))
+}
+
+async fn connect(asked: Asked) -> Result<Answer, Error> {
+    Ok(Answer::ok(&asked.service.connect(&asked.actor, asked.server()).await?))
+}
+
+async fn disconnect(asked: Asked) -> Result<Answer, Error> {
+    Ok(Answer::ok(&asked.service.disconnect(&asked.actor, asked.server(), asked.says("force")).await?))
+}
+
+async fn enable(asked: Asked) -> Result<Answer, Error> {
+    Ok(Answer::ok(&asked.service.enable(&asked.actor, asked.server()).await?))
+}
+
+async fn disable(asked: Asked) -> Result<Answer, Error> {
+    Ok(Answer::ok(&asked.service.disable(&asked.actor, asked.server()).await?))
+}
+
+async fn test(asked: Asked) -> Result<Answer, Error> {
+    Ok(Answer::ok(&asked.service.test(asked.server()).await?))
+}
+
+async fn health(asked: Asked) -> Result<Answer, Error> {
+    Ok(Answer::ok(&asked.service.server_health(asked.server()).await?))
+}
+
+async fn history(asked: Asked) -> Result<Answer, Error> {
+    let listed = asked.service.history(asked.server(), asked.page()).await?;
+    Ok(Answer::page(&listed.items, listed.total))
+}

@@ -1,0 +1,105 @@
+//! Tools: what there is, and calls of them.
+
+use http::StatusCode;
+use registry::{RawJson, Source};
+use serde_json::json;
+use service::Error;
+use service::calls::Call;
+
+use super::servers::of_server;
+use crate::answer::Answer;
+use crate::asked::{Asked, refuse};
+use crate::endpoint::Endpoint;
+use crate::result;
+use crate::schema::Schema;
+use crate::schemas;
+
+pub(super) fn endpoints() -> Vec<Endpoint> {
+    let tools = || Schema::list(Schema::named("Tool"));
+    vec![
+        Endpoint::get("/tools", "List tools", |asked| Box::pin(list(asked)))
+            .about("Those of connected servers; of one server, those it is known to have.")
+            .asks("server_id", Schema::kept_text().about("Only those of this server, by id or name."))
+            .answers(200, "Tools, server by server in its own order.", tools())
+            .fails(&["SERVER_NOT_FOUND", "VALIDATION_ERROR"]),
+        of_server(Endpoint::get("/servers/{server}/tools", "List the tools of a server", |asked| {
+            Box::pin(of_one(asked))
+        }))
+        .answers(200, "Its tools in its own order.", tools()),
+        of_server(Endpoint::post("/servers/{server}/tools/refresh", "Ask a server for its tools anew", |asked| {
+            Box::pin(refresh(asked))
+        }))
+        .about("In the background; `tools.changed` tells if something is different.")
+        .answers(202, "It will be asked.", Schema::object().with("status", Schema::word(["refreshing"])))
+        .fails(&["SERVER_UNAVAILABLE"]),
+        calling(Endpoint::post("/tools/call", "Call a tool", |asked| Box::pin(call(asked)))),
+        calling(Endpoint::post("/execute", "Call a tool (the same)", |asked| Box::pin(call(asked)))),
+    ]
+}
+
+fn calling(endpoint: Endpoint) -> Endpoint {
+    endpoint
+        .about(
+            "By its full name `server.tool`, by its own name and `server_id`, or by its own name alone if no other \
+             server has a tool of that name. The result is what the server sent, byte for byte, and `metadata` tells \
+             how it got there; if the server's result has a `metadata` of its own, ours is called `_aggregator`. \
+             A tool that says itself that it failed (`isError`) is a result like any other.",
+        )
+        .takes(schemas::call())
+        .answers(200, "The result.", Schema::named("Result"))
+        .fails(&[
+            "TOOL_NOT_FOUND",
+            "SERVER_NOT_FOUND",
+            "TOOL_AMBIGUOUS",
+            "SERVER_UNAVAILABLE",
+            "SESSION_NOT_FOUND",
+            "SERVER_CONNECTION_FAILED",
+            "EXECUTION_FAILED",
+            "EXECUTION_TIMEOUT",
+            "EXECUTION_CANCELLED",
+            "EXECUTION_STOPPED",
+            "LIMIT_REACHED",
+        ])
+}
+
+async fn list(asked: Asked) -> Result<Answer, Error> {
+    Ok(Answer::ok(&asked.service.tools(asked.text("server_id")).await?))
+}
+
+async fn of_one(asked: Asked) -> Result<Answer, Error> {
+    Ok(Answer::ok(&asked.service.tools(Some(asked.server())).await?))
+}
+
+async fn refresh(asked: Asked) -> Result<Answer, Error> {
+    asked.service.refresh_tools(&asked.actor, asked.server()).await?;
+    Ok(Answer::json(StatusCode::ACCEPTED, &json!({"status": "refreshing"})))
+}
+
+async fn call(asked: Asked) -> Result<Answer, Error> {
+    let body = &asked.body;
+    let (name, tool_name) = (body.text("name"), body.text("tool_name"));
+    if name.is_some() && tool_name.is_some() && name != tool_name {
+        return Err(refuse(&["body", "tool_name"], "value_error", "`name` and `tool_name` say different things"));
+    }
+    let line = body.number("section_line").and_then(|line| u32::try_from(line).ok());
+    let call = Call {
+        name: name.or(tool_name).unwrap_or_default(),
+        server: body.text("server_id"),
+        arguments: arguments(&asked)?,
+        source: body.text("source").and_then(|word| word.parse().ok()).unwrap_or(Source::Rest),
+        actor: asked.actor.clone(),
+        document: body.text("document_path").map(|path| (path, line)),
+        session: body.text("session"),
+        timeout_ms: body.number("timeout_ms"),
+    };
+    let outcome = asked.service.call(call).await?;
+    Ok(Answer::text(StatusCode::OK, "application/json", result::with_metadata(&outcome)))
+}
+
+/// The arguments as they were written, but in one line: between two tokens a blank does as well as a line end, and
+/// servers over stdio are sent lines.
+fn arguments(asked: &Asked) -> Result<RawJson, Error> {
+    let written = asked.body.raw("arguments").map_or("{}", |arguments| arguments.get());
+    let text = written.replace(['\n', '\r'], " ");
+    RawJson::parse(text).map_err(|error| refuse(&["body", "arguments"], "json_invalid", error.to_string()))
+}

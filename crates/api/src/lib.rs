@@ -1,0 +1,108 @@
+//! The REST API: servers, tools, executions and settings, for programs.
+//!
+//! This room knows what HTTP means and not how it is spoken: it is given requests that were let in and read, and
+//! answers them. It knows nothing of MCP either; all it does is ask the service.
+//!
+//! # Layout, in the order a request travels
+//! - [`Api`] (here): from a request to its answer
+//! - `routes`: which endpoint it is for; `asked`: what its path, query and body say; `schema`, `schemas`: whether they
+//!   may
+//! - `endpoint`: one thing that can be asked for; `endpoints` and below: all of them, and what they do
+//! - `result`: what a tool answered, with a note on how it got there; `events`: what happens, as a stream; `metrics`:
+//!   numbers
+//! - `answer`: what is sent back; `mistake`: what can go wrong
+//! - `openapi`: the document, made from the endpoints; `page.html` shows it
+
+mod answer;
+mod asked;
+mod endpoint;
+mod endpoints;
+mod events;
+mod metrics;
+mod mistake;
+mod openapi;
+mod result;
+mod routes;
+mod schema;
+mod schemas;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{Response, StatusCode};
+use service::{Actor, Service};
+use tokio::sync::watch;
+
+use answer::Answer;
+pub use answer::Body;
+use asked::Asked;
+use endpoint::Endpoint;
+
+/// Whose name is written down where there are no tokens: only which way they came is known.
+const NOBODY: &str = "rest";
+
+/// The API. It lives as long as the program.
+pub struct Api {
+    service: Arc<Service>,
+    endpoints: Vec<Endpoint>,
+    closing: watch::Sender<bool>,
+}
+
+impl Api {
+    /// The API of a service.
+    pub fn new(service: Arc<Service>) -> Self {
+        let endpoints = endpoints::all();
+        Self { service, endpoints, closing: watch::Sender::new(false) }
+    }
+
+    /// Whether a path leads here.
+    pub fn has(&self, path: &str) -> bool {
+        path == "/metrics" || path == "/api" || path.starts_with("/api/")
+    }
+
+    /// Whether everybody may ask for it: it tells nothing that is not in the program itself.
+    pub fn is_public(&self, path: &str) -> bool {
+        self.endpoints.iter().any(|endpoint| endpoint.is_public && endpoint.path == path)
+    }
+
+    /// Answers a request on behalf of who sent it. Without tokens, nobody has a name.
+    pub async fn answer(&self, parts: Parts, body: Bytes, principal: Arc<str>) -> Response<Body> {
+        let answered = self.find_and_run(parts, &body, principal).await;
+        answered.unwrap_or_else(|refused| refused).into_response()
+    }
+
+    async fn find_and_run(&self, parts: Parts, body: &Bytes, principal: Arc<str>) -> Result<Answer, Answer> {
+        let (endpoint, path) = routes::find(&self.endpoints, &parts.method, parts.uri.path())?;
+        if let Some((_, value)) = path.iter().find(|(_, value)| value.contains('\0')) {
+            let why = format!("nothing is called `{}`", value.escape_debug());
+            return Err(mistake::refused(StatusCode::NOT_FOUND, &why));
+        }
+        let query = asked::query(endpoint, parts.uri.query()).map_err(|problems| mistake::invalid(&problems))?;
+        let body = match &endpoint.body {
+            Some(content) => asked::body(&content.schema, content.is_optional, &parts.headers, body)?,
+            None => asked::Members::default(),
+        };
+        let service = Arc::clone(&self.service);
+        let name = if principal.is_empty() { Arc::from(NOBODY) } else { principal };
+        let (actor, closing) = (Actor { name }, self.closing.subscribe());
+        let asked = Asked { service, actor, headers: parts.headers, closing, path, query, body };
+        (endpoint.run)(asked).await.map_err(|error| mistake::answer(&error))
+    }
+
+    /// The answer to a request that is not let in.
+    pub fn refuse(&self, status: StatusCode, why: &str) -> Response<Body> {
+        mistake::refused(status, why).into_response()
+    }
+
+    /// Ends the streams that have no end: we stop.
+    pub fn leave(&self) {
+        self.closing.send_replace(true);
+    }
+}
+
+impl std::fmt::Debug for Api {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Api").field("endpoints", &self.endpoints.len()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,104 @@
+//! Numbers for Prometheus, in its text format.
+//!
+//! `exposition`: how they are written.
+
+mod exposition;
+
+use registry::{Page, Status};
+use service::Service;
+use service::metrics::{OUTCOMES, Reading};
+use service::servers::State;
+
+use exposition::Exposition;
+
+/// What Prometheus expects.
+pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// All numbers as they are now.
+pub(crate) async fn text(service: &Service) -> String {
+    let mut out = Exposition::default();
+    if let Ok(listed) = service.servers(None, false, Page::ALL).await {
+        let statuses: Vec<Status> = listed.items.iter().map(|server| server.record.status).collect();
+        servers(&mut out, &statuses);
+    }
+    state(&mut out, &service.state());
+    calls(&mut out, &service.reading());
+    process(&mut out);
+    out.finish()
+}
+
+fn servers(out: &mut Exposition, statuses: &[Status]) {
+    out.gauge("mcp_servers", "Servers by status.");
+    for status in Status::ALL {
+        let count = statuses.iter().filter(|known| *known == status).count();
+        out.number("", &[("status", status.as_str())], count as f64);
+    }
+}
+
+fn state(out: &mut Exposition, state: &State) {
+    out.gauge("mcp_tools", "Tools of connected servers.");
+    out.number("", &[("classified", "true")], state.classified_tools as f64);
+    out.number("", &[("classified", "false")], state.unclassified_tools as f64);
+    out.gauge("mcp_uptime_seconds", "For how long the service has run.");
+    out.number("", &[], state.uptime_seconds);
+}
+
+fn calls(out: &mut Exposition, reading: &Reading) {
+    out.counter("mcp_calls_total", "Calls that are over, by server and outcome.");
+    for server in &reading.servers {
+        for (outcome, count) in OUTCOMES.iter().zip(server.calls) {
+            out.number("", &[("server", &server.server), ("outcome", outcome.as_str())], count as f64);
+        }
+    }
+    out.counter("mcp_call_retries_total", "Calls that were made again, by server.");
+    for server in &reading.servers {
+        out.number("", &[("server", &server.server)], server.retries as f64);
+    }
+    out.histogram("mcp_routing_seconds", "From the request to the server, by server.");
+    for server in &reading.servers {
+        out.distribution(&server.server, &server.routing);
+    }
+    out.histogram("mcp_execution_seconds", "At the server, by server.");
+    for server in &reading.servers {
+        out.distribution(&server.server, &server.execution);
+    }
+    out.counter("mcp_health_checks_total", "Health checks, by server and result.");
+    for server in &reading.servers {
+        for (result, count) in [("passed", server.checks_passed), ("failed", server.checks_failed)] {
+            out.number("", &[("server", &server.server), ("result", result)], count as f64);
+        }
+    }
+    out.gauge("mcp_calls_running", "Calls that run now, by the way they came.");
+    for (way, count) in [("mcp", reading.mcp_running), ("other", reading.running)] {
+        out.number("", &[("way", way)], count as f64);
+    }
+    out.gauge("mcp_calls_queued", "Calls that wait for their turn, by the way they came.");
+    for (way, count) in [("mcp", reading.mcp_queued), ("other", reading.queued)] {
+        out.number("", &[("way", way)], count as f64);
+    }
+    out.counter("mcp_calls_refused_total", "Calls that were refused, by reason.");
+    for (reason, count) in [("limit", reading.refused_by_limit), ("stopped", reading.refused_by_stop)] {
+        out.number("", &[("reason", reason)], count as f64);
+    }
+    out.gauge("mcp_history_waiting", "Records of calls that wait to be written.");
+    out.number("", &[], reading.history_waiting as f64);
+    out.counter("mcp_history_written_total", "Records of calls that were written.");
+    out.number("", &[], reading.history_written as f64);
+    out.counter("mcp_history_dropped_total", "Records of calls that were given up while the database was away.");
+    out.number("", &[], reading.history_dropped as f64);
+}
+
+/// What Prometheus calls such things everywhere.
+fn process(out: &mut Exposition) {
+    let Some(bytes) = resident_bytes() else { return };
+    out.gauge("process_resident_memory_bytes", "Memory that this process occupies.");
+    out.number("", &[], bytes as f64);
+}
+
+/// Where the system tells it.
+fn resident_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kilobytes * 1024)
+}

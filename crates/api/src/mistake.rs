@@ -1,0 +1,164 @@
+//! What can go wrong, as HTTP tells it: a status, a stable code, a sentence, and what it is about.
+
+use http::header::{ALLOW, RETRY_AFTER};
+use http::{HeaderValue, StatusCode};
+use serde_json::{Value, json};
+use service::{Error, Problem};
+
+use crate::answer::Answer;
+
+/// A way to fail, as the document tells of it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Mistake {
+    pub(crate) code: &'static str,
+    pub(crate) status: u16,
+    pub(crate) about: &'static str,
+}
+
+/// Every code there is.
+pub(crate) const ALL: &[Mistake] = &[
+    mistake("VALIDATION_ERROR", 422, "what was sent makes no sense; `detail` lists what is wrong"),
+    mistake("SERVER_NOT_FOUND", 404, "there is no such server"),
+    mistake("SERVER_ALREADY_EXISTS", 409, "a server of that name exists"),
+    mistake("SERVER_READ_ONLY", 409, "the server comes from the config file and is changed there"),
+    mistake("TOOL_NOT_FOUND", 404, "there is no such tool"),
+    mistake("TOOL_AMBIGUOUS", 400, "several servers have a tool of that name; `context.candidates` lists them"),
+    mistake("SERVER_UNAVAILABLE", 503, "the server is not connected"),
+    mistake("SESSION_NOT_FOUND", 503, "the server forgot us, and could not be reached again"),
+    mistake("SERVER_CONNECTION_FAILED", 503, "the server could not be connected to"),
+    mistake("EXECUTION_NOT_FOUND", 404, "there is no such execution"),
+    mistake("EXECUTION_FAILED", 502, "the server failed at the call; `context.error` is what it said"),
+    mistake("EXECUTION_TIMEOUT", 504, "the call took too long"),
+    mistake("EXECUTION_CANCELLED", 409, "somebody cancelled the call"),
+    mistake("EXECUTION_STOPPED", 409, "executions are stopped until they are reset"),
+    mistake("LIMIT_REACHED", 429, "too much goes on already"),
+    mistake("DATABASE_UNAVAILABLE", 503, "the database cannot be reached just now; try again"),
+    mistake("CONFLICT", 409, "somebody else changed the same thing at the same time"),
+    mistake("INTERNAL_ERROR", 500, "a defect of ours; the log tells more"),
+    mistake("UNAUTHORIZED", 401, "no token was sent, or none that is known here"),
+    mistake("FORBIDDEN", 403, "this host or this web page is not served"),
+    mistake("BAD_REQUEST", 400, "the request broke off or makes no sense as HTTP"),
+    mistake("NOT_FOUND", 404, "nothing is at this path"),
+    mistake("METHOD_NOT_ALLOWED", 405, "not with this method; `Allow` tells which"),
+    mistake("REQUEST_TIMEOUT", 408, "the request took too long to arrive"),
+    mistake("PAYLOAD_TOO_LARGE", 413, "the request is too large"),
+    mistake("UNSUPPORTED_MEDIA_TYPE", 415, "bodies are `application/json`"),
+];
+
+/// What any request may be answered with, whatever it asks for.
+pub(crate) const EVERYWHERE: &[&str] =
+    &["UNAUTHORIZED", "FORBIDDEN", "BAD_REQUEST", "DATABASE_UNAVAILABLE", "INTERNAL_ERROR"];
+
+/// What any request with a body may be answered with.
+pub(crate) const WITH_BODY: &[&str] =
+    &["VALIDATION_ERROR", "REQUEST_TIMEOUT", "PAYLOAD_TOO_LARGE", "UNSUPPORTED_MEDIA_TYPE"];
+
+const fn mistake(code: &'static str, status: u16, about: &'static str) -> Mistake {
+    Mistake { code, status, about }
+}
+
+/// The way to fail with that code.
+pub(crate) fn known(code: &str) -> Option<&'static Mistake> {
+    ALL.iter().find(|mistake| mistake.code == code)
+}
+
+/// The answer to a request that could not be done.
+pub(crate) fn answer(error: &Error) -> Answer {
+    if let Error::Validation { problems } = error {
+        return invalid(problems);
+    }
+    let code = code_of(error);
+    let status = known(code).map_or(500, |mistake| mistake.status);
+    if status == 500 {
+        tracing::error!(error = %told(error), "a request could not be answered");
+        return say(status, code, "something went wrong here; the log tells more", &json!({}));
+    }
+    let mut answer = say(status, code, &error.to_string(), &error.context());
+    if let Error::LimitReached { .. } = error {
+        answer.header(RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    answer
+}
+
+/// What contradicts what is kept, or cannot be kept, is no defect of ours.
+fn code_of(error: &Error) -> &'static str {
+    match error {
+        Error::Registry(registry::Error::Conflict { .. }) => "CONFLICT",
+        Error::Registry(registry::Error::Invalid { .. }) => "VALIDATION_ERROR",
+        _ => error.code(),
+    }
+}
+
+/// An error and what caused it.
+fn told(error: &Error) -> String {
+    let causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
+    causes.fold(error.to_string(), |told, cause| format!("{told}: {cause}"))
+}
+
+/// The answer to what makes no sense.
+pub(crate) fn invalid(problems: &[Problem]) -> Answer {
+    let detail = json!(problems);
+    let body = json!({"detail": detail, "error_code": "VALIDATION_ERROR", "context": {"errors": detail}});
+    Answer::json(StatusCode::UNPROCESSABLE_ENTITY, &body)
+}
+
+/// The answer to a request that was refused before anybody looked at what it wants.
+pub(crate) fn refused(status: StatusCode, why: &str) -> Answer {
+    let code = match status.as_u16() {
+        400 => "BAD_REQUEST",
+        401 => "UNAUTHORIZED",
+        403 => "FORBIDDEN",
+        404 => "NOT_FOUND",
+        408 => "REQUEST_TIMEOUT",
+        413 => "PAYLOAD_TOO_LARGE",
+        415 => "UNSUPPORTED_MEDIA_TYPE",
+        _ => "INTERNAL_ERROR",
+    };
+    say(status.as_u16(), code, why, &json!({}))
+}
+
+/// The answer to a method that is none of `allowed`.
+pub(crate) fn not_allowed(allowed: &str) -> Answer {
+    let mut answer = say(405, "METHOD_NOT_ALLOWED", &format!("not with this method; use {allowed}"), &json!({}));
+    if let Ok(allowed) = HeaderValue::from_str(allowed) {
+        answer.header(ALLOW, allowed);
+    }
+    answer
+}
+
+fn say(status: u16, code: &str, detail: &str, context: &Value) -> Answer {
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    Answer::json(status, &json!({"detail": detail, "error_code": code, "context": context}))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_error_of_the_service_has_a_status() {
+        let text = String::new;
+        for (error, status) in [
+            (Error::ServerNotFound { key: text() }, 404),
+            (Error::ServerAlreadyExists { name: text() }, 409),
+            (Error::ServerReadOnly { name: text() }, 409),
+            (Error::ToolNotFound { name: text() }, 404),
+            (Error::ToolAmbiguous { name: text(), candidates: vec!["a.b".to_owned()] }, 400),
+            (Error::ExecutionNotFound { id: text() }, 404),
+            (Error::ExecutionFailed { message: text(), context: serde_json::Map::new() }, 502),
+            (Error::ExecutionTimeout { message: text(), context: serde_json::Map::new() }, 504),
+            (Error::ExecutionCancelled { message: text(), context: serde_json::Map::new() }, 409),
+            (Error::LimitReached { message: text(), context: serde_json::Map::new() }, 429),
+            (Error::ExecutionStopped, 409),
+            (Error::Validation { problems: Vec::new() }, 422),
+            (Error::Registry(registry::Error::WrongKey), 500),
+        ] {
+            assert_eq!(answer(&error).status().as_u16(), status, "{error:?}");
+        }
+    }
+
+    #[test]
+    fn what_can_happen_everywhere_is_known() {
+        assert!(EVERYWHERE.iter().chain(WITH_BODY).all(|code| known(code).is_some()));
+    }
+}

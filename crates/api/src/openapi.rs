@@ -1,0 +1,149 @@
+//! The OpenAPI document, made from the endpoints themselves.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use crate::endpoint::{Endpoint, Reply};
+use crate::mistake::{self, Mistake};
+use crate::schema::Schema;
+use crate::schemas;
+
+const ABOUT: &str = "Many MCP servers in, one endpoint out: servers are registered, connected, watched and removed \
+    while it runs, and every call is accounted for. Wherever a server is named, its id and its name are good. \
+    Where tokens are set, send `Authorization: Bearer <token>`.";
+
+/// The whole document.
+pub(crate) fn document(endpoints: &[Endpoint]) -> Value {
+    let mut paths = Map::new();
+    for endpoint in endpoints {
+        let path = paths.entry(endpoint.path.clone()).or_insert_with(|| json!({}));
+        path[endpoint.method.as_str().to_ascii_lowercase()] = operation(endpoint);
+    }
+    let mut groups: Vec<&str> = endpoints.iter().map(|endpoint| endpoint.group).collect();
+    groups.dedup();
+    let schemas: Map<String, Value> =
+        schemas::all().into_iter().map(|(name, schema)| (name.to_owned(), schema.shown())).collect();
+    json!({
+        "openapi": "3.1.0",
+        "info": {"title": "mcp-aggregator", "version": env!("CARGO_PKG_VERSION"), "description": ABOUT},
+        "servers": [{"url": "/"}],
+        "tags": groups.iter().map(|name| json!({"name": name})).collect::<Vec<_>>(),
+        "paths": paths,
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}
+        }
+    })
+}
+
+fn operation(endpoint: &Endpoint) -> Value {
+    let mut operation = json!({
+        "operationId": operation_id(endpoint),
+        "tags": [endpoint.group],
+        "summary": endpoint.summary,
+        "description": endpoint.about,
+        "parameters": parameters(endpoint),
+        "responses": responses(endpoint),
+        // Without tokens nobody needs one.
+        "security": if endpoint.is_public { json!([]) } else { json!([{}, {"token": []}]) }
+    });
+    if let Some(body) = &endpoint.body {
+        operation["requestBody"] = json!({
+            "required": !body.is_optional,
+            "content": {"application/json": {"schema": body.schema.shown()}}
+        });
+    }
+    operation
+}
+
+/// `post_servers_server_connect`.
+fn operation_id(endpoint: &Endpoint) -> String {
+    let path = endpoint.path.trim_start_matches("/api/v1").trim_start_matches("/aggregator");
+    let words = path.split(['/', '{', '}', '.']).filter(|word| !word.is_empty());
+    let method = endpoint.method.as_str().to_ascii_lowercase();
+    std::iter::once(method.as_str()).chain(words).collect::<Vec<_>>().join("_")
+}
+
+fn parameters(endpoint: &Endpoint) -> Vec<Value> {
+    let about = |name: &str| if name == "server" { "A server, by id or name." } else { "An execution, by id." };
+    let names = endpoint.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
+    let of_path = names.map(|name| {
+        let schema = json!({"type": "string", "minLength": 1});
+        json!({"name": name, "in": "path", "required": true, "description": about(name), "schema": schema})
+    });
+    let of_query = endpoint
+        .query
+        .iter()
+        .map(|parameter| json!({"name": parameter.name, "in": "query", "schema": parameter.schema.shown()}));
+    of_path.chain(of_query).collect()
+}
+
+fn responses(endpoint: &Endpoint) -> Map<String, Value> {
+    let mut responses: Map<String, Value> =
+        endpoint.answers.iter().map(|reply| (reply.status.to_string(), response(reply))).collect();
+    for (status, mistakes) in mistakes(endpoint) {
+        let about: Vec<String> =
+            mistakes.iter().map(|mistake| format!("`{}`: {}", mistake.code, mistake.about)).collect();
+        let content = json!({"application/json": {"schema": Schema::named("Error").shown()}});
+        responses.insert(status.to_string(), json!({"description": about.join("; "), "content": content}));
+    }
+    responses
+}
+
+fn response(reply: &Reply) -> Value {
+    let mut response = json!({"description": reply.about});
+    if let Some(schema) = &reply.schema {
+        response["content"] = json!({reply.content_type: {"schema": schema.shown()}});
+    }
+    if reply.is_page {
+        let total = json!({"description": "How many there are in all.", "schema": {"type": "integer", "minimum": 0}});
+        response["headers"] = json!({"X-Total-Count": total});
+    }
+    response
+}
+
+/// What can go wrong, by status.
+fn mistakes(endpoint: &Endpoint) -> BTreeMap<u16, Vec<&'static Mistake>> {
+    let with_body = endpoint.body.iter().flat_map(|_| mistake::WITH_BODY);
+    let everywhere = mistake::EVERYWHERE.iter().filter(|_| !endpoint.is_public);
+    let mut by_status: BTreeMap<u16, Vec<&'static Mistake>> = BTreeMap::new();
+    for code in endpoint.fails.iter().chain(with_body).chain(everywhere) {
+        let known = mistake::known(code).expect("endpoints name codes that there are");
+        let of_status = by_status.entry(known.status).or_default();
+        if !of_status.iter().any(|other| other.code == known.code) {
+            of_status.push(known);
+        }
+    }
+    by_status
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+    use crate::endpoints;
+
+    #[test]
+    fn every_endpoint_is_told_with_an_id_of_its_own() {
+        let endpoints = endpoints::all();
+        let document = document(&endpoints);
+        let mut ids = HashSet::new();
+        for endpoint in &endpoints {
+            let told = &document["paths"][&endpoint.path][endpoint.method.as_str().to_ascii_lowercase()];
+            assert!(ids.insert(told["operationId"].as_str().unwrap().to_owned()), "{told}");
+            assert!(!told["responses"].as_object().unwrap().is_empty());
+        }
+    }
+
+    #[test]
+    fn every_schema_that_is_named_is_there() {
+        let document = document(&endpoints::all());
+        let text = document.to_string();
+        let named = text.split("\"#/components/schemas/").skip(1).filter_map(|rest| rest.split('"').next());
+        for name in named {
+            assert!(document["components"]["schemas"].get(name).is_some(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! The result of a call with a note on how it got there: one member more, and no other byte different.
+
+use std::collections::HashSet;
+use std::fmt;
+
+use serde::de::{Deserializer as _, IgnoredAny, MapAccess, Visitor};
+use service::calls::Outcome;
+
+/// What the note is called; and what it is called if the server has something of that name itself.
+const NAMES: [&str; 2] = ["metadata", "_aggregator"];
+
+/// The result with its note.
+pub(crate) fn with_metadata(outcome: &Outcome) -> String {
+    let note = serde_json::to_string(&outcome.metadata).expect("what we show has texts as its keys");
+    noted(outcome.result.get(), &note)
+}
+
+fn noted(result: &str, note: &str) -> String {
+    let result = result.trim();
+    let Some(taken) = names_in(result) else {
+        return format!(r#"{{"result":{result},"metadata":{note}}}"#);
+    };
+    let Some(name) = NAMES.iter().find(|name| !taken.contains(**name)) else { return result.to_owned() };
+    let body = result.strip_suffix('}').unwrap_or(result);
+    let comma = if taken.is_empty() { "" } else { "," };
+    format!(r#"{body}{comma}"{name}":{note}}}"#)
+}
+
+/// The names of an object's members; nothing if it is none.
+fn names_in(result: &str) -> Option<HashSet<String>> {
+    serde_json::Deserializer::from_str(result).deserialize_map(Names).ok()
+}
+
+struct Names;
+
+impl<'de> Visitor<'de> for Names {
+    type Value = HashSet<String>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut names = HashSet::new();
+        while let Some((name, IgnoredAny)) = map.next_entry()? {
+            names.insert(name);
+        }
+        Ok(names)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_is_added_and_nothing_else_is_different() {
+        let result = r#"{ "content" : [1e400, "\ud800"],"isError":false }"#;
+        let expected = r#"{ "content" : [1e400, "\ud800"],"isError":false ,"metadata":{"a":1}}"#;
+        assert_eq!(noted(result, r#"{"a":1}"#), expected);
+        assert_eq!(noted("{}", "{}"), r#"{"metadata":{}}"#);
+    }
+
+    #[test]
+    fn a_servers_own_metadata_stays_and_ours_gets_another_name() {
+        assert_eq!(noted(r#"{"metadata":1}"#, "{}"), r#"{"metadata":1,"_aggregator":{}}"#);
+        assert_eq!(noted(r#"{"met\u0061data":1}"#, "{}"), r#"{"met\u0061data":1,"_aggregator":{}}"#);
+        let both = r#"{"metadata":1,"_aggregator":2}"#;
+        assert_eq!(noted(both, "{}"), both);
+    }
+
+    #[test]
+    fn what_is_no_object_becomes_a_member_of_one() {
+        assert_eq!(noted("[1]", "{}"), r#"{"result":[1],"metadata":{}}"#);
+    }
+}

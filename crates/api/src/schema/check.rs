@@ -1,0 +1,189 @@
+//! What is wrong with a value: all of it at once, each with the place where it is.
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+use service::Problem;
+
+use super::{Kind, Member, Schema};
+
+/// Where in a request something is, as in `body`, `connection_config`, `command`.
+pub(crate) type Place = Vec<String>;
+
+impl Schema {
+    /// Checks an object whose members were only cut apart: those that may be anything are not looked into.
+    pub(crate) fn check_members(
+        &self,
+        place: &[String],
+        given: &[(String, Box<RawValue>)],
+        problems: &mut Vec<Problem>,
+    ) {
+        let Kind::Object { members, one_of_required, is_open } = &self.kind else { return };
+        let find = |name: &str| given.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value);
+        for Member { name, schema, is_required } in members {
+            match find(name) {
+                None if *is_required => problems.push(missing(inside(place, name))),
+                None => {}
+                Some(value) => schema.check_raw(&inside(place, name), value, problems),
+            }
+        }
+        if let [first, ..] = one_of_required[..]
+            && !one_of_required.iter().any(|name| find(name).is_some())
+        {
+            problems.push(missing(inside(place, first)));
+        }
+        if !is_open {
+            let is_known = |name: &str| members.iter().any(|member| member.name == name);
+            for (name, _) in given.iter().filter(|(name, _)| !is_known(name)) {
+                problems.push(problem(inside(place, name), "extra_forbidden", "this is not known here".to_owned()));
+            }
+        }
+    }
+
+    fn check_raw(&self, place: &[String], value: &RawValue, problems: &mut Vec<Problem>) {
+        // What goes to a server as it came is not taken apart: it may hold numbers that no program of ours can.
+        if matches!(self.kind, Kind::AnyObject) && value.get().starts_with('{') {
+            return;
+        }
+        match serde_json::from_str(value.get()) {
+            Ok(value) => self.check(place, &value, problems),
+            Err(error) => problems.push(problem(place.to_vec(), "json_invalid", error.to_string())),
+        }
+    }
+
+    /// Adds what is wrong with `value` to `problems`.
+    pub(crate) fn check(&self, place: &[String], value: &Value, problems: &mut Vec<Problem>) {
+        if self.is_nullable && value.is_null() {
+            return;
+        }
+        let mut say = |kind, msg: String| problems.push(problem(place.to_vec(), kind, msg));
+        match (&self.kind, value) {
+            (Kind::Anything | Kind::Named(_) | Kind::Either(_), _)
+            | (Kind::Truth, Value::Bool(_))
+            | (Kind::Number, Value::Number(_))
+            | (Kind::AnyObject, Value::Object(_)) => {}
+            (Kind::Text { shape, longest, .. }, Value::String(text)) => {
+                if let Some(longest) = longest.filter(|&longest| text.chars().count() > longest) {
+                    say("string_too_long", format!("at most {longest} characters"));
+                } else if let Some(shape) = shape.filter(|shape| !(shape.fits)(text)) {
+                    say("string_pattern_mismatch", shape.says.to_owned());
+                }
+            }
+            (Kind::Word(words), Value::String(text)) => {
+                if !words.iter().any(|word| word.eq_ignore_ascii_case(text.trim())) {
+                    say("enum", format!("`{text}` is none of {}", words.join(", ")));
+                }
+            }
+            (Kind::Integer { least, most }, Value::Number(number)) => {
+                let is_within = number.as_i64().is_some_and(|number| (*least..=*most).contains(&number));
+                if !is_within && (number.is_i64() || number.is_u64()) {
+                    let is_low = number.as_i64().is_some_and(|number| number < *least);
+                    let kind = if is_low { "greater_than_equal" } else { "less_than_equal" };
+                    say(kind, between(*least, *most));
+                } else if !is_within {
+                    say("int_type", "expected a whole number".to_owned());
+                }
+            }
+            (Kind::Object { members, .. }, Value::Object(given)) => {
+                for Member { name, schema, is_required } in members {
+                    match given.get(*name) {
+                        None if *is_required => problems.push(missing(inside(place, name))),
+                        None => {}
+                        Some(value) => schema.check(&inside(place, name), value, problems),
+                    }
+                }
+            }
+            (Kind::List(schema), Value::Array(items)) => {
+                for (number, item) in items.iter().enumerate() {
+                    schema.check(&inside(place, &number.to_string()), item, problems);
+                }
+            }
+            (kind, _) => {
+                let (word, expected) = kind.expected();
+                say(word, format!("expected {expected}"));
+            }
+        }
+    }
+}
+
+impl Kind {
+    /// What is said when something else was given.
+    fn expected(&self) -> (&'static str, &'static str) {
+        match self {
+            Self::Text { .. } | Self::Word(_) => ("string_type", "a text"),
+            Self::Integer { .. } => ("int_type", "a whole number"),
+            Self::Number => ("float_type", "a number"),
+            Self::Truth => ("bool_type", "true or false"),
+            Self::AnyObject | Self::Object { .. } => ("dict_type", "an object"),
+            Self::List(_) => ("list_type", "a list"),
+            Self::Anything | Self::Either(_) | Self::Named(_) => ("value_error", "something else"),
+        }
+    }
+}
+
+fn between(least: i64, most: i64) -> String {
+    if most == i64::MAX { format!("expected {least} or more") } else { format!("expected {least} to {most}") }
+}
+
+pub(crate) fn problem(loc: Place, kind: &'static str, msg: String) -> Problem {
+    Problem { loc, msg, kind }
+}
+
+fn missing(loc: Place) -> Problem {
+    let msg = format!("`{}` is missing", loc.last().map_or("", String::as_str));
+    problem(loc, "missing", msg)
+}
+
+fn inside(place: &[String], name: &str) -> Place {
+    [place, &[name.to_owned()]].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn problems(schema: &Schema, value: &Value) -> Vec<(String, &'static str)> {
+        let mut found = Vec::new();
+        schema.check(&["body".to_owned()], value, &mut found);
+        found.into_iter().map(|problem| (problem.loc.join("."), problem.kind)).collect()
+    }
+
+    #[test]
+    fn everything_that_is_wrong_is_told_at_once_with_its_place() {
+        let schema = Schema::object()
+            .with("name", Schema::text().at_most(3))
+            .with("kind", Schema::word(["a", "b"]))
+            .with("count", Schema::integer(1, 5))
+            .may_have("list", Schema::list(Schema::truth()))
+            .may_have("nothing", Schema::text().or_null());
+        let good = json!({"name": "abc", "kind": "A", "count": 5, "list": [true], "nothing": null, "other": 1});
+        assert_eq!(problems(&schema, &good), []);
+        let bad = json!({"name": "abcd", "kind": "c", "list": [true, 1], "nothing": 1});
+        let expected = [
+            ("body.name", "string_too_long"),
+            ("body.kind", "enum"),
+            ("body.count", "missing"),
+            ("body.list.1", "bool_type"),
+            ("body.nothing", "string_type"),
+        ];
+        assert_eq!(problems(&schema, &bad), expected.map(|(place, kind)| (place.to_owned(), kind)));
+        assert_eq!(problems(&schema, &json!([])), [("body".to_owned(), "dict_type")]);
+    }
+
+    #[test]
+    fn numbers_are_whole_and_within_their_limits() {
+        let kind = |value| problems(&Schema::integer(0, 9), &value).first().map(|(_, kind)| *kind);
+        assert_eq!(kind(json!(9)), None);
+        assert_eq!(kind(json!(10)), Some("less_than_equal"));
+        assert_eq!(kind(json!(-1)), Some("greater_than_equal"));
+        assert_eq!(kind(json!(u64::MAX)), Some("less_than_equal"));
+        assert_eq!(kind(json!(1.5)), Some("int_type"));
+        assert_eq!(kind(json!("1")), Some("int_type"));
+    }
+
+    #[test]
+    fn a_text_holds_no_nul_because_no_database_keeps_it() {
+        assert_eq!(problems(&Schema::kept_text(), &json!("a\0")).len(), 1);
+        assert_eq!(problems(&Schema::kept_text(), &json!("a")).len(), 0);
+    }
+}

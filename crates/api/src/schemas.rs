@@ -1,0 +1,427 @@
+//! What comes and goes, by name: the schemas of the document.
+
+use registry::{Deployment, EventKind, ExecutionStatus, Origin, Source, Status, Transport};
+use serde_json::json;
+use service::settings::RANGES;
+
+use crate::schema::{Schema, Shape};
+
+/// Longer texts than this are nothing anybody reads.
+const DESCRIPTION: usize = 10_000;
+const ADDRESS: usize = 8_000;
+
+macro_rules! words {
+    ($name:ident) => {
+        Schema::word($name::ALL.iter().map(|word| word.as_str()))
+    };
+}
+
+/// Every schema that has a name.
+pub(crate) fn all() -> Vec<(&'static str, Schema)> {
+    vec![
+        ("Server", server()),
+        ("Tool", tool()),
+        ("Health", server_health()),
+        ("HistoryEvent", history_event()),
+        ("TestReport", test_report()),
+        ("Result", result()),
+        ("Execution", execution()),
+        ("Stopped", stopped()),
+        ("State", state()),
+        ("ServiceHealth", service_health()),
+        ("Settings", settings()),
+        ("AuditRecord", audit_record()),
+        ("Problem", problem()),
+        ("Error", error()),
+    ]
+}
+
+/// What a name may be.
+fn name() -> Schema {
+    let fits = |name: &str| {
+        let mut letters = name.bytes();
+        letters.next().is_some_and(|first| first.is_ascii_lowercase())
+            && letters.all(|letter| letter.is_ascii_lowercase() || letter.is_ascii_digit() || b"_-".contains(&letter))
+    };
+    let says = "a name begins with a letter and has only lower-case letters, digits, `_` and `-`";
+    Schema::shaped(Shape { pattern: "^[a-z][a-z0-9_-]*$", fits, says }, 255).such_as("github")
+}
+
+fn moment() -> Schema {
+    Schema::formatted("date-time")
+}
+
+fn connection_config() -> Schema {
+    Schema::any_object()
+        .about(
+            "Where and with what. `stdio` needs `command` and may have `args`, `env` and `cwd`; `sse` needs `url`; \
+             `http` needs `url` or `base_url`; both may have `headers`. Any may have `timeout` (milliseconds for a \
+             call), `era` (legacy, modern) and `lazy`. `${VAR}` is kept as written and filled in when connecting. It \
+             is kept encrypted; secrets are shown as `***`, and what is sent back as `***` stays as it was.",
+        )
+        .such_as(json!({"command": "npx", "args": ["-y", "some-server"], "env": {"TOKEN": "${TOKEN}"}}))
+}
+
+fn transport() -> Schema {
+    words!(Transport).about("How it is reached. Any case is read.")
+}
+
+fn health_check_url() -> Schema {
+    Schema::kept_text().at_most(ADDRESS).or_null().about("Asked by GET whether the server is well, instead of itself.")
+}
+
+/// A server to be registered.
+pub(crate) fn registration() -> Schema {
+    Schema::object()
+        .with("name", name().about("Unique."))
+        .may_have("description", Schema::kept_text().at_most(DESCRIPTION).or_null().about("What it is for."))
+        .with("transport_type", transport())
+        .with("connection_config", connection_config())
+        .may_have("health_check_url", health_check_url())
+        .may_have("auto_connect", Schema::truth().by_default(true).about("Connect without being asked."))
+        .may_have("enabled", Schema::truth().by_default(true).about("It may be connected."))
+}
+
+/// A server to be tried.
+pub(crate) fn trial() -> Schema {
+    Schema::object()
+        .may_have("name", name())
+        .with("transport_type", transport())
+        .with("connection_config", connection_config())
+}
+
+/// What is to be different about a server.
+pub(crate) fn update() -> Schema {
+    Schema::object()
+        .may_have("name", name().about("Its tools are renamed with it."))
+        .may_have("description", Schema::kept_text().at_most(DESCRIPTION).or_null())
+        .may_have("transport_type", transport())
+        .may_have("connection_config", connection_config())
+        .may_have("health_check_url", health_check_url())
+        .may_have("auto_connect", Schema::truth())
+        .may_have("enabled", Schema::truth())
+}
+
+/// Whether calls in flight are cancelled instead of waited for.
+pub(crate) fn force() -> Schema {
+    Schema::truth().by_default(false).about("Cancel calls in flight instead of waiting for them, up to 30 s.")
+}
+
+/// A call to be made.
+pub(crate) fn call() -> Schema {
+    let sources = Source::ALL.iter().filter(|source| **source != Source::Mcp).map(|source| source.as_str());
+    Schema::object()
+        .may_have("name", Schema::kept_text().about("`server.tool`, or the tool's own name.").such_as("github.search"))
+        .may_have("tool_name", Schema::kept_text().about("The same as `name`."))
+        .with_one_of(&["name", "tool_name"])
+        .may_have("arguments", Schema::any_object().about("What the tool takes. Passed on byte for byte."))
+        .may_have("server_id", Schema::kept_text().or_null().about("The server, by id or name."))
+        .may_have("source", Schema::word(sources).by_default("rest").about("Which way the call came."))
+        .may_have("document_path", Schema::kept_text().or_null().about("The document the call is made from."))
+        .may_have("section_line", Schema::integer(0, i64::from(u32::MAX)).or_null().about("The line in it."))
+        .may_have(
+            "session",
+            Schema::kept_text().or_null().about("The session of a document or an assistant that the call counts for."),
+        )
+        .may_have(
+            "timeout_ms",
+            Schema::integer(1, 86_400_000).or_null().about("Another limit than that of the settings."),
+        )
+}
+
+/// A server as it is shown.
+pub(crate) fn server() -> Schema {
+    Schema::object()
+        .with("id", Schema::formatted("uuid").about("Its id, for ever."))
+        .with("name", Schema::text().about("Its name, for now."))
+        .with("description", Schema::text().or_null())
+        .with("transport_type", words!(Transport))
+        .with("connection_config", Schema::any_object().about("Without its secrets."))
+        .with("health_check_url", Schema::text().or_null())
+        .with("deployment_type", words!(Deployment).about("Who runs it: we, or somebody else."))
+        .with("origin", words!(Origin).about("How it came here. What the config file says is changed there."))
+        .with("status", words!(Status))
+        .with("enabled", Schema::truth().about("Whether it may be connected."))
+        .with("auto_connect", Schema::truth().about("Whether it is connected without being asked."))
+        .with("auto_disabled", Schema::truth().about("Whether too many failures switched it off."))
+        .with("failure_count", Schema::count().about("Failures in a row."))
+        .with("tool_count", Schema::count())
+        .with("error_message", Schema::text().or_null().about("What is wrong."))
+        .with("server_info", Schema::anything().about("What it says about itself."))
+        .with("last_health_check", moment().or_null())
+        .with("last_connected_at", moment().or_null())
+        .with("connected_at", moment().or_null().about("Since when it is connected."))
+        .with("registered_at", moment())
+        .with("updated_at", moment())
+        .with("next_retry_at", moment().or_null().about("When the next attempt to connect is made."))
+        .with("lazy", Schema::truth().about("It starts when it is needed."))
+        .may_have("tools", Schema::list(Schema::named("Tool")).about("Where they were asked for or just discovered."))
+}
+
+/// A tool.
+pub(crate) fn tool() -> Schema {
+    Schema::object()
+        .with("id", Schema::integer(0, i64::MAX))
+        .with("name", Schema::text().about("`server.tool`."))
+        .with("original_name", Schema::text().about("The name its server gave it."))
+        .with("server_id", Schema::formatted("uuid"))
+        .with("server_name", Schema::text())
+        .with("description", Schema::text().or_null())
+        .with("input_schema", Schema::anything().about("A JSON Schema, as the server wrote it."))
+        .with("is_external", Schema::truth())
+        .with("enabled", Schema::truth())
+        .with("is_classified", Schema::truth().about("Whether its skills are known."))
+        .with("skills", Schema::list(Schema::text()))
+        .with("primary_skill", Schema::text().or_null())
+        .with("position", Schema::count().about("Its place in its server's list."))
+}
+
+fn server_health() -> Schema {
+    Schema::object()
+        .with("server_id", Schema::formatted("uuid"))
+        .with("name", Schema::text())
+        .with("status", words!(Status))
+        .with("is_healthy", Schema::truth())
+        .with("last_check", moment().or_null())
+        .with("latency_ms", Schema::number().or_null())
+        .with("consecutive_failures", Schema::count())
+        .with("failure_count", Schema::count())
+        .with("next_retry_at", moment().or_null())
+        .with("error_message", Schema::text().or_null())
+        .with("warning", Schema::text().or_null().about("What is odd, such as a health address that answers 404."))
+}
+
+fn history_event() -> Schema {
+    Schema::object()
+        .with("id", Schema::count())
+        .with("server_id", Schema::formatted("uuid"))
+        .with("event_type", words!(EventKind))
+        .with("details", Schema::anything().about("The states before and after, and what else was told."))
+        .with("timestamp", moment())
+}
+
+fn test_report() -> Schema {
+    Schema::object()
+        .with("success", Schema::truth())
+        .with("duration_ms", Schema::number())
+        .with("server_info", Schema::anything().about("Who it is, as it says itself."))
+        .with("tools", Schema::list(Schema::text()).about("The names of its tools."))
+        .with("error", Schema::text().or_null().about("What went wrong, with the end of its stderr."))
+}
+
+fn metadata() -> Schema {
+    Schema::object()
+        .with("execution_id", Schema::formatted("uuid"))
+        .with("routed_to", Schema::text().about("The name of the server."))
+        .with("server_id", Schema::formatted("uuid"))
+        .with("routing_strategy", Schema::word(["namespace_resolved", "server_specified", "original_name"]))
+        .with("routing_time_ms", Schema::number())
+        .with("execution_time_ms", Schema::number())
+        .with("total_time_ms", Schema::number())
+}
+
+fn result() -> Schema {
+    Schema::object()
+        .may_have("content", Schema::anything().about("As the server sent it."))
+        .may_have("isError", Schema::anything().about("As the server sent it: true if the tool says that it failed."))
+        .may_have("structuredContent", Schema::anything().about("As the server sent it."))
+        .may_have("metadata", Schema::either([metadata(), Schema::anything()]).about("How the call got there."))
+        .may_have(
+            "_aggregator",
+            metadata().about("How the call got there, if the server's result has a `metadata` of its own."),
+        )
+}
+
+fn execution() -> Schema {
+    Schema::object()
+        .with("id", Schema::formatted("uuid"))
+        .with("server_id", Schema::formatted("uuid").or_null())
+        .with("server_name", Schema::text())
+        .with("tool_name", Schema::text())
+        .with("source", words!(Source))
+        .with("caller", Schema::text().or_null().about("The name of the token it was made with."))
+        .with("document_path", Schema::text().or_null())
+        .with("section_line", Schema::count().or_null())
+        .with("status", words!(ExecutionStatus))
+        .with("submitted_at", moment())
+        .with("started_at", moment().or_null())
+        .with("completed_at", moment().or_null())
+        .with("duration_ms", Schema::number().or_null())
+        .with("retries", Schema::count())
+        .with("error_message", Schema::text().or_null())
+        .with("arguments", Schema::anything().about("Only where keeping them is switched on."))
+        .with("result", Schema::anything().about("Only where keeping them is switched on."))
+}
+
+fn stopped() -> Schema {
+    Schema::object()
+        .with("stopped", Schema::truth().about("Whether new calls are refused."))
+        .with("cancelled", Schema::count().about("Calls that were cancelled."))
+}
+
+/// How everything stands.
+fn state() -> Schema {
+    Schema::object()
+        .with("total_servers", Schema::count())
+        .with("connected_servers", Schema::count().about("Degraded ones included."))
+        .with("disconnected_servers", Schema::count())
+        .with("error_servers", Schema::count())
+        .with("total_tools", Schema::count().about("Of connected servers."))
+        .with("classified_tools", Schema::count())
+        .with("unclassified_tools", Schema::count())
+        .with("last_sync", moment().or_null().about("When tools were last discovered."))
+        .with("uptime_seconds", Schema::number())
+}
+
+fn service_health() -> Schema {
+    let issue = Schema::object()
+        .with("component", Schema::word(["server", "database"]))
+        .with("message", Schema::text())
+        .may_have("server_id", Schema::formatted("uuid"))
+        .may_have("server_name", Schema::text());
+    let check = || Schema::object().with("status", Schema::word(["ok", "failed"]));
+    state()
+        .with("status", Schema::word(["healthy", "degraded"]))
+        .with("checks", Schema::object().with("database", check()).with("servers", check()))
+        .with("issues", Schema::list(issue))
+}
+
+/// The settings, with what each may be.
+fn settings() -> Schema {
+    each_setting().into_iter().fold(Schema::object(), |schema, (name, member)| schema.with(name, member))
+}
+
+/// What may be changed about the settings.
+pub(crate) fn changed_settings() -> Schema {
+    each_setting()
+        .into_iter()
+        .fold(Schema::object(), |schema, (name, member)| schema.may_have(name, member.or_null()))
+        .and_no_more()
+        .such_as(json!({"timeout_ms": 60_000}))
+}
+
+fn each_setting() -> Vec<(&'static str, Schema)> {
+    let about = |name: &str| match name {
+        "timeout_ms" => "How long a call from REST, the command line, a document or an assistant may take.",
+        "mcp_timeout_ms" => "The same for calls of MCP clients; null is no limit.",
+        "concurrent_limit" => "How many calls from REST, the command line, documents and assistants may run at once.",
+        "mcp_concurrent_limit" => "The same for calls of MCP clients; -1 is no limit.",
+        "queue_limit" => "How many calls may wait for their turn.",
+        "session_limit" => "How many calls a document or an assistant may make in one session; -1 is no limit.",
+        "health_check_interval_s" => "How often connected servers are looked at.",
+        "health_check_timeout_ms" => "How long a look may take.",
+        "failure_threshold" => "So many failed attempts to connect in a row switch a server off.",
+        "idle_timeout_s" => "How long a lazy server may be idle before it is stopped.",
+        "keep_executions_days" => "Older executions are forgotten.",
+        "keep_executions" => "More executions than this are forgotten, oldest first.",
+        _ => "",
+    };
+    let numbers = RANGES.into_iter().map(|(name, least, most, may_be_unlimited)| {
+        let schema = Schema::integer(if may_be_unlimited { -1 } else { least }, most).about(about(name));
+        (name, if name == "mcp_timeout_ms" { schema.or_null() } else { schema })
+    });
+    let pauses = Schema::list(Schema::count()).about("How long to wait before each further attempt to connect.");
+    let payloads = Schema::truth().about("Whether arguments and results are kept with executions.");
+    numbers.chain([("retry_backoff_ms", pauses), ("store_payloads", payloads)]).collect()
+}
+
+fn audit_record() -> Schema {
+    Schema::object()
+        .with("id", Schema::count())
+        .with("timestamp", moment())
+        .with("who", Schema::text().or_null().about("The name of the token."))
+        .with("action", Schema::text().such_as("server.register"))
+        .with("target", Schema::text().or_null())
+        .with("details", Schema::anything())
+}
+
+fn problem() -> Schema {
+    Schema::object()
+        .with("loc", Schema::list(Schema::text()).such_as(json!(["body", "name"])))
+        .with("msg", Schema::text())
+        .with("type", Schema::text().such_as("missing"))
+}
+
+fn error() -> Schema {
+    Schema::object()
+        .with(
+            "detail",
+            Schema::either([Schema::text(), Schema::list(Schema::named("Problem"))])
+                .about("A sentence for people; with status 422 a list of what is wrong."),
+        )
+        .with("error_code", Schema::text().about("A stable word for programs."))
+        .with("context", Schema::any_object().about("What it is about."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+    use service::{Settings, servers};
+
+    /// What a value has that its schema does not tell, or the other way round.
+    fn differences(schema: &Schema, value: &Value) -> Vec<String> {
+        let mut problems = Vec::new();
+        schema.check(&[], value, &mut problems);
+        let told = schema.member_names();
+        let untold = value.as_object().unwrap().keys().filter(|name| !told.contains(&name.as_str()));
+        problems
+            .iter()
+            .map(|problem| format!("{}: {}", problem.loc.join("."), problem.msg))
+            .chain(untold.cloned())
+            .collect()
+    }
+
+    #[test]
+    fn what_is_shown_is_what_the_document_says() {
+        let state = servers::State {
+            total_servers: 1,
+            connected_servers: 1,
+            disconnected_servers: 0,
+            error_servers: 0,
+            total_tools: 1,
+            classified_tools: 0,
+            unclassified_tools: 1,
+            last_sync: Some(registry::Timestamp::now()),
+            uptime_seconds: 1.5,
+        };
+        let execution = registry::ExecutionRecord::submitted("a", "b", Source::Rest);
+        let report =
+            servers::TestReport { success: true, duration_ms: 1.0, server_info: None, tools: vec![], error: None };
+        let health = servers::ServerHealth {
+            server_id: registry::ServerId::fresh().to_string(),
+            name: "a".to_owned(),
+            status: Status::Connected,
+            is_healthy: true,
+            last_check: None,
+            latency_ms: Some(0.5),
+            consecutive_failures: 0,
+            failure_count: 0,
+            next_retry_at: None,
+            error_message: None,
+            warning: None,
+        };
+        for (schema, value) in [
+            (super::settings(), json!(Settings::default())),
+            (super::state(), json!(state)),
+            (super::execution(), json!(execution)),
+            (super::test_report(), json!(report)),
+            (super::server_health(), json!(health)),
+        ] {
+            assert_eq!(differences(&schema, &value), Vec::<String>::new(), "{value}");
+        }
+    }
+
+    #[test]
+    fn names_are_small_and_plain() {
+        let is_fine = |text: &str| {
+            let mut problems = Vec::new();
+            name().check(&[], &json!(text), &mut problems);
+            problems.is_empty()
+        };
+        assert!(is_fine("a") && is_fine("a-b_9") && is_fine(&"a".repeat(255)));
+        for bad in ["", "A", "9a", "a.b", "a b", "ä", &"a".repeat(256)] {
+            assert!(!is_fine(bad), "{bad}");
+        }
+    }
+}

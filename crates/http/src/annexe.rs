@@ -1,0 +1,105 @@
+//! What else is served at the same address, by somebody else: who comes is checked at our door, and what they want is
+//! not our business.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use hyper::body::{Body as _, Frame, Incoming, SizeHint};
+use hyper::header::{HeaderValue, WWW_AUTHENTICATE};
+use hyper::http::request::Parts;
+use hyper::{Response, StatusCode};
+
+use crate::answer;
+use crate::body::Body;
+use crate::front::Shared;
+use crate::intake;
+
+/// A response of the annexe, which may go on for as long as somebody reads it.
+pub type Foreign = Response<ForeignBody>;
+
+/// The body of such a response.
+pub struct ForeignBody(Pin<Box<dyn hyper::body::Body<Data = Bytes, Error = Infallible> + Send>>);
+
+/// Whoever answers at paths that are none of MCP's.
+pub trait Annexe: Send + Sync {
+    /// Whether a path is its own.
+    fn has(&self, path: &str) -> bool;
+
+    /// Whether everybody may ask for it, also without a token.
+    fn is_public(&self, path: &str) -> bool;
+
+    /// Answers a request that was let in, on behalf of who sent it: the name of a token, or nothing without tokens.
+    fn answer(
+        self: Arc<Self>,
+        parts: Parts,
+        body: Bytes,
+        principal: Arc<str>,
+    ) -> Pin<Box<dyn Future<Output = Foreign> + Send>>;
+
+    /// The response to one that is not let in, in its own words.
+    fn refuse(&self, status: StatusCode, why: &str) -> Foreign;
+
+    /// We stop: what has no end must end.
+    fn leave(&self);
+}
+
+impl ForeignBody {
+    /// Takes a body of another make.
+    pub fn new(body: impl hyper::body::Body<Data = Bytes, Error = Infallible> + Send + 'static) -> Self {
+        Self(Box::pin(body))
+    }
+
+    pub(crate) fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.0.as_mut().poll_frame(context)
+    }
+
+    pub(crate) fn is_end_stream(&self) -> bool {
+        self.0.is_end_stream()
+    }
+
+    pub(crate) fn size_hint(&self) -> SizeHint {
+        self.0.size_hint()
+    }
+}
+
+impl fmt::Debug for ForeignBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ForeignBody(..)")
+    }
+}
+
+/// The annexe that a path belongs to, if it does.
+pub(crate) fn at<'s>(shared: &'s Shared, path: &str) -> Option<&'s Arc<dyn Annexe>> {
+    shared.annexe.as_ref().filter(|annexe| annexe.has(path))
+}
+
+/// Lets a request in and has it answered.
+pub(crate) async fn answer(shared: &Shared, annexe: &Arc<dyn Annexe>, parts: Parts, body: Incoming) -> Response<Body> {
+    let principal = match shared.tokens.as_ref().map(|tokens| tokens.admit(&parts.headers)) {
+        Some(Ok(name)) => name,
+        None => Arc::clone(&shared.nobody),
+        Some(Err(_)) if annexe.is_public(parts.uri.path()) => Arc::clone(&shared.nobody),
+        Some(Err(denied)) => {
+            let (why, challenge) = answer::challenge(denied);
+            let mut response = refuse(annexe, StatusCode::UNAUTHORIZED, why);
+            response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+            return response;
+        }
+    };
+    match intake::whole(body, &shared.limits).await {
+        Ok(body) => Arc::clone(annexe).answer(parts, body, principal).await.map(Body::Foreign),
+        Err(refused) => {
+            let (status, why) = refused.told();
+            refuse(annexe, status, &why)
+        }
+    }
+}
+
+/// Turns a request away in the annexe's own words.
+pub(crate) fn refuse(annexe: &Arc<dyn Annexe>, status: StatusCode, why: &str) -> Response<Body> {
+    annexe.refuse(status, why).map(Body::Foreign)
+}

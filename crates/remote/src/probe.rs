@@ -1,0 +1,35 @@
+//! Whether somebody is well at an address: where servers are watched from outside.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use catalog::{Dialect, Remote};
+use tokio::time::timeout;
+use upstream::Finding;
+
+use crate::http::Http;
+
+/// Looks at an address, for [`upstream::Probe`]. Any success is well; what is not found, not allowed or moved is odd;
+/// everything else is not well.
+pub fn probe(url: String, limit: Duration) -> Pin<Box<dyn Future<Output = Finding> + Send>> {
+    Box::pin(async move {
+        match timeout(limit, look(&url)).await {
+            Ok(finding) => finding,
+            Err(_) => Finding::Ill(format!("it did not answer within {} s", limit.as_secs_f32())),
+        }
+    })
+}
+
+async fn look(url: &str) -> Finding {
+    let remote = Remote { url: url.into(), headers: Vec::new(), dialect: Dialect::Unknown };
+    let http = match Http::new(&remote) {
+        Ok(http) => http,
+        Err(trouble) => return Finding::Odd(trouble.to_string()),
+    };
+    match http.look().await {
+        Ok(status) if status.is_success() => Finding::Well,
+        Ok(status) if status.is_server_error() => Finding::Ill(format!("it answered HTTP {status}")),
+        Ok(status) => Finding::Odd(format!("it answered HTTP {status}; is it the right address?")),
+        Err(trouble) => Finding::Ill(trouble.to_string()),
+    }
+}

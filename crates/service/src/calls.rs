@@ -1,0 +1,252 @@
+//! A tool called from here: by REST, the command line, a document or an assistant.
+//!
+//! - here: a call from its name to its result, within its limits, made again where that does no harm
+//! - `resolution`: which tool is meant; `attempt`: the call as a client of our own makes it
+//! - `failing`: what is told when it goes wrong
+
+mod attempt;
+mod failing;
+mod resolution;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use aggregator::Aggregator;
+use aggregator::client::Client;
+use registry::{ExecutionId, RawJson, Source};
+use serde::Serialize;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use crate::executions::{Asked, Ended, Execution, Executions, Origin, QUEUE_PATIENCE, Verdict};
+use crate::{Actor, Error, Service};
+pub(crate) use attempt::Attempt;
+use attempt::{Answer, line_of};
+use failing::Concluded;
+use resolution::Target;
+
+/// A server that has a limit of its own keeps to it itself; we step in only if it does not.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// A call to be made.
+#[derive(Debug, Clone)]
+pub struct Call {
+    /// `server.tool`, or the tool's own name.
+    pub name: String,
+    /// The server, by id or name, if the name alone does not say it.
+    pub server: Option<String>,
+    /// A JSON object, passed on byte for byte.
+    pub arguments: RawJson,
+    /// Which way it came.
+    pub source: Source,
+    /// On whose behalf.
+    pub actor: Actor,
+    /// The document it was made from, and the line there.
+    pub document: Option<(String, Option<u32>)>,
+    /// The session of a document or an assistant that it counts for. If absent: its document, or else its actor.
+    pub session: Option<String>,
+    /// Another limit than the settings' for this call.
+    pub timeout_ms: Option<u64>,
+}
+
+/// What became of it.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// The server's `result`, byte for byte.
+    pub result: RawJson,
+    /// How it got there.
+    pub metadata: Metadata,
+}
+
+/// How a call got there.
+#[derive(Debug, Clone, Serialize)]
+pub struct Metadata {
+    /// Under which it is in the account of calls.
+    pub execution_id: ExecutionId,
+    /// The name of the server.
+    pub routed_to: String,
+    /// Its id.
+    pub server_id: String,
+    /// `namespace_resolved`, `server_specified` or `original_name`.
+    pub routing_strategy: &'static str,
+    /// From the request to the server.
+    pub routing_time_ms: f64,
+    /// At the server.
+    pub execution_time_ms: f64,
+    /// In all.
+    pub total_time_ms: f64,
+}
+
+impl Service {
+    /// Makes a call and waits for its result, within its limits. May be given up while it waits: then the call is
+    /// cancelled.
+    pub async fn call(&self, call: Call) -> Result<Outcome, Error> {
+        self.executions.call(call).await
+    }
+}
+
+/// A call on its way. However its way ends, the call does too.
+struct UnderWay {
+    whole: Arc<Executions>,
+    aggregator: Arc<Aggregator>,
+    execution: Arc<Execution>,
+    client: Option<Arc<Client>>,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.withdraw();
+        self.execution.finish(Ended::given_up(self.execution.verdict().as_ref()));
+    }
+}
+
+impl UnderWay {
+    /// Takes it back from wherever it is.
+    fn withdraw(&mut self) {
+        let Some(client) = self.client.take() else { return };
+        if !self.whole.cut_short(&self.execution, "nobody waits for the answer any more") {
+            self.aggregator.abandon(&client);
+        }
+    }
+}
+
+impl Executions {
+    /// Makes a call and waits for its result.
+    pub(crate) async fn call(self: &Arc<Self>, call: Call) -> Result<Outcome, Error> {
+        failing::check(&call)?;
+        let aggregator = self.aggregator().ok_or(Error::ExecutionStopped)?;
+        let target = self.find_target(&aggregator, &call).await?;
+        let execution = self.enter(&call, &target)?;
+        let mut under_way = UnderWay { whole: Arc::clone(self), aggregator, execution, client: None };
+        let Concluded { outcome, ended } = self.carry_through(&call, &target, &mut under_way).await;
+        under_way.execution.finish(ended);
+        Ok(Outcome { result: outcome?, metadata: metadata(&under_way.execution, &target) })
+    }
+
+    /// Which tool is meant. A server that is about to be ready is waited for.
+    async fn find_target(&self, aggregator: &Arc<Aggregator>, call: &Call) -> Result<Target, Error> {
+        let found = self.resolve(&aggregator.fleet.view(), call);
+        let place = match found {
+            Err(resolution::Miss::Starting(place)) => place,
+            Err(resolution::Miss::NoTool) => return Err(self.missing(call).await),
+            Err(miss) => return Err(self.explain(miss, call)),
+            Ok(target) => return Ok(target),
+        };
+        let patience = self.limit(call, place);
+        if timeout(patience, aggregator.fleet.settled(place)).await.is_err() {
+            return Err(self.unavailable(place));
+        }
+        self.resolve(&aggregator.fleet.view(), call).map_err(|miss| self.explain(miss, call))
+    }
+
+    fn enter(&self, call: &Call, target: &Target) -> Result<Arc<Execution>, Error> {
+        let keeps_payloads = self.settings().store_payloads;
+        let asked = Asked {
+            place: target.place,
+            server: target.server.clone(),
+            tool: target.tool.as_str().into(),
+            origin: Origin {
+                source: call.source,
+                caller: Some(Arc::clone(&call.actor.name)),
+                document: call.document.clone(),
+            },
+            arguments: keeps_payloads.then(|| call.arguments.clone()),
+            keeps_result: keeps_payloads,
+        };
+        self.begin(asked, session_of(call).as_deref()).map_err(|refused| failing::refused(&refused))
+    }
+
+    /// From its turn to its answer.
+    async fn carry_through(&self, call: &Call, target: &Target, under_way: &mut UnderWay) -> Concluded {
+        let execution = Arc::clone(&under_way.execution);
+        if let Some(turn) = execution.take_turn() {
+            tokio::select! {
+                biased;
+                verdict = execution.called_off() => return failing::called_off(&execution, &verdict),
+                turn = timeout(QUEUE_PATIENCE, turn) => if turn.is_err() { return failing::waited_too_long() },
+            }
+        }
+        let began = Instant::now();
+        let line = line_of(target, &call.arguments, &under_way.aggregator.options);
+        let pauses = self.settings().retry_backoff_ms.clone();
+        let mut retries = 0;
+        loop {
+            let (attempt, answer) = Attempt::make(&under_way.aggregator, &execution, call, &line);
+            under_way.client = Some(attempt);
+            let answer = tokio::select! {
+                biased;
+                verdict = execution.called_off() => return failing::called_off(&execution, &verdict),
+                answer = answer => answer,
+                limit = self.too_late(call, target.place, began) => {
+                    self.call_off(&execution, Verdict::TooSlow(limit));
+                    under_way.withdraw();
+                    return failing::called_off(&execution, &Verdict::TooSlow(limit));
+                }
+            };
+            under_way.client = None;
+            let failure = match answer {
+                Answer::Result(line, result) => return failing::result(&execution, &line, result),
+                Answer::Refused(line, error) => return failing::refused_by_server(&execution, &line, error),
+                Answer::Nothing(failure) => failure,
+            };
+            let may_repeat =
+                failure.is_untouched && (!failure.is_absent || retries > 0) || failure.is_lost && target.is_repeatable;
+            let pause = pauses.get(retries).copied().map(Duration::from_millis);
+            let limit = self.limit(call, target.place);
+            let Some(pause) = pause.filter(|&pause| may_repeat && began.elapsed() + pause < limit) else {
+                return self.failed(&execution, &failure);
+            };
+            retries += 1;
+            execution.will_be_retried();
+            tokio::select! {
+                biased;
+                verdict = execution.called_off() => return failing::called_off(&execution, &verdict),
+                () = sleep(pause) => {}
+            }
+        }
+    }
+
+    /// How long a call may take. What it says itself counts first, then what its server's configuration says.
+    fn limit(&self, call: &Call, place: usize) -> Duration {
+        let own = || self.own_limit(place).map(|limit| limit + GRACE);
+        let general = || Duration::from_millis(self.settings().timeout_ms);
+        call.timeout_ms.map(Duration::from_millis).or_else(own).unwrap_or_else(general)
+    }
+
+    /// Waits until a call has taken too long; says what the limit was. Its server's own limit may become known only
+    /// when that has started.
+    async fn too_late(&self, call: &Call, place: usize, began: Instant) -> Duration {
+        loop {
+            let limit = self.limit(call, place);
+            if began.elapsed() >= limit {
+                return limit;
+            }
+            sleep_until(began + limit).await;
+        }
+    }
+}
+
+/// The session that a call counts for: those of documents and assistants are limited.
+fn session_of(call: &Call) -> Option<String> {
+    if !matches!(call.source, Source::UserCodeblock | Source::AiAutonomous) {
+        return None;
+    }
+    let document = call.document.as_ref().map(|(path, _)| path.as_str());
+    let session = call.session.as_deref().or(document).unwrap_or(&call.actor.name);
+    Some(format!("{} {session}", call.source))
+}
+
+fn metadata(execution: &Execution, target: &Target) -> Metadata {
+    let times = execution.times();
+    let millis = |duration: Duration| duration.as_secs_f64() * 1000.0;
+    Metadata {
+        execution_id: execution.id,
+        routed_to: target.server.1.to_string(),
+        server_id: target.server.0.map(|id| id.to_string()).unwrap_or_default(),
+        routing_strategy: target.strategy,
+        routing_time_ms: millis(times.routing),
+        execution_time_ms: millis(times.execution),
+        total_time_ms: millis(times.total),
+    }
+}

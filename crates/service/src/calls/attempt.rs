@@ -1,0 +1,238 @@
+//! The call as a client of our own makes it: it goes the way every call goes.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use aggregator::answering::Answering;
+use aggregator::client::{Client, ClientSetup};
+use aggregator::dispatch::Touched;
+use aggregator::ledger::{Account, End, Refusal, Turn};
+use aggregator::way::{CatchingUp, Message, Nowhere, Way, What};
+use aggregator::{Aggregator, Options};
+use bytes::Bytes;
+use catalog::Scope;
+use protocol::era::meta;
+use protocol::revision::MODERN;
+use protocol::scan::member;
+use protocol::{Envelope, Era, Kind, Line, Span, reply, text};
+use registry::RawJson;
+use tokio::sync::oneshot;
+use upstream::CallError;
+
+use super::Call;
+use super::resolution::Target;
+use crate::executions::{Ended, Execution, message_of};
+
+/// The id of the one request of such a client.
+const ID: &[u8] = b"1";
+
+/// One attempt at a call: its account, and where its answer goes.
+pub(crate) struct Attempt {
+    execution: Arc<Execution>,
+    answer: Mutex<Option<oneshot::Sender<Bytes>>>,
+    failure: Mutex<Option<Failure>>,
+}
+
+/// What came back.
+pub(super) enum Answer {
+    /// A result, which stands there.
+    Result(Bytes, Span),
+    /// An error of the server, which stands there.
+    Refused(Bytes, Span),
+    /// Nothing of the server.
+    Nothing(Failure),
+}
+
+/// Why nothing came from the server.
+#[derive(Debug, Clone)]
+pub(super) struct Failure {
+    /// What it means for the record.
+    pub(super) ended: Ended,
+    /// The server certainly did not see the call.
+    pub(super) is_untouched: bool,
+    /// The connection was lost while the call was under way.
+    pub(super) is_lost: bool,
+    /// The server is not connected.
+    pub(super) is_absent: bool,
+}
+
+impl Failure {
+    fn of(error: &CallError) -> Self {
+        Self {
+            ended: Ended::failed(error),
+            is_untouched: error.is_safe_to_retry(),
+            is_lost: matches!(error, CallError::Ended { .. } | CallError::Remote { .. }),
+            is_absent: false,
+        }
+    }
+
+    /// We answered in the server's place.
+    fn ours(line: &[u8], error: Span) -> Self {
+        let data = member(line, error, "data");
+        let told = |name| data.and_then(|data| member(line, data, name)).and_then(|value| text::decode(value.of(line)));
+        let reason = told("reason").unwrap_or_default();
+        let is_absent = matches!(&*reason, "server_unavailable" | "server_failed" | "server_starting");
+        let ended = Ended::unanswered(registry::ExecutionStatus::Error, message_of(line, error));
+        Self { ended, is_untouched: is_absent, is_lost: false, is_absent }
+    }
+
+    fn unexplained() -> Self {
+        let why = "the call was given up".to_owned();
+        let ended = Ended::unanswered(registry::ExecutionStatus::Error, why);
+        Self { ended, is_untouched: false, is_lost: false, is_absent: false }
+    }
+}
+
+impl Attempt {
+    /// Makes the call; the client that makes it, and what comes back.
+    pub(super) fn make(
+        aggregator: &Arc<Aggregator>,
+        execution: &Arc<Execution>,
+        call: &Call,
+        line: &Bytes,
+    ) -> (Arc<Client>, impl Future<Output = Answer> + use<>) {
+        let (sender, answer) = oneshot::channel();
+        let attempt = Arc::new(Self {
+            execution: Arc::clone(execution),
+            answer: Mutex::new(Some(sender)),
+            failure: Mutex::default(),
+        });
+        let setup = ClientSetup {
+            way: Arc::new(Nowhere),
+            names: aggregator.options.names,
+            scope: Scope::One(execution.place()),
+            principal: Arc::clone(&call.actor.name),
+            is_alone: false,
+        };
+        let client = Client::carrying(setup, Arc::clone(&attempt) as _);
+        // There is no person behind it who could answer.
+        client.is_never_asked();
+        execution.goes_as(&client, ID);
+        let to = Answering::to(&client, Arc::clone(&attempt) as Arc<dyn Way>);
+        let mut touched = Touched::default();
+        aggregator.take(&client, &to, &Line::Whole(line.clone()), &mut touched);
+        touched.flush();
+        to.flush();
+        (client, async move {
+            match answer.await {
+                Ok(line) => attempt.understand(line),
+                Err(_) => Answer::Nothing(attempt.take_failure().unwrap_or_else(Failure::unexplained)),
+            }
+        })
+    }
+
+    /// It goes through the aggregator under that id.
+    pub(crate) fn goes_as(&self, client: &Arc<Client>, id: &[u8]) {
+        self.execution.goes_as(client, id);
+    }
+
+    fn understand(&self, line: Bytes) -> Answer {
+        if let Some(failure) = self.take_failure() {
+            return Answer::Nothing(failure);
+        }
+        match Envelope::scan(&line) {
+            Ok(Envelope { kind: Kind::Response { outcome: Ok(result), .. }, .. }) => Answer::Result(line, result),
+            Ok(Envelope { kind: Kind::Response { outcome: Err(error), .. }, .. }) => Answer::Refused(line, error),
+            _ => Answer::Nothing(Failure::unexplained()),
+        }
+    }
+
+    fn take_failure(&self) -> Option<Failure> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn has_failed(&self, failure: Failure) {
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
+    }
+
+    fn take_sender(&self) -> Option<oneshot::Sender<Bytes>> {
+        self.answer.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl Account for Attempt {
+    /// Its turn has come already: it is waited for before the first attempt.
+    fn turn(&self) -> Option<Turn> {
+        None
+    }
+
+    fn sent(&self) {
+        self.execution.has_been_sent();
+    }
+
+    /// An attempt is over. Whether the call is, is decided elsewhere.
+    fn ended(&self, end: End<'_>) {
+        match end {
+            End::Answered(..) => {}
+            End::Failed(error) => self.has_failed(Failure::of(error)),
+            End::Ours(answer) => {
+                let answer = answer.trim_ascii_end();
+                if let Ok(Envelope { kind: Kind::Response { outcome: Err(error), .. }, .. }) = Envelope::scan(answer) {
+                    self.has_failed(Failure::ours(answer, error));
+                }
+            }
+            End::Cancelled => self.has_failed(Failure::unexplained()),
+        }
+    }
+
+    fn verdict(&self) -> Option<Refusal> {
+        None
+    }
+}
+
+impl Way for Attempt {
+    fn send(&self, what: What, message: Message<'_>) {
+        // The first answer counts; nobody waits for anything else.
+        if what == What::Answer
+            && let Some(sender) = self.take_sender()
+        {
+            let mut line = Vec::new();
+            message.write_to(&mut line);
+            // Whoever waited may be gone.
+            sender.send(line.into()).ok();
+        }
+    }
+
+    fn give_up(&self) {
+        drop(self.take_sender());
+    }
+
+    fn flush(&self) {}
+
+    fn catching_up(&self) -> Option<CatchingUp<'_>> {
+        None
+    }
+
+    fn is_full(&self) -> bool {
+        false
+    }
+
+    fn carries_asides(&self) -> bool {
+        false
+    }
+
+    fn is_gone(&self) -> bool {
+        let answer = self.answer.lock().unwrap_or_else(PoisonError::into_inner);
+        answer.as_ref().is_none_or(oneshot::Sender::is_closed)
+    }
+}
+
+/// The request, in the words of its server's era, so that nothing need be translated on the way.
+pub(super) fn line_of(target: &Target, arguments: &RawJson, options: &Options) -> Bytes {
+    // Servers read lines. In JSON a line end stands only between tokens, where a blank does as well.
+    let mut arguments = arguments.get().as_bytes().to_vec();
+    arguments.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
+    let mut params = vec![("name", reply::string(&target.tool)), ("arguments", arguments)];
+    if target.era == Era::Modern {
+        let info =
+            reply::object([("name", reply::string(&options.name)), ("version", reply::string(&options.version))]);
+        let members = [
+            (meta::PROTOCOL_VERSION, reply::string(MODERN)),
+            (meta::CLIENT_CAPABILITIES, b"{}".to_vec()),
+            (meta::CLIENT_INFO, info),
+        ];
+        params.push(("_meta", reply::object(members)));
+    }
+    let mut line = reply::request(1, "tools/call", Some(&reply::object(params)));
+    line.pop();
+    line.into()
+}

@@ -1,0 +1,159 @@
+//! What is told when a call goes wrong, and what is kept of it.
+
+use bytes::Bytes;
+use protocol::Span;
+use protocol::era::result::{self, ResultType};
+use registry::{ExecutionStatus, RawJson, Status, Timestamp};
+use serde_json::{Map, Value, json};
+
+use super::Call;
+use super::attempt::Failure;
+use crate::Error;
+use crate::error::Problem;
+use crate::executions::{Ended, Execution, Executions, QUEUE_PATIENCE, Refused, Verdict, message_of};
+use crate::roster::Standing;
+
+/// How a call ended: what is told whoever made it, and what is kept.
+pub(super) struct Concluded {
+    pub(super) outcome: Result<RawJson, Error>,
+    pub(super) ended: Ended,
+}
+
+impl Concluded {
+    fn failed(error: Error, ended: Ended) -> Self {
+        Self { outcome: Err(error), ended }
+    }
+}
+
+/// Whether a call makes sense at all.
+pub(super) fn check(call: &Call) -> Result<(), Error> {
+    if call.arguments.get().trim_start().starts_with('{') {
+        return Ok(());
+    }
+    let loc = vec!["body".to_owned(), "arguments".to_owned()];
+    let msg = "the arguments of a tool are a JSON object".to_owned();
+    Err(Error::Validation { problems: vec![Problem { loc, msg, kind: "dict_type" }] })
+}
+
+/// A call that is not made.
+pub(super) fn refused(refused: &Refused) -> Error {
+    let message = refused.message();
+    let context = match refused {
+        Refused::Stopped => return Error::ExecutionStopped,
+        Refused::Full(full) => json!({ "limit": "queue_limit", "concurrent_limit": full.limit, "queued": full.queued }),
+        Refused::SessionOver(limit) => json!({ "limit": "session_limit", "session_limit": limit }),
+    };
+    Error::LimitReached { message, context: object(context) }
+}
+
+/// A call whose turn did not come.
+pub(super) fn waited_too_long() -> Concluded {
+    let message = format!("The call waited {} s for its turn; try again later", QUEUE_PATIENCE.as_secs());
+    let ended = Ended::unanswered(ExecutionStatus::Error, message.clone());
+    let context = object(json!({ "limit": "concurrent_limit" }));
+    Concluded::failed(Error::LimitReached { message, context }, ended)
+}
+
+/// A call that somebody ended.
+pub(super) fn called_off(execution: &Execution, verdict: &Verdict) -> Concluded {
+    let (message, mut context) = (verdict.message(), context(execution));
+    let error = match verdict {
+        Verdict::Cancelled(_) => Error::ExecutionCancelled { message, context },
+        Verdict::TooSlow(limit) => {
+            context.insert("timeout_ms".to_owned(), json!(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX)));
+            Error::ExecutionTimeout { message, context }
+        }
+    };
+    Concluded::failed(error, Ended::given_up(Some(verdict)))
+}
+
+/// The server answered with a result: usually that is it.
+pub(super) fn result(execution: &Execution, line: &Bytes, span: Span) -> Concluded {
+    if result::kind(line, span) == ResultType::InputRequired {
+        let message =
+            format!("Server `{}` wants to ask a person something, and there is none here", execution.server());
+        let ended = Ended::unanswered(ExecutionStatus::Error, message.clone());
+        return Concluded::failed(Error::ExecutionFailed { message, context: context(execution) }, ended);
+    }
+    let text = String::from_utf8_lossy(span.of(line)).into_owned();
+    let ended = Ended::answered(line, Ok(span), execution.keeps_result());
+    match RawJson::parse(text) {
+        Ok(result) => Concluded { outcome: Ok(result), ended },
+        // Our scan takes what serde_json does not: numbers and nesting without end.
+        Err(error) => {
+            let message = format!("Server `{}` sent a result that cannot be shown: {error}", execution.server());
+            Concluded::failed(Error::ExecutionFailed { message, context: context(execution) }, ended)
+        }
+    }
+}
+
+/// The server answered with an error.
+pub(super) fn refused_by_server(execution: &Execution, line: &Bytes, error: Span) -> Concluded {
+    let ended = Ended::answered(line, Err(error), false);
+    let message = format!("Server `{}` answered with an error: {}", execution.server(), message_of(line, error));
+    let mut context = context(execution);
+    let own = serde_json::from_slice(error.of(line)).unwrap_or(Value::Null);
+    context.insert("error".to_owned(), own);
+    Concluded::failed(Error::ExecutionFailed { message, context }, ended)
+}
+
+impl Executions {
+    /// Nothing came from the server.
+    pub(super) fn failed(&self, execution: &Execution, failure: &Failure) -> Concluded {
+        let ended = failure.ended.clone();
+        if failure.is_absent {
+            return Concluded::failed(self.unavailable(execution.place()), ended);
+        }
+        let message = ended.why.clone().unwrap_or_default();
+        let context = context(execution);
+        let error = match ended.status {
+            ExecutionStatus::Timeout => Error::ExecutionTimeout { message, context },
+            _ => Error::ExecutionFailed { message, context },
+        };
+        Concluded::failed(error, ended)
+    }
+
+    /// The server in that place is not there.
+    pub(super) fn unavailable(&self, place: usize) -> Error {
+        if let Some(standing) = self.roster().at(place) {
+            let sentence = sentence(&standing, Timestamp::now());
+            let (server_id, name) = (standing.id.to_string(), standing.name.to_string());
+            return Error::ServerUnavailable { server_id, name, status: standing.status, sentence };
+        }
+        let view = self.aggregator().map(|aggregator| aggregator.fleet.view());
+        let name = view.and_then(|view| Some(view.snapshot.servers().get(place)?.name.to_string())).unwrap_or_default();
+        let sentence = format!("Server `{name}` is not connected");
+        Error::ServerUnavailable { server_id: String::new(), name, status: Status::Disconnected, sentence }
+    }
+}
+
+/// Which server, its state, since when, and when it is tried next.
+fn sentence(standing: &Standing, now: Timestamp) -> String {
+    let Standing { name, status, since, retry_at, why, .. } = standing;
+    let mut text = format!("Server `{name}` is not available: {status} since {since}");
+    if let Some(at) = retry_at {
+        text += &format!("; next attempt at {at} (in {} s)", at.since(now).as_secs_f64().ceil());
+    }
+    match why {
+        Some(why) => text + "; " + why,
+        None => text,
+    }
+}
+
+/// Which execution, server and tool.
+fn context(execution: &Execution) -> Map<String, Value> {
+    let record = execution.record();
+    object(json!({
+        "execution_id": record.id,
+        "server_id": record.server_id,
+        "server_name": record.server_name,
+        "tool_name": record.tool_name,
+    }))
+}
+
+fn object(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(members) => members,
+        _ => Map::new(),
+    }
+}

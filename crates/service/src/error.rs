@@ -1,0 +1,185 @@
+//! What went wrong, told once for every edge: a stable code, a sentence, and what it is about.
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+/// One thing that is wrong with what was sent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Problem {
+    /// Where it is: `["body", "connection_config", "command"]`.
+    pub loc: Vec<String>,
+    /// What is wrong, and what would be right.
+    pub msg: String,
+    /// A stable word for it, such as `missing`, `string_pattern_mismatch`, `value_error`.
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+}
+
+/// Why something was not done.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// There is no such server.
+    #[error("there is no server `{key}`")]
+    ServerNotFound {
+        /// The id or name it was looked for by.
+        key: String,
+    },
+    /// There is a server of that name.
+    #[error("a server named `{name}` exists already")]
+    ServerAlreadyExists {
+        /// The name.
+        name: String,
+    },
+    /// The server comes from the config file, and is changed there.
+    #[error("server `{name}` comes from the config file; change it there")]
+    ServerReadOnly {
+        /// The server.
+        name: String,
+    },
+    /// There is no such tool.
+    #[error("there is no tool `{name}`")]
+    ToolNotFound {
+        /// The name it was looked for by.
+        name: String,
+    },
+    /// Several servers have a tool of that name.
+    #[error("several servers have a tool `{name}`: {}", candidates.join(", "))]
+    ToolAmbiguous {
+        /// The name.
+        name: String,
+        /// The full names it could be.
+        candidates: Vec<String>,
+    },
+    /// The server is not connected.
+    #[error("{sentence}")]
+    ServerUnavailable {
+        /// Its id.
+        server_id: String,
+        /// Its name.
+        name: String,
+        /// How things stand with it.
+        status: registry::Status,
+        /// Which server, its state, since when, and when it is tried next.
+        sentence: String,
+    },
+    /// The server could not be connected to.
+    #[error("could not connect to server `{name}`: {why}")]
+    ConnectionFailed {
+        /// Its id.
+        server_id: String,
+        /// Its name.
+        name: String,
+        /// How things stand with it.
+        status: registry::Status,
+        /// What happened.
+        why: String,
+    },
+    /// There is no such execution.
+    #[error("there is no execution `{id}`")]
+    ExecutionNotFound {
+        /// Its id.
+        id: String,
+    },
+    /// The server failed at the call, or answered with a JSON-RPC error.
+    #[error("{message}")]
+    ExecutionFailed {
+        /// What happened.
+        message: String,
+        /// Which execution, server and tool; the server's own error object as `error`.
+        context: Map<String, Value>,
+    },
+    /// The call took too long.
+    #[error("{message}")]
+    ExecutionTimeout {
+        /// What happened.
+        message: String,
+        /// Which execution, server and tool, and the limit.
+        context: Map<String, Value>,
+    },
+    /// Somebody cancelled the call.
+    #[error("{message}")]
+    ExecutionCancelled {
+        /// What happened.
+        message: String,
+        /// Which execution, server and tool.
+        context: Map<String, Value>,
+    },
+    /// Too much goes on already.
+    #[error("{message}")]
+    LimitReached {
+        /// Which limit, and what to do.
+        message: String,
+        /// The limit and how much there is.
+        context: Map<String, Value>,
+    },
+    /// Executions were stopped, and not yet allowed again.
+    #[error("executions are stopped; allow them again with POST /api/v1/aggregator/executions/reset")]
+    ExecutionStopped,
+    /// What was sent makes no sense.
+    #[error("{}", problems.first().map_or("the request is not valid", |problem| &problem.msg))]
+    Validation {
+        /// Everything that is wrong with it.
+        problems: Vec<Problem>,
+    },
+    /// The registry could not do it.
+    #[error(transparent)]
+    Registry(registry::Error),
+}
+
+impl Error {
+    /// A stable code for programs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::ServerNotFound { .. } => "SERVER_NOT_FOUND",
+            Self::ServerAlreadyExists { .. } => "SERVER_ALREADY_EXISTS",
+            Self::ServerReadOnly { .. } => "SERVER_READ_ONLY",
+            Self::ToolNotFound { .. } => "TOOL_NOT_FOUND",
+            Self::ToolAmbiguous { .. } => "TOOL_AMBIGUOUS",
+            Self::ServerUnavailable { .. } => "SERVER_UNAVAILABLE",
+            Self::ConnectionFailed { .. } => "SERVER_CONNECTION_FAILED",
+            Self::ExecutionNotFound { .. } => "EXECUTION_NOT_FOUND",
+            Self::ExecutionFailed { .. } => "EXECUTION_FAILED",
+            Self::ExecutionTimeout { .. } => "EXECUTION_TIMEOUT",
+            Self::ExecutionCancelled { .. } => "EXECUTION_CANCELLED",
+            Self::LimitReached { .. } => "LIMIT_REACHED",
+            Self::ExecutionStopped => "EXECUTION_STOPPED",
+            Self::Validation { .. } => "VALIDATION_ERROR",
+            Self::Registry(error) if error.is_retryable() => "DATABASE_UNAVAILABLE",
+            Self::Registry(_) => "INTERNAL_ERROR",
+        }
+    }
+
+    /// What it is about, for programs.
+    pub fn context(&self) -> Value {
+        match self {
+            Self::ServerNotFound { key } => json!({ "server": key }),
+            Self::ServerAlreadyExists { name } | Self::ServerReadOnly { name } | Self::ToolNotFound { name } => {
+                json!({ "name": name })
+            }
+            Self::ToolAmbiguous { name, candidates } => json!({ "name": name, "candidates": candidates }),
+            Self::ServerUnavailable { server_id, name, status, .. }
+            | Self::ConnectionFailed { server_id, name, status, .. } => {
+                json!({ "server_id": server_id, "server_name": name, "status": status })
+            }
+            Self::ExecutionNotFound { id } => json!({ "execution_id": id }),
+            Self::ExecutionFailed { context, .. }
+            | Self::ExecutionTimeout { context, .. }
+            | Self::ExecutionCancelled { context, .. }
+            | Self::LimitReached { context, .. } => Value::Object(context.clone()),
+            Self::Validation { problems } => json!({ "errors": problems }),
+            Self::ExecutionStopped | Self::Registry(_) => json!({}),
+        }
+    }
+}
+
+impl From<registry::Error> for Error {
+    fn from(error: registry::Error) -> Self {
+        match error {
+            registry::Error::AlreadyExists { name } => Self::ServerAlreadyExists { name },
+            registry::Error::NotFound { what: "server", key } => Self::ServerNotFound { key },
+            registry::Error::NotFound { what: "execution", key } => Self::ExecutionNotFound { id: key },
+            other => Self::Registry(other),
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! What happens, for who wants to know.
+
+use registry::{ExecutionRecord, Status};
+use serde::Serialize;
+use tokio::sync::broadcast;
+
+/// So many events are kept for one who reads slowly; who is slower misses some, and is told so.
+const KEPT: usize = 1024;
+
+/// Something happened.
+#[derive(Debug, Clone, Serialize)]
+#[serde(untagged)]
+pub enum Event {
+    /// A server was registered.
+    ServerRegistered {
+        /// Its id.
+        server_id: String,
+        /// Its name.
+        name: String,
+    },
+    /// Something about a server's registration changed.
+    ServerUpdated {
+        /// Its id.
+        server_id: String,
+        /// Its name.
+        name: String,
+    },
+    /// A server was removed.
+    ServerRemoved {
+        /// Its id.
+        server_id: String,
+        /// Its name.
+        name: String,
+    },
+    /// Things stand otherwise with a server.
+    ServerStatusChanged {
+        /// Its id.
+        server_id: String,
+        /// Its name.
+        name: String,
+        /// How it was.
+        previous: Status,
+        /// How it is.
+        status: Status,
+        /// What went wrong.
+        error_message: Option<String>,
+    },
+    /// What a server offers changed.
+    ToolsChanged {
+        /// Its id.
+        server_id: String,
+        /// Its name.
+        name: String,
+        /// How many tools it has now.
+        tool_count: usize,
+    },
+    /// A call got further.
+    Execution(Box<ExecutionRecord>),
+    /// Somebody should look.
+    Notice {
+        /// The server it is about.
+        server_id: Option<String>,
+        /// A sentence for people.
+        message: String,
+    },
+}
+
+impl Event {
+    /// What it is called.
+    pub fn name(&self) -> String {
+        match self {
+            Self::ServerRegistered { .. } => "server.registered".to_owned(),
+            Self::ServerUpdated { .. } => "server.updated".to_owned(),
+            Self::ServerRemoved { .. } => "server.removed".to_owned(),
+            Self::ServerStatusChanged { .. } => "server.status_changed".to_owned(),
+            Self::ToolsChanged { .. } => "tools.changed".to_owned(),
+            Self::Execution(execution) => format!("execution.{}", execution.status),
+            Self::Notice { .. } => "notice".to_owned(),
+        }
+    }
+}
+
+/// Where events are told and heard.
+#[derive(Debug, Clone)]
+pub struct Events(broadcast::Sender<Event>);
+
+impl Default for Events {
+    fn default() -> Self {
+        Self(broadcast::Sender::new(KEPT))
+    }
+}
+
+impl Events {
+    /// Tells everybody who listens.
+    pub fn tell(&self, event: Event) {
+        // Nobody may be listening.
+        self.0.send(event).ok();
+    }
+
+    /// Whether anybody listens: what nobody hears need not be made.
+    pub fn has_listeners(&self) -> bool {
+        self.0.receiver_count() > 0
+    }
+
+    /// Everything from now on.
+    pub fn listen(&self) -> broadcast::Receiver<Event> {
+        self.0.subscribe()
+    }
+}

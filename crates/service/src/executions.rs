@@ -1,0 +1,312 @@
+//! The account of all calls: which may be made, when, and what became of each.
+//!
+//! # Layout
+//! - here: all of them: entered, ended, counted; `operating`: looked at, cancelled, stopped
+//! - `execution`: one call; `outcome`: how it ended; `verdict`: why one is refused, or must end
+//! - `live`: those that are not over; `gate`: how many may run at once; `sessions`: how many a session has made
+//! - `watch`: those that take long; `listing`: those in memory and those that are kept, as one list
+//! - `ids`: ids that cost little
+
+mod execution;
+mod gate;
+mod ids;
+mod listing;
+mod live;
+mod operating;
+mod outcome;
+mod sessions;
+#[cfg(test)]
+mod tests;
+mod verdict;
+mod watch;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, Weak};
+use std::time::Duration;
+
+use aggregator::Aggregator;
+use aggregator::ledger::{Account, Calling, Ledger, Refusal};
+use protocol::scan::member;
+use registry::{Source, Store};
+use tokio::sync::Notify;
+
+use execution::Through;
+pub(crate) use execution::{Asked, Execution, Origin, QUEUE_PATIENCE};
+use gate::Gate;
+use live::Live;
+pub use operating::Stopped;
+pub(crate) use outcome::{Ended, message_of};
+use sessions::Sessions;
+pub(crate) use verdict::{Refused, Verdict};
+
+use crate::Settings;
+use crate::calls::Attempt;
+use crate::events::Events;
+use crate::metrics::{Reading, ServerCounters};
+use crate::recorder::Recorder;
+use crate::roster::Roster;
+use crate::settings::Keeper;
+
+/// A call that is on its way from one place to the next is found nowhere for a moment; so often it is looked for.
+const LOOKS: u32 = 20;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
+
+/// All calls under way, and where the others are recorded.
+pub struct Executions {
+    myself: Weak<Self>,
+    store: Store,
+    settings: Keeper,
+    events: Events,
+    roster: Arc<Roster>,
+    aggregator: OnceLock<Weak<Aggregator>>,
+    /// By place.
+    counters: RwLock<Vec<Arc<ServerCounters>>>,
+    live: Live,
+    /// For calls from REST, the command line, documents and assistants.
+    gate: Arc<Gate>,
+    /// For calls of MCP clients.
+    mcp_gate: Arc<Gate>,
+    sessions: Sessions,
+    recorder: Arc<Recorder>,
+    is_stopped: AtomicBool,
+    refused_by_limit: AtomicU64,
+    refused_by_stop: AtomicU64,
+    /// Somebody looks after calls that take long.
+    is_watched: AtomicBool,
+    begun: Arc<Notify>,
+}
+
+impl Executions {
+    /// No calls yet. Begins to write down what is over; must be called where tasks can be started.
+    pub(crate) fn new(store: Store, settings: Keeper, events: Events, roster: Arc<Roster>) -> Arc<Self> {
+        let recorder = Arc::new(Recorder::default());
+        tokio::spawn(Arc::clone(&recorder).run(store.clone(), settings.clone()));
+        let made = Arc::new_cyclic(|myself| Self {
+            myself: myself.clone(),
+            store,
+            settings,
+            events,
+            roster,
+            aggregator: OnceLock::new(),
+            counters: RwLock::default(),
+            live: Live::default(),
+            gate: Gate::new(0, 0),
+            mcp_gate: Gate::new(0, 0),
+            sessions: Sessions::default(),
+            recorder,
+            is_stopped: AtomicBool::new(false),
+            refused_by_limit: AtomicU64::new(0),
+            refused_by_stop: AtomicU64::new(0),
+            is_watched: AtomicBool::new(false),
+            begun: Arc::default(),
+        });
+        made.heed_settings();
+        tokio::spawn(watch::watch(made.myself.clone(), Arc::clone(&made.begun)));
+        made
+    }
+
+    /// Calls go through this one. Said once, before the first call.
+    pub(crate) fn attach(&self, aggregator: &Arc<Aggregator>) {
+        self.aggregator.get_or_init(|| Arc::downgrade(aggregator));
+    }
+
+    /// What calls go through.
+    pub(crate) fn aggregator(&self) -> Option<Arc<Aggregator>> {
+        self.aggregator.get().and_then(Weak::upgrade)
+    }
+
+    /// Where things are kept.
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// All servers.
+    pub(crate) fn roster(&self) -> &Roster {
+        &self.roster
+    }
+
+    /// The settings as they are now.
+    pub(crate) fn settings(&self) -> Arc<Settings> {
+        self.settings.now()
+    }
+
+    /// Other limits may hold from now on.
+    pub(crate) fn heed_settings(&self) {
+        let settings = self.settings.now();
+        let queue_limit = settings.queue_limit as usize;
+        self.gate.set_limits(settings.concurrent_limit as usize, queue_limit);
+        let of_mcp = usize::try_from(settings.mcp_concurrent_limit).unwrap_or(usize::MAX);
+        self.mcp_gate.set_limits(of_mcp, queue_limit);
+    }
+
+    /// What is counted for the server in that place.
+    pub(crate) fn counters(&self, place: usize) -> Arc<ServerCounters> {
+        if let Some(counters) = self.counters.read().unwrap_or_else(PoisonError::into_inner).get(place) {
+            return Arc::clone(counters);
+        }
+        let mut all = self.counters.write().unwrap_or_else(PoisonError::into_inner);
+        while all.len() <= place {
+            all.push(Arc::default());
+        }
+        Arc::clone(&all[place])
+    }
+
+    /// Enters a call, or refuses it. A `session` is counted against its limit.
+    pub(crate) fn begin(&self, asked: Asked, session: Option<&str>) -> Result<Arc<Execution>, Refused> {
+        let refused = |refused: Refused| {
+            let counter = if refused == Refused::Stopped { &self.refused_by_stop } else { &self.refused_by_limit };
+            counter.fetch_add(1, Ordering::Relaxed);
+            refused
+        };
+        let gate = if asked.origin.source == Source::Mcp { &self.mcp_gate } else { &self.gate };
+        let (slot, turn) = gate.enter(asked.place).map_err(|full| refused(Refused::Full(full)))?;
+        let limit = u64::try_from(self.settings.now().session_limit).ok();
+        if let (Some(session), Some(limit)) = (session, limit)
+            && !self.sessions.count(session, limit)
+        {
+            return Err(refused(Refused::SessionOver(limit)));
+        }
+        let counters = self.counters(asked.place);
+        let execution = Arc::new(Execution::new(&self.myself, asked, slot, counters));
+        if let Some(turn) = turn {
+            execution.must_wait(turn);
+        }
+        self.live.add(&execution);
+        // Looked at last: whoever stops everything looks for calls after saying so, and finds this one or is seen here.
+        if self.is_stopped.load(Ordering::SeqCst) {
+            self.live.remove(execution.id);
+            return Err(refused(Refused::Stopped));
+        }
+        if !self.is_watched.swap(true, Ordering::SeqCst) {
+            self.begun.notify_one();
+        }
+        execution.announce();
+        Ok(execution)
+    }
+
+    /// A call has ended.
+    fn is_over(&self, execution: &Arc<Execution>) {
+        // First there, then not here: whoever looks in this order misses none.
+        self.recorder.add(execution);
+        self.live.remove(execution.id);
+    }
+
+    /// Ends a call by our own decision; whether it was not over already.
+    pub(crate) fn call_off(&self, execution: &Arc<Execution>, verdict: Verdict) -> bool {
+        let why = verdict.message();
+        if !execution.sentence(verdict) {
+            return false;
+        }
+        if !self.cut_short(execution, &why) && execution.source() == Source::Mcp {
+            tokio::spawn(keep_looking(self.myself.clone(), Arc::clone(execution), why));
+        }
+        true
+    }
+
+    /// Takes a call out of the aggregator; whether it was found there.
+    pub(crate) fn cut_short(&self, execution: &Execution, why: &str) -> bool {
+        let (Some(aggregator), Some((client, id))) = (self.aggregator(), execution.request()) else { return false };
+        aggregator.cut_short(&client, &id, why)
+    }
+
+    /// Cancels every call to the server in that place; says how many there were.
+    pub(crate) fn cancel_all_at(&self, place: usize, why: &str) -> u64 {
+        self.cancel_those(why, |execution| execution.place() == place)
+    }
+
+    fn cancel_those(&self, why: &str, are_meant: impl Fn(&Execution) -> bool) -> u64 {
+        let meant = self.live.all().into_iter().filter(|execution| are_meant(execution));
+        let verdict = Verdict::Cancelled(why.into());
+        meant.filter(|execution| self.call_off(execution, verdict.clone())).count() as u64
+    }
+
+    /// The numbers at this moment. Servers that were never called or looked at are left out.
+    pub fn reading(&self) -> Reading {
+        let all = self.counters.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let of = |(place, counters): (usize, &Arc<ServerCounters>)| {
+            self.roster.at(place).map(|server| counters.read(server.name.to_string()))
+        };
+        let (running, queued) = self.gate.count();
+        let (mcp_running, mcp_queued) = self.mcp_gate.count();
+        let (history_waiting, history_written, history_dropped) = self.recorder.count();
+        Reading {
+            servers: all.iter().enumerate().filter_map(of).collect(),
+            running: running as u64,
+            queued: queued as u64,
+            mcp_running: mcp_running as u64,
+            mcp_queued: mcp_queued as u64,
+            refused_by_limit: self.refused_by_limit.load(Ordering::Relaxed),
+            refused_by_stop: self.refused_by_stop.load(Ordering::Relaxed),
+            history_waiting,
+            history_written,
+            history_dropped,
+        }
+    }
+
+    /// Refuses further calls, and waits until what is over is written down, within reason.
+    pub(crate) async fn close(&self) {
+        self.is_stopped.store(true, Ordering::SeqCst);
+        self.recorder.close().await;
+    }
+}
+
+impl Drop for Executions {
+    /// Whoever waits for the next call waits in vain.
+    fn drop(&mut self) {
+        self.begun.notify_one();
+    }
+}
+
+/// A call that is to end was just on its way from one place to the next.
+async fn keep_looking(whole: Weak<Executions>, execution: Arc<Execution>, why: String) {
+    for _ in 0..LOOKS {
+        tokio::time::sleep(BETWEEN_LOOKS).await;
+        let Some(whole) = whole.upgrade() else { return };
+        if execution.is_over() || whole.cut_short(&execution, &why) {
+            return;
+        }
+    }
+    tracing::debug!(id = %execution.id, "a call that was cancelled was not found");
+}
+
+impl Ledger for Executions {
+    fn open(&self, call: &Calling<'_>) -> Result<Arc<dyn Account>, Refusal> {
+        if let Some(baggage) = call.client.baggage()
+            && let Ok(attempt) = Arc::clone(baggage).downcast::<Attempt>()
+        {
+            attempt.goes_as(call.client, call.id);
+            return Ok(attempt);
+        }
+        let keeps_payloads = self.settings.now().store_payloads;
+        let arguments =
+            call.params.filter(|_| keeps_payloads).and_then(|params| member(call.line, params, "arguments"));
+        let principal = call.client.principal();
+        let asked = Asked {
+            place: call.server,
+            server: self.name_of(call.server),
+            tool: call.tool.into(),
+            origin: Origin {
+                source: Source::Mcp,
+                caller: (!principal.is_empty()).then(|| Arc::clone(principal)),
+                document: None,
+            },
+            arguments: arguments.and_then(|span| outcome::kept(span.of(call.line))),
+            keeps_result: keeps_payloads,
+        };
+        let execution = self.begin(asked, None).map_err(|refused| refused.refusal())?;
+        execution.goes_as(call.client, call.id);
+        Ok(Arc::new(Through(execution)))
+    }
+}
+
+impl Executions {
+    /// The id and name of the server in a place.
+    fn name_of(&self, place: usize) -> (Option<registry::ServerId>, Arc<str>) {
+        if let Some(server) = self.roster.at(place) {
+            return (Some(server.id), Arc::clone(&server.name));
+        }
+        let view = self.aggregator().map(|aggregator| aggregator.fleet.view());
+        let name = view.and_then(|view| Some(view.snapshot.servers().get(place)?.name.as_str().into()));
+        (None, name.unwrap_or_else(|| "?".into()))
+    }
+}

@@ -1,0 +1,364 @@
+//! One call, from when it was asked for to its end.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use aggregator::client::Client;
+use aggregator::ledger::{Account, End, Refusal, Turn};
+use registry::{ExecutionId, ExecutionRecord, ExecutionStatus, RawJson, ServerId, Source, Timestamp};
+use tokio::sync::{Notify, oneshot};
+use tokio::time::{Instant, timeout};
+
+use super::gate::Slot;
+use super::outcome::Ended;
+use super::verdict::{Verdict, waited_too_long};
+use super::{Executions, ids};
+use crate::metrics::ServerCounters;
+
+/// How long a call waits for its turn.
+pub(crate) const QUEUE_PATIENCE: Duration = Duration::from_secs(300);
+
+/// Where a call comes from.
+#[derive(Debug, Clone)]
+pub(crate) struct Origin {
+    /// Which way it came.
+    pub(crate) source: Source,
+    /// Who made it: the name of a token, where there are tokens.
+    pub(crate) caller: Option<Arc<str>>,
+    /// The document it was made from, and the line there.
+    pub(crate) document: Option<(String, Option<u32>)>,
+}
+
+/// A call that is about to be entered.
+pub(crate) struct Asked {
+    /// The place of its server.
+    pub(crate) place: usize,
+    /// That server's id, where it has one, and the name it has now.
+    pub(crate) server: (Option<ServerId>, Arc<str>),
+    /// What that server calls the tool.
+    pub(crate) tool: Box<str>,
+    /// Where it comes from.
+    pub(crate) origin: Origin,
+    /// What the tool is given, if that is to be kept.
+    pub(crate) arguments: Option<RawJson>,
+    /// Whether its result is to be kept.
+    pub(crate) keeps_result: bool,
+}
+
+/// One call.
+pub(crate) struct Execution {
+    pub(crate) id: ExecutionId,
+    asked: Asked,
+    submitted_at: Timestamp,
+    submitted: Instant,
+    counters: Arc<ServerCounters>,
+    whole: Weak<Executions>,
+    progress: Mutex<Progress>,
+    called_off: Notify,
+}
+
+/// How far it has got.
+#[derive(Default)]
+struct Progress {
+    /// When its server first got it.
+    first_sent: Option<Instant>,
+    /// When its server got it, unless it waits to be sent again.
+    sent: Option<Instant>,
+    retries: u32,
+    verdict: Option<Verdict>,
+    ended: Option<(Instant, Ended)>,
+    slot: Option<Slot>,
+    turn: Option<oneshot::Receiver<()>>,
+    /// Under whose name, and which id, it goes through the aggregator.
+    request: Option<(Weak<Client>, Box<[u8]>)>,
+    /// That it is under way was written down.
+    is_noted: bool,
+}
+
+/// How long the parts of a call took.
+pub(crate) struct Times {
+    /// From the request to the server.
+    pub(crate) routing: Duration,
+    /// At the server.
+    pub(crate) execution: Duration,
+    /// In all.
+    pub(crate) total: Duration,
+}
+
+impl Execution {
+    pub(super) fn new(whole: &Weak<Executions>, asked: Asked, slot: Slot, counters: Arc<ServerCounters>) -> Self {
+        let submitted_at = Timestamp::now();
+        Self {
+            id: ids::fresh(submitted_at),
+            asked,
+            submitted_at,
+            submitted: Instant::now(),
+            counters,
+            whole: whole.clone(),
+            progress: Mutex::new(Progress { slot: Some(slot), ..Progress::default() }),
+            called_off: Notify::new(),
+        }
+    }
+
+    /// The place of its server.
+    pub(crate) fn place(&self) -> usize {
+        self.asked.place
+    }
+
+    /// The name its server had.
+    pub(crate) fn server(&self) -> &Arc<str> {
+        &self.asked.server.1
+    }
+
+    /// What its server calls the tool.
+    pub(crate) fn tool(&self) -> &str {
+        &self.asked.tool
+    }
+
+    /// Which way it came.
+    pub(crate) fn source(&self) -> Source {
+        self.asked.origin.source
+    }
+
+    /// For how long its server has had it.
+    pub(super) fn running_for(&self, now: Instant) -> Option<Duration> {
+        self.lock().sent.map(|sent| now.saturating_duration_since(sent))
+    }
+
+    /// Whether nothing more will happen to it.
+    pub(crate) fn is_over(&self) -> bool {
+        self.lock().ended.is_some()
+    }
+
+    /// What it weighs while it waits to be written down.
+    pub(crate) fn weight(&self) -> usize {
+        let length = |json: &Option<RawJson>| json.as_ref().map_or(0, |json| json.get().len());
+        let progress = self.lock();
+        let result = progress.ended.as_ref().map_or(0, |(_, ended)| length(&ended.result));
+        1000 + length(&self.asked.arguments) + result
+    }
+
+    /// It may not be made at once: this is what it waits for.
+    pub(super) fn must_wait(&self, turn: oneshot::Receiver<()>) {
+        self.lock().turn = Some(turn);
+    }
+
+    /// What it waits for, if it may not be made at once. Asked once.
+    pub(crate) fn take_turn(&self) -> Option<oneshot::Receiver<()>> {
+        self.lock().turn.take()
+    }
+
+    /// It goes through the aggregator as the request of that client under that id.
+    pub(crate) fn goes_as(&self, client: &Arc<Client>, id: &[u8]) {
+        self.lock().request = Some((Arc::downgrade(client), id.into()));
+    }
+
+    /// As what it goes through the aggregator, if it does.
+    pub(super) fn request(&self) -> Option<(Arc<Client>, Box<[u8]>)> {
+        let progress = self.lock();
+        let (client, id) = progress.request.as_ref()?;
+        Some((client.upgrade()?, id.clone()))
+    }
+
+    /// It is on its way to its server.
+    pub(crate) fn has_been_sent(&self) {
+        let now = Instant::now();
+        {
+            let mut progress = self.lock();
+            if progress.sent.is_some() || progress.ended.is_some() {
+                return;
+            }
+            progress.sent = Some(now);
+            progress.first_sent.get_or_insert(now);
+        }
+        self.announce();
+    }
+
+    /// It will be sent again.
+    pub(crate) fn will_be_retried(&self) {
+        {
+            let mut progress = self.lock();
+            progress.retries += 1;
+            progress.sent = None;
+            progress.request = None;
+        }
+        self.counters.retried();
+        self.announce();
+    }
+
+    /// Somebody decided that it must end; whether that is news. The first one's word counts.
+    pub(super) fn sentence(&self, verdict: Verdict) -> bool {
+        let mut progress = self.lock();
+        if progress.ended.is_some() || progress.verdict.is_some() {
+            return false;
+        }
+        progress.verdict = Some(verdict);
+        drop(progress);
+        self.called_off.notify_waiters();
+        true
+    }
+
+    /// What was decided about it, if anything was.
+    pub(crate) fn verdict(&self) -> Option<Verdict> {
+        self.lock().verdict.clone()
+    }
+
+    /// Waits until somebody decides that it must end.
+    pub(crate) async fn called_off(&self) -> Verdict {
+        loop {
+            let mut called_off = std::pin::pin!(self.called_off.notified());
+            called_off.as_mut().enable();
+            if let Some(verdict) = self.verdict() {
+                return verdict;
+            }
+            called_off.await;
+        }
+    }
+
+    /// It is over; whether it was not already.
+    pub(crate) fn finish(self: &Arc<Self>, ended: Ended) -> bool {
+        if !self.end(ended) {
+            return false;
+        }
+        if let Some(whole) = self.whole.upgrade() {
+            whole.is_over(self);
+        }
+        self.announce();
+        true
+    }
+
+    /// Its end, for itself and its server.
+    fn end(&self, ended: Ended) -> bool {
+        let now = Instant::now();
+        let status = ended.status;
+        let mut progress = self.lock();
+        if progress.ended.is_some() {
+            return false;
+        }
+        progress.ended = Some((now, ended));
+        let sent = progress.sent;
+        let first_sent = progress.first_sent;
+        let (slot, turn) = (progress.slot.take(), progress.turn.take());
+        drop(progress);
+        self.counters.called(status);
+        if let (Some(first), Some(sent)) = (first_sent, sent) {
+            self.counters.routing.add(first.saturating_duration_since(self.submitted));
+            self.counters.execution.add(now.saturating_duration_since(sent));
+        }
+        // The next one's turn.
+        drop((slot, turn));
+        true
+    }
+
+    /// Tells who listens how far it has got.
+    pub(super) fn announce(&self) {
+        if let Some(whole) = self.whole.upgrade().filter(|whole| whole.events.has_listeners()) {
+            whole.events.tell(crate::Event::Execution(Box::new(self.record())));
+        }
+    }
+
+    /// Notes that its server has it, unless it is over or that was noted before.
+    pub(super) fn note(&self) -> Option<ExecutionRecord> {
+        let mut progress = self.lock();
+        if progress.is_noted || progress.ended.is_some() || progress.sent.is_none() {
+            return None;
+        }
+        progress.is_noted = true;
+        drop(progress);
+        Some(self.record())
+    }
+
+    /// Whether it was written down while it was under way.
+    pub(super) fn is_noted(&self) -> bool {
+        self.lock().is_noted
+    }
+
+    /// How long its parts took, up to now or to its end.
+    pub(crate) fn times(&self) -> Times {
+        let progress = self.lock();
+        let end = progress.ended.as_ref().map_or_else(Instant::now, |(at, _)| *at);
+        let first_sent = progress.first_sent.unwrap_or(end);
+        Times {
+            routing: first_sent.saturating_duration_since(self.submitted),
+            execution: progress.sent.map_or(Duration::ZERO, |sent| end.saturating_duration_since(sent)),
+            total: end.saturating_duration_since(self.submitted),
+        }
+    }
+
+    /// What is known of it.
+    pub(crate) fn record(&self) -> ExecutionRecord {
+        let progress = self.lock();
+        let Asked { server, tool, origin, arguments, .. } = &self.asked;
+        let at = |moment: Instant| self.submitted_at.later_by(moment.saturating_duration_since(self.submitted));
+        let document = origin.document.as_ref();
+        let mut record = ExecutionRecord {
+            id: self.id,
+            server_id: server.0,
+            server_name: server.1.to_string(),
+            tool_name: tool.to_string(),
+            source: origin.source,
+            caller: origin.caller.as_ref().map(|caller| caller.to_string()),
+            document_path: document.map(|(path, _)| path.clone()),
+            section_line: document.and_then(|(_, line)| *line),
+            status: if progress.sent.is_some() { ExecutionStatus::Executing } else { ExecutionStatus::Pending },
+            submitted_at: self.submitted_at,
+            started_at: progress.sent.or(progress.first_sent).map(at),
+            completed_at: None,
+            duration: None,
+            retries: progress.retries,
+            error_message: None,
+            arguments: arguments.clone(),
+            result: None,
+        };
+        if let Some((moment, ended)) = &progress.ended {
+            record.status = ended.status;
+            record.completed_at = Some(at(*moment));
+            record.duration = progress.sent.map(|sent| moment.saturating_duration_since(sent));
+            record.error_message = ended.why.clone();
+            record.result = ended.result.clone();
+        }
+        record
+    }
+
+    /// Whether its result is to be kept.
+    pub(crate) fn keeps_result(&self) -> bool {
+        self.asked.keeps_result
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The account of a call that comes from an MCP client.
+pub(super) struct Through(pub(super) Arc<Execution>);
+
+impl Account for Through {
+    fn turn(&self) -> Option<Turn> {
+        let turn = self.0.take_turn()?;
+        Some(Box::pin(async move {
+            // If the other end is gone the call is over, and nobody waits for this any more.
+            timeout(QUEUE_PATIENCE, turn).await.map_or_else(|_| Err(waited_too_long()), |_| Ok(()))
+        }))
+    }
+
+    fn sent(&self) {
+        self.0.has_been_sent();
+    }
+
+    fn ended(&self, end: End<'_>) {
+        let ended = Ended::of(end, self.0.verdict().as_ref(), self.0.keeps_result());
+        self.0.finish(ended);
+    }
+
+    fn verdict(&self) -> Option<Refusal> {
+        self.0.verdict().map(|verdict| verdict.refusal())
+    }
+}
+
+impl Drop for Through {
+    /// Whatever broke: a call that nobody knows any more is not under way.
+    fn drop(&mut self) {
+        self.0.finish(Ended::lost());
+    }
+}

@@ -1,0 +1,49 @@
+//! The calls that are not over.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use registry::ExecutionId;
+
+use super::execution::Execution;
+
+/// In so many parts, so that calls on different threads rarely meet.
+const PARTS: usize = 16;
+
+type Part = HashMap<ExecutionId, Arc<Execution>>;
+
+/// The calls that are not over, by id.
+#[derive(Default)]
+pub(super) struct Live([Mutex<Part>; PARTS]);
+
+impl Live {
+    pub(super) fn add(&self, execution: &Arc<Execution>) {
+        self.part(execution.id).insert(execution.id, Arc::clone(execution));
+    }
+
+    pub(super) fn remove(&self, id: ExecutionId) {
+        self.part(id).remove(&id);
+    }
+
+    pub(super) fn get(&self, id: ExecutionId) -> Option<Arc<Execution>> {
+        self.part(id).get(&id).cloned()
+    }
+
+    /// All of them, in no order.
+    pub(super) fn all(&self) -> Vec<Arc<Execution>> {
+        self.0.iter().flat_map(|part| lock(part).values().cloned().collect::<Vec<_>>()).collect()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.iter().all(|part| lock(part).is_empty())
+    }
+
+    fn part(&self, id: ExecutionId) -> MutexGuard<'_, Part> {
+        // The last byte is random.
+        lock(&self.0[usize::from(id.0.as_bytes()[15]) % PARTS])
+    }
+}
+
+fn lock(part: &Mutex<Part>) -> MutexGuard<'_, Part> {
+    part.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,117 @@
+//! What an operator does with calls: looks at them, cancels one, stops all.
+
+use std::sync::atomic::Ordering;
+
+use registry::{AuditNote, ExecutionFilter, ExecutionId, ExecutionRecord, Listed, Page};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::listing::InMemory;
+use super::{BETWEEN_LOOKS, Executions, LOOKS, Verdict};
+use crate::{Actor, Error, Service};
+
+/// What stopping everything came to.
+#[derive(Debug, Clone, Serialize)]
+pub struct Stopped {
+    /// Whether new calls are refused now.
+    pub stopped: bool,
+    /// Calls that were cancelled.
+    pub cancelled: u64,
+}
+
+impl Service {
+    /// Calls, newest first: those under way, and those that are kept.
+    pub async fn executions(&self, filter: &ExecutionFilter, page: Page) -> Result<Listed<ExecutionRecord>, Error> {
+        self.executions.list(filter, page).await
+    }
+
+    /// One call.
+    pub async fn execution(&self, id: ExecutionId) -> Result<ExecutionRecord, Error> {
+        self.executions.find(id).await
+    }
+
+    /// Cancels a call that is under way; one that is over stays as it is.
+    pub async fn cancel_execution(&self, by: &Actor, id: ExecutionId) -> Result<ExecutionRecord, Error> {
+        self.executions.cancel(by, id).await
+    }
+
+    /// Cancels every call and refuses new ones until they are allowed again.
+    pub async fn stop_executions(&self, by: &Actor) -> Stopped {
+        self.executions.stop(by).await
+    }
+
+    /// Allows calls again, and begins to count sessions anew.
+    pub async fn reset_executions(&self, by: &Actor) -> Stopped {
+        self.executions.reset(by).await
+    }
+
+    /// Whether calls are refused until they are allowed again.
+    pub fn executions_are_stopped(&self) -> bool {
+        self.executions.is_stopped.load(Ordering::SeqCst)
+    }
+}
+
+impl Executions {
+    /// Calls, newest first.
+    pub(crate) async fn list(&self, filter: &ExecutionFilter, page: Page) -> Result<Listed<ExecutionRecord>, Error> {
+        let alive = self.live.all();
+        let in_memory = alive
+            .iter()
+            .chain(&self.recorder.unwritten())
+            .map(|execution| (execution.record(), execution.is_noted()))
+            .collect::<Vec<_>>();
+        let in_memory = InMemory::new(filter, in_memory);
+        let part = in_memory.part_to_read(page);
+        let kept = self.store.executions(filter, part).await?;
+        Ok(in_memory.merge(page, part, kept))
+    }
+
+    /// One call.
+    pub(crate) async fn find(&self, id: ExecutionId) -> Result<ExecutionRecord, Error> {
+        if let Some(execution) = self.live.get(id) {
+            return Ok(execution.record());
+        }
+        if let Some(execution) = self.recorder.unwritten().into_iter().find(|execution| execution.id == id) {
+            return Ok(execution.record());
+        }
+        Ok(self.store.execution(id).await?)
+    }
+
+    /// Notes who did something. What is done is done, whether or not the database hears of it.
+    async fn note(&self, by: &Actor, action: &str, target: Option<String>, details: Option<Value>) {
+        let note = AuditNote { who: Some(by.name.to_string()), action: action.to_owned(), target, details };
+        if let Err(error) = self.store.append_audit(note).await {
+            tracing::warn!(%error, action, who = %by.name, "could not write the audit log");
+        }
+    }
+
+    pub(crate) async fn cancel(&self, by: &Actor, id: ExecutionId) -> Result<ExecutionRecord, Error> {
+        let Some(execution) = self.live.get(id) else { return self.find(id).await };
+        if self.call_off(&execution, Verdict::Cancelled("an operator ended it".into())) {
+            // Usually at once; a call that was just on its way takes a moment.
+            for _ in 0..LOOKS {
+                if execution.is_over() {
+                    break;
+                }
+                tokio::time::sleep(BETWEEN_LOOKS).await;
+            }
+            let details = json!({ "server": **execution.server(), "tool": execution.tool() });
+            self.note(by, "execution.cancel", Some(id.to_string()), Some(details)).await;
+        }
+        Ok(execution.record())
+    }
+
+    pub(crate) async fn stop(&self, by: &Actor) -> Stopped {
+        self.is_stopped.store(true, Ordering::SeqCst);
+        let cancelled = self.cancel_those("an operator stopped all executions", |_| true);
+        self.note(by, "executions.stop", None, Some(json!({ "cancelled": cancelled }))).await;
+        Stopped { stopped: true, cancelled }
+    }
+
+    pub(crate) async fn reset(&self, by: &Actor) -> Stopped {
+        self.sessions.reset();
+        self.is_stopped.store(false, Ordering::SeqCst);
+        self.note(by, "executions.reset", None, None).await;
+        Stopped { stopped: false, cancelled: 0 }
+    }
+}

@@ -1,0 +1,166 @@
+//! How a call ended: what is to be known of it afterwards.
+
+use aggregator::ledger::End;
+use protocol::scan::member;
+use protocol::{Envelope, Kind, Span, text};
+use registry::{ExecutionStatus, RawJson};
+use upstream::CallError;
+
+use super::verdict::Verdict;
+
+/// Payloads longer than this are not kept, whatever the settings say.
+pub(super) const LONGEST_PAYLOAD: usize = 256 << 10;
+
+/// What is kept of words that somebody else chose.
+const LONGEST_MESSAGE: usize = 1000;
+
+/// How a call ended.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Ended {
+    /// One of the final ones.
+    pub(crate) status: ExecutionStatus,
+    /// What went wrong.
+    pub(crate) why: Option<String>,
+    /// What the tool answered, if that is to be kept.
+    pub(crate) result: Option<RawJson>,
+}
+
+impl Ended {
+    /// What `end` comes to; a `verdict` says why it was given up.
+    pub(crate) fn of(end: End<'_>, verdict: Option<&Verdict>, keeps_result: bool) -> Self {
+        match end {
+            End::Answered(line, outcome) => Self::answered(line, outcome, keeps_result),
+            End::Failed(error) => Self::failed(error),
+            End::Ours(answer) => Self::ours(answer),
+            End::Cancelled => Self::given_up(verdict),
+        }
+    }
+
+    /// The server answered.
+    pub(crate) fn answered(line: &[u8], outcome: Result<Span, Span>, keeps_result: bool) -> Self {
+        let (status, why, result) = match outcome {
+            Ok(result) if is_error(line, result) => {
+                // What the tool says about it is a result like any other, and nobody else's business.
+                (ExecutionStatus::Error, Some("the tool reported an error".to_owned()), Some(result))
+            }
+            Ok(result) => (ExecutionStatus::Success, None, Some(result)),
+            Err(error) => (ExecutionStatus::Error, Some(message_of(line, error)), None),
+        };
+        let result = result.filter(|_| keeps_result).and_then(|span| kept(span.of(line)));
+        Self { status, why, result }
+    }
+
+    /// There was no answer.
+    pub(crate) fn failed(error: &CallError) -> Self {
+        let is_timeout = matches!(error, CallError::TooSlow { .. });
+        let status = if is_timeout { ExecutionStatus::Timeout } else { ExecutionStatus::Error };
+        Self::unanswered(status, error.to_string())
+    }
+
+    /// We answered in the server's place.
+    fn ours(answer: &[u8]) -> Self {
+        match Envelope::scan(answer.trim_ascii_end()) {
+            Ok(Envelope { kind: Kind::Response { outcome: Ok(_), .. }, .. }) => {
+                Self { status: ExecutionStatus::Success, why: None, result: None }
+            }
+            Ok(Envelope { kind: Kind::Response { outcome: Err(error), .. }, .. }) => {
+                Self::unanswered(ExecutionStatus::Error, message_of(answer, error))
+            }
+            _ => Self::lost(),
+        }
+    }
+
+    /// It was given up: by its client, if there is no verdict.
+    pub(crate) fn given_up(verdict: Option<&Verdict>) -> Self {
+        match verdict {
+            Some(verdict @ Verdict::Cancelled(_)) => Self::unanswered(ExecutionStatus::Cancelled, verdict.message()),
+            Some(verdict @ Verdict::TooSlow(_)) => Self::unanswered(ExecutionStatus::Timeout, verdict.message()),
+            None => Self::unanswered(ExecutionStatus::Cancelled, "whoever made it gave it up".to_owned()),
+        }
+    }
+
+    /// Something broke that should not.
+    pub(super) fn lost() -> Self {
+        Self::unanswered(ExecutionStatus::Error, "the call was lost, which is a bug in the aggregator".to_owned())
+    }
+
+    /// It did not come to an answer.
+    pub(crate) fn unanswered(status: ExecutionStatus, why: String) -> Self {
+        Self { status, why: Some(why), result: None }
+    }
+}
+
+/// A payload, if it is to be kept and can be.
+pub(super) fn kept(json: &[u8]) -> Option<RawJson> {
+    if json.len() > LONGEST_PAYLOAD {
+        return None;
+    }
+    std::str::from_utf8(json).ok().and_then(|text| RawJson::parse(text).ok())
+}
+
+/// Whether a result says that the tool failed. Most do not have the word at all, and are not looked through.
+fn is_error(line: &[u8], result: Span) -> bool {
+    memchr::memmem::find(result.of(line), b"\"isError\"").is_some()
+        && member(line, result, "isError").is_some_and(|value| value.of(line) == b"true")
+}
+
+/// What an error object says.
+pub(crate) fn message_of(line: &[u8], error: Span) -> String {
+    let message = member(line, error, "message").and_then(|message| text::decode(message.of(line)));
+    let mut message = message.map_or_else(|| "an error without a message".to_owned(), |text| text.into_owned());
+    if message.len() > LONGEST_MESSAGE {
+        message.truncate(message.floor_char_boundary(LONGEST_MESSAGE));
+        message.push('…');
+    }
+    message
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use bytes::Bytes;
+
+    use super::*;
+
+    fn answered(line: &'static str) -> Ended {
+        let line = Bytes::from_static(line.as_bytes());
+        let Kind::Response { outcome, .. } = Envelope::scan(&line).unwrap().kind else { panic!("no answer") };
+        Ended::of(End::Answered(&line, outcome), None, true)
+    }
+
+    #[test]
+    fn an_answer_is_a_success_unless_it_says_otherwise_itself() {
+        let said = |line| (answered(line).status, answered(line).why);
+        let error = ExecutionStatus::Error;
+        assert_eq!(said(r#"{"jsonrpc":"2.0","id":1,"result":{"content":[]}}"#), (ExecutionStatus::Success, None));
+        let failed = said(r#"{"jsonrpc":"2.0","id":1,"result":{"content":[], "isError" : true }}"#);
+        assert_eq!(failed, (error, Some("the tool reported an error".to_owned())));
+        let inner = said(r#"{"jsonrpc":"2.0","id":1,"result":{"isError":false,"structuredContent":{"isError":true}}}"#);
+        assert_eq!(inner.0, ExecutionStatus::Success, "what the tool talks about is not what happened");
+        let refused = said(r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"no \"such\" city"}}"#);
+        assert_eq!(refused, (error, Some("no \"such\" city".to_owned())));
+    }
+
+    #[test]
+    fn a_result_is_kept_byte_for_byte_unless_it_is_too_long() {
+        let ended = answered(r#"{"jsonrpc":"2.0","id":1,"result":{ "n":1.0e2 }}"#);
+        assert_eq!(ended.result.unwrap().get(), r#"{ "n":1.0e2 }"#);
+        assert!(kept(format!("\"{}\"", "x".repeat(LONGEST_PAYLOAD)).as_bytes()).is_none());
+    }
+
+    #[test]
+    fn what_was_given_up_says_by_whom() {
+        let status = |verdict: Option<Verdict>| Ended::of(End::Cancelled, verdict.as_ref(), false).status;
+        assert_eq!(status(None), ExecutionStatus::Cancelled);
+        assert_eq!(status(Some(Verdict::Cancelled("by an operator".into()))), ExecutionStatus::Cancelled);
+        assert_eq!(status(Some(Verdict::TooSlow(Duration::from_secs(1)))), ExecutionStatus::Timeout);
+    }
+
+    #[test]
+    fn an_error_of_ours_is_told_in_its_own_words() {
+        let answer = protocol::reply::error(b"7", -32603, "server `a` is down", None);
+        let ended = Ended::of(End::Ours(&answer), None, false);
+        assert_eq!((ended.status, ended.why.as_deref()), (ExecutionStatus::Error, Some("server `a` is down")));
+    }
+}

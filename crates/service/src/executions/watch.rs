@@ -1,0 +1,73 @@
+//! Calls that take long: of MCP clients, where their time is limited; and all of them, so that it is known after a crash
+//! what was going on.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use registry::Source;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep};
+
+use super::Executions;
+use super::execution::Execution;
+use super::verdict::Verdict;
+
+/// How often calls are looked at. One look at all, not a timer for each: most are over before the first look.
+const LOOK: Duration = Duration::from_millis(250);
+/// A call that takes longer than this is written down before its end.
+const LONG: Duration = Duration::from_secs(2);
+
+/// Looks after calls while there are any. Ends with the whole.
+pub(super) async fn watch(whole: Weak<Executions>, begun: Arc<Notify>) {
+    loop {
+        sleep(LOOK).await;
+        let is_quiet = match whole.upgrade() {
+            Some(whole) => whole.look_around(),
+            None => return,
+        };
+        if is_quiet {
+            begun.notified().await;
+        }
+    }
+}
+
+impl Executions {
+    /// Looks at all calls; whether there are none, and the next one will tell.
+    fn look_around(&self) -> bool {
+        self.look();
+        if !self.live.is_empty() {
+            return false;
+        }
+        self.is_watched.store(false, Ordering::SeqCst);
+        // One that came in between has not told us.
+        self.live.is_empty()
+    }
+
+    fn look(&self) {
+        let now = Instant::now();
+        let limit = self.settings.now().mcp_timeout_ms.map(Duration::from_millis);
+        for execution in self.live.all() {
+            let Some(running_for) = execution.running_for(now) else { continue };
+            if let Some(limit) = limit.filter(|&limit| running_for >= limit && self.is_limited(&execution)) {
+                self.call_off(&execution, Verdict::TooSlow(limit));
+            }
+            if running_for >= LONG
+                && let Some(record) = execution.note()
+            {
+                self.recorder.note(record);
+            }
+        }
+    }
+
+    /// Whether the settings say how long a call may take: not if its server's own configuration does.
+    fn is_limited(&self, execution: &Execution) -> bool {
+        execution.source() == Source::Mcp && self.own_limit(execution.place()).is_none()
+    }
+
+    /// How long a call may take by the configuration of the server in that place, as far as that is known.
+    pub(crate) fn own_limit(&self, place: usize) -> Option<Duration> {
+        let view = self.aggregator()?.fleet.view();
+        view.connections.get(place)?.as_ref()?.limit()
+    }
+}

@@ -1,0 +1,292 @@
+//! For tests: servers in our own process that do what their tools are called, and the account of calls in front of them.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock};
+use std::time::Duration;
+
+use aggregator::cycle::Chain;
+use aggregator::{Aggregator, Fleet, NamePolicy, Options, Reach};
+use bytes::Bytes;
+use catalog::offer::Hints;
+use catalog::server::{Dialect, Remote};
+use catalog::{Item, Kind, Offer, ServerName, ServerSpec, ServerState, Transport};
+use protocol::{Era, reply};
+use registry::{CredentialKey, Location, RawJson, ServerId, Source, Status, Store, Timestamp};
+use serde_json::{Value, json};
+use tokio::sync::{Notify, watch};
+use tokio::task::AbortHandle;
+use upstream::failure::Mishap;
+use upstream::wire::{Letter, Post, Postbox, Wire};
+use upstream::{CallError, Connection, Ending, Stop, Upstream, Watcher};
+
+use crate::calls::Call;
+use crate::events::Events;
+use crate::executions::Executions;
+use crate::roster::{Roster, Standing};
+use crate::settings::Keeper;
+use crate::{Actor, Settings};
+
+/// What a tool does is its name:
+/// `echo` answers with its arguments, `slow` does so after 50 ms, `stuck` when it is let go, `failing` says that it
+/// failed, `refusing` answers with an error, `unreachable` cannot be reached twice, `lost` loses its connection once and
+/// `lost-twice` (which says it is read-only) does so twice.
+const TOOLS: [&str; 8] = ["echo", "slow", "stuck", "failing", "refusing", "unreachable", "lost", "lost-twice"];
+
+/// A server in our own process.
+#[derive(Debug, Default)]
+pub(crate) struct FakeServer {
+    connection: OnceLock<Arc<Connection>>,
+    running: AtomicUsize,
+    most_running: AtomicUsize,
+    calls: AtomicUsize,
+    cancelled: AtomicUsize,
+    pub(crate) let_go: Notify,
+    at_work: Mutex<HashMap<u64, AbortHandle>>,
+    tools: Vec<String>,
+    timeout: Option<Duration>,
+}
+
+/// Servers by name: a life takes no captives.
+static SERVERS: LazyLock<Mutex<HashMap<String, Arc<FakeServer>>>> = LazyLock::new(Mutex::default);
+
+impl FakeServer {
+    pub(crate) fn running(&self) -> usize {
+        self.running.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn most_running(&self) -> usize {
+        self.most_running.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn calls(&self) -> usize {
+        self.calls.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn cancelled(&self) -> usize {
+        self.cancelled.load(Ordering::SeqCst)
+    }
+
+    fn offer(&self) -> Offer {
+        let mut offer = Offer::new(Era::Legacy);
+        let item = |name: &String| {
+            let definition = json!({"name": name, "annotations": {"readOnlyHint": name == "lost-twice"}});
+            Item::read(Kind::Tool, Bytes::from(definition.to_string())).unwrap()
+        };
+        offer.set_items(Kind::Tool, self.tools.iter().map(item).collect(), Hints::NONE);
+        offer
+    }
+
+    async fn serve(self: Arc<Self>, number: u64, request: Value) {
+        let call = self.calls.fetch_add(1, Ordering::SeqCst);
+        let running = Running::begin(&self);
+        let connection = self.connection.get().unwrap();
+        let arguments = request["params"]["arguments"].to_string();
+        let tool = request["params"]["name"].as_str().unwrap();
+        match tool {
+            "slow" => tokio::time::sleep(Duration::from_millis(50)).await,
+            "stuck" => self.let_go.notified().await,
+            _ => {}
+        }
+        drop(running);
+        let mishap = if tool == "unreachable" { Mishap::Unreachable } else { Mishap::AnswerLost };
+        let fails = match tool {
+            "lost" => call == 0,
+            "unreachable" | "lost-twice" => call < 2,
+            _ => false,
+        };
+        if fails {
+            let server = connection.server();
+            let error = CallError::Remote { server, problem: "the line is cut".into(), mishap };
+            return connection.fail(number, &error);
+        }
+        let id = number.to_string();
+        let text = reply::string(&arguments);
+        let content = reply::object([("type", b"\"text\"".to_vec()), ("text", text)]);
+        let is_error = (tool == "failing").to_string().into_bytes();
+        let result = reply::object([("content", [b"[", &content[..], b"]"].concat()), ("isError", is_error)]);
+        let mut answer = match tool {
+            "refusing" => reply::error(id.as_bytes(), -32602, "no such city", None),
+            _ => reply::result(id.as_bytes(), &result),
+        };
+        answer.pop();
+        connection.take(answer.into(), Some(number)).await;
+    }
+}
+
+/// A call that the server is at.
+struct Running(Arc<FakeServer>);
+
+impl Running {
+    fn begin(server: &Arc<FakeServer>) -> Self {
+        let running = server.running.fetch_add(1, Ordering::SeqCst) + 1;
+        server.most_running.fetch_max(running, Ordering::SeqCst);
+        Self(Arc::clone(server))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.running.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Post for FakeServer {
+    fn post(self: Arc<Self>, letter: Letter) {
+        let message: Value = serde_json::from_slice(&letter.body).unwrap();
+        match message["method"].as_str() {
+            Some("tools/call") => {
+                let number = letter.number.unwrap();
+                let work = tokio::spawn(Arc::clone(&self).serve(number, message));
+                self.at_work.lock().unwrap().insert(number, work.abort_handle());
+            }
+            Some("notifications/cancelled") => {
+                self.cancelled.fetch_add(1, Ordering::SeqCst);
+                let work = self.at_work.lock().unwrap().remove(&message["params"]["requestId"].as_u64().unwrap());
+                work.unwrap().abort();
+            }
+            _ => {}
+        }
+    }
+}
+
+fn life(
+    upstream: Upstream,
+    watcher: Arc<dyn Watcher>,
+    mut stop: watch::Receiver<Stop>,
+) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    Box::pin(async move {
+        let server = Arc::clone(&SERVERS.lock().unwrap()[upstream.spec.name.as_str()]);
+        let wire = Wire::Post(Postbox::new(Arc::clone(&server) as Arc<dyn Post>));
+        let connection = Arc::new(Connection::new(upstream.surroundings(&watcher), wire));
+        connection.settle_era(Era::Legacy);
+        server.connection.set(Arc::clone(&connection)).unwrap();
+        watcher.running(upstream.index, &connection, server.offer());
+        tokio::select! {
+            _ = stop.wait_for(|&stop| stop > Stop::Never) => {}
+            () = connection.keep_to_limit() => {}
+        }
+        let ending = Arc::new(Ending::Stopped);
+        watcher.ended(upstream.index, &ending);
+        connection.end(&ending);
+    })
+}
+
+/// The account of calls, with servers behind it.
+pub(crate) struct House {
+    pub(crate) executions: Arc<Executions>,
+    pub(crate) aggregator: Arc<Aggregator>,
+    pub(crate) fleet: Arc<Fleet>,
+    pub(crate) roster: Arc<Roster>,
+    pub(crate) settings: Keeper,
+    pub(crate) events: Events,
+    pub(crate) store: Store,
+    _folder: tempfile::TempDir,
+}
+
+impl House {
+    /// With a database, and these settings. The clock runs.
+    pub(crate) async fn open(settings: Settings) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let key = CredentialKey::generate().unwrap();
+        let store = Store::open(&Location::in_folder(folder.path()), &key).await.unwrap();
+        let keeper = Keeper::default();
+        keeper.put(settings);
+        let (events, roster) = (Events::default(), Arc::<Roster>::default());
+        let executions = Executions::new(store.clone(), keeper.clone(), events.clone(), Arc::clone(&roster));
+        let options = Options {
+            name: "test".into(),
+            version: "1".into(),
+            separator: ".".parse().unwrap(),
+            names: NamePolicy::Canonical,
+            start_timeout: Duration::from_secs(5),
+            is_growing: true,
+            reach: Reach::EVERYTHING,
+            answer_timeout: Duration::from_secs(5),
+            capabilities: "{}",
+        };
+        let chain = Chain::enter(None, folder.path()).unwrap();
+        let fleet = Fleet::empty(options.clone(), &chain, Some(life));
+        let ledger = Arc::clone(&executions) as Arc<dyn aggregator::ledger::Ledger>;
+        let aggregator = Aggregator::accounting(Arc::clone(&fleet), options, ledger);
+        executions.attach(&aggregator);
+        Self { executions, aggregator, fleet, roster, settings: keeper, events, store, _folder: folder }
+    }
+
+    /// A server with every tool there is.
+    pub(crate) async fn server(&self, name: &str) -> Arc<FakeServer> {
+        self.server_with(name, &TOOLS, None).await
+    }
+
+    /// A server with these tools, and a limit of its own. `name` must be used in one test only.
+    pub(crate) async fn server_with(&self, name: &str, tools: &[&str], timeout: Option<Duration>) -> Arc<FakeServer> {
+        let tools = tools.iter().map(|&tool| tool.to_owned()).collect();
+        let server = Arc::new(FakeServer { tools, timeout, ..FakeServer::default() });
+        assert!(SERVERS.lock().unwrap().insert(name.into(), Arc::clone(&server)).is_none(), "`{name}` is taken");
+        let place = self.place(name, ServerState::Initializing, Status::Connected);
+        let spec = ServerSpec {
+            name: ServerName::new(name).unwrap(),
+            transport: Transport::Remote(Remote {
+                url: "http://127.0.0.1:1".into(),
+                headers: Vec::new(),
+                dialect: Dialect::Unknown,
+            }),
+            era: None,
+            timeout: server.timeout,
+        };
+        drop(self.fleet.begin(place, spec, None));
+        self.fleet.settled(place).await;
+        server
+    }
+
+    /// A place for a server that does not live.
+    pub(crate) fn place(&self, name: &str, state: ServerState, status: Status) -> usize {
+        let place = self.fleet.enrol(ServerName::new(name).unwrap(), state, Arc::new(Offer::new(Era::Legacy)));
+        self.roster.put(Standing {
+            id: ServerId::fresh(),
+            name: name.into(),
+            place,
+            status,
+            since: Timestamp::now(),
+            retry_at: None,
+            why: None,
+            is_lazy: false,
+        });
+        place
+    }
+
+    /// From now on there are other settings.
+    pub(crate) fn set(&self, settings: Settings) {
+        self.settings.put(settings);
+        self.executions.heed_settings();
+    }
+}
+
+/// A call over REST.
+pub(crate) fn call(name: &str) -> Call {
+    Call {
+        name: name.into(),
+        server: None,
+        arguments: RawJson::parse(r#"{ "n": 1.0e2 }"#).unwrap(),
+        source: Source::Rest,
+        actor: actor(),
+        document: None,
+        session: None,
+        timeout_ms: None,
+    }
+}
+
+pub(crate) fn actor() -> Actor {
+    Actor { name: "tester".into() }
+}
+
+/// Waits until something is so.
+pub(crate) async fn until(what: &str, is_so: impl Fn() -> bool) {
+    let waiting = async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    assert!(tokio::time::timeout(Duration::from_secs(20), waiting).await.is_ok(), "in vain: {what}");
+}

@@ -1,0 +1,57 @@
+//! What a server offers, between its own words and the registry's.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use catalog::{Hints, Item, Kind, Offer};
+use protocol::scan::{Span, member};
+use protocol::{Era, text};
+use registry::{ListedTool, RawJson, ToolRecord};
+use serde_json::{Map, Value, json};
+
+/// The tools of an offer, to be kept.
+pub(super) fn tools_of(offer: &Offer) -> Arc<[ListedTool]> {
+    offer.items(Kind::Tool).iter().filter_map(listed).collect()
+}
+
+fn listed(item: &Item) -> Option<ListedTool> {
+    let definition = &item.definition;
+    let whole = Span { start: 0, end: definition.len() };
+    let raw = |span: Span| RawJson::parse(std::str::from_utf8(span.of(definition)).ok()?).ok();
+    let description = member(definition, whole, "description").and_then(|span| text::decode(span.of(definition)));
+    Some(ListedTool {
+        original_name: item.id.clone(),
+        description: description.map(|text| text.into_owned()),
+        input_schema: member(definition, whole, "inputSchema").and_then(raw),
+        definition: raw(whole)?,
+    })
+}
+
+/// What is offered of a server that is not running: the tools that are known of it. Nothing, if none are.
+pub(crate) fn offer_of(tools: &[ToolRecord]) -> Option<Arc<Offer>> {
+    let item = |tool: &ToolRecord| Item::read(Kind::Tool, Bytes::copy_from_slice(tool.definition.get().as_bytes()));
+    let items: Vec<Item> = tools.iter().filter_map(item).collect();
+    if items.is_empty() {
+        return None;
+    }
+    let mut offer = Offer::new(Era::Legacy);
+    offer.capabilities = Bytes::from_static(br#"{"tools":{"listChanged":true}}"#);
+    offer.set_items(Kind::Tool, items, Hints::NONE);
+    Some(Arc::new(offer))
+}
+
+/// What a server says of itself, to be kept and shown.
+pub(crate) fn server_info(offer: &Offer) -> Value {
+    let read = |bytes: &[u8]| serde_json::from_slice::<Map<String, Value>>(bytes).unwrap_or_default();
+    let mut info = read(&offer.info);
+    info.insert("capabilities".to_owned(), Value::Object(read(&offer.capabilities)));
+    if let Some(instructions) = &offer.instructions {
+        info.insert("instructions".to_owned(), json!(&**instructions));
+    }
+    let era = match offer.era {
+        Era::Legacy => "legacy",
+        Era::Modern => "modern",
+    };
+    info.insert("era".to_owned(), json!(era));
+    Value::Object(info)
+}

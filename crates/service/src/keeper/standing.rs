@@ -1,0 +1,148 @@
+//! How everybody hears how things stand with a server: the roster, the fleet, the registry, and whoever listens.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use catalog::{Downtime, Kind, Offer, ServerState};
+use registry::{ServerRecord, Status, StatusChange, Timestamp};
+use serde_json::json;
+
+use super::Keeper;
+use super::catalogue::{server_info, tools_of};
+use crate::Event;
+use crate::roster::Standing;
+
+impl Keeper {
+    /// Things stand like this from now on.
+    pub(super) fn stand(&mut self, status: Status, why: Option<String>, retry_in: Option<Duration>) {
+        self.stand_with(StatusChange { error_message: why, ..StatusChange::to(status) }, retry_in);
+    }
+
+    /// The same, with more to be kept of it.
+    pub(super) fn stand_with(&mut self, change: StatusChange, retry_in: Option<Duration>) {
+        let now = Timestamp::now();
+        let record = &mut self.shown.record;
+        let previous = record.status;
+        let failures = if change.status.is_up() { 0 } else { self.failures };
+        let is_same = previous == change.status
+            && record.error_message == change.error_message
+            && record.failure_count == failures
+            && change.enabled.is_none_or(|enabled| enabled == record.enabled);
+        *record = changed(record.clone(), &change, failures, now);
+        self.shown.retry_at = retry_in.map(|delay| now.later_by(delay));
+        if previous != change.status {
+            self.shown.since = now;
+        }
+        self.publish();
+        if is_same && change.server_info.is_none() {
+            return;
+        }
+        let (status, error_message) = (change.status, change.error_message.clone());
+        self.house.records.change(self.handle.id, StatusChange { failure_count: Some(failures), ..change });
+        if previous != status {
+            self.tell_status(previous, status, error_message);
+        }
+    }
+
+    /// It failed too often: switches it off until somebody switches it on again.
+    pub(super) fn switch_off(&mut self, why: &str) {
+        self.stand_with(
+            StatusChange {
+                error_message: Some(why.to_owned()),
+                enabled: Some(false),
+                auto_disabled: Some(true),
+                details: Some(json!({ "auto_disabled": true, "failures": self.failures })),
+                ..StatusChange::to(Status::Disabled)
+            },
+            None,
+        );
+        let record = &self.shown.record;
+        let message = format!(
+            "server `{}` was switched off after {} failed attempts to connect: {why}; enable it to try again",
+            record.name, self.failures
+        );
+        self.house.notice(record, message);
+    }
+
+    /// Nothing of it is on offer; whoever needs it is told how things stand.
+    pub(super) fn lie_down(&self) {
+        let record = &self.shown.record;
+        let since_1970 = |moment: Timestamp| Duration::from_micros(moment.as_micros().try_into().unwrap_or(0));
+        let downtime = Downtime {
+            status: record.status.as_str(),
+            why: record.error_message.as_deref().map(Arc::from),
+            since: since_1970(self.shown.since),
+            retry_at: self.shown.retry_at.map(since_1970),
+        };
+        self.house.fleet.stand(self.handle.place, ServerState::Down(Arc::new(downtime)), None);
+    }
+
+    /// It is up, and offers this.
+    pub(super) fn stand_up(&mut self, offer: &Arc<Offer>) {
+        let change = StatusChange { server_info: Some(server_info(offer)), ..StatusChange::to(Status::Connected) };
+        self.stand_with(change, None);
+        self.discovered(offer);
+    }
+
+    /// It offers this now.
+    pub(super) fn discovered(&mut self, offer: &Arc<Offer>) {
+        let tools = offer.items(Kind::Tool);
+        let is_news = self.known.as_ref().is_none_or(|known| known.items(Kind::Tool) != tools);
+        let count = tools.len();
+        self.known = Some(Arc::clone(offer));
+        self.shown.record.tool_count = u32::try_from(count).unwrap_or(u32::MAX);
+        self.publish();
+        self.house.synchronised();
+        self.house.records.tools(self.handle.id, tools_of(offer));
+        if is_news {
+            let (server_id, name) = (self.handle.id.to_string(), self.shown.record.name.clone());
+            self.house.events.tell(Event::ToolsChanged { server_id, name, tool_count: count });
+        }
+    }
+
+    /// Lets everybody see how things are.
+    pub(super) fn publish(&self) {
+        let record = &self.shown.record;
+        self.house.roster.put(Standing {
+            id: record.id,
+            name: record.name.as_str().into(),
+            place: self.handle.place,
+            status: record.status,
+            since: self.shown.since,
+            retry_at: self.shown.retry_at,
+            why: record.error_message.clone(),
+            is_lazy: self.shown.is_lazy,
+        });
+        self.handle.show(self.shown.clone());
+    }
+
+    fn tell_status(&self, previous: Status, status: Status, error_message: Option<String>) {
+        let record = &self.shown.record;
+        tracing::info!(server = %record.name, %previous, %status, error = error_message.as_deref(), "server stands otherwise");
+        self.house.events.tell(Event::ServerStatusChanged {
+            server_id: record.id.to_string(),
+            name: record.name.clone(),
+            previous,
+            status,
+            error_message,
+        });
+    }
+}
+
+/// What the registry will make of it, too.
+fn changed(old: ServerRecord, change: &StatusChange, failure_count: u32, now: Timestamp) -> ServerRecord {
+    let has_come_up = change.status.is_up() && !old.status.is_up();
+    ServerRecord {
+        status: change.status,
+        error_message: change.error_message.clone(),
+        failure_count,
+        enabled: change.enabled.unwrap_or(old.enabled),
+        auto_disabled: change.auto_disabled.unwrap_or(old.auto_disabled),
+        server_info: change.server_info.clone().or(old.server_info),
+        last_health_check: change.last_health_check.or(old.last_health_check),
+        connected_at: if has_come_up { Some(now) } else { old.connected_at.filter(|_| change.status.is_up()) },
+        last_connected_at: if has_come_up { Some(now) } else { old.last_connected_at },
+        updated_at: now,
+        ..old
+    }
+}

@@ -1,0 +1,275 @@
+//! The config file as a layer of servers that are changed only there. Its servers have rows in the registry, so that
+//! they have tools and a history as others have; the rows follow the file.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use aggregator::Accepted;
+use aggregator::load::{self, LoadError, Loaded};
+use catalog::{Config, Dialect, Transport as Way};
+use registry::{ConnectionConfig, NewServer, Origin, Page, ServerFilter, ServerPatch, ServerRecord, Transport};
+use serde_json::{Map, Value};
+use tokio::sync::oneshot;
+use tokio::time::sleep;
+
+use crate::household::Household;
+use crate::keeper::{Goal, Order};
+use crate::{ConfigFile, Error, Event};
+
+/// How often the file is looked at.
+const LOOK: Duration = Duration::from_secs(1);
+/// A file that does not change for this long has been written to its end.
+const QUIET: Duration = Duration::from_millis(200);
+
+/// A server of the file.
+#[derive(Debug, Clone, PartialEq)]
+struct Entry {
+    name: String,
+    transport: Transport,
+    /// As it is written.
+    config: Map<String, Value>,
+    is_enabled: bool,
+}
+
+/// Takes in the servers of the file and then those of the registry, and follows the file from then on.
+pub(crate) async fn open(house: &Arc<Household>, config: Option<ConfigFile>) -> Result<(), Error> {
+    let entries = config.as_ref().map(|file| entries(&file.loaded)).unwrap_or_default();
+    let known = house.store.servers(&ServerFilter::default(), Page::ALL).await?.items;
+    let (mut registered, of_file): (Vec<_>, Vec<_>) =
+        known.into_iter().partition(|record| record.origin == Origin::Registered);
+    for gone in of_file.iter().filter(|record| !entries.iter().any(|entry| entry.name == record.name)) {
+        house.store.delete_server(gone.id).await?;
+    }
+    for entry in &entries {
+        let row = of_file.iter().find(|record| record.name == entry.name);
+        if let Some(record) = keep_row(house, entry, row).await? {
+            house.admit(record).await?;
+        }
+    }
+    registered.sort_by_key(|record| record.registered_at);
+    for record in registered {
+        house.admit(record).await?;
+    }
+    if let Some(ConfigFile { path, .. }) = config {
+        let follower = Follower { house: Arc::clone(house), path, entries };
+        house.spawn(follower.follow());
+    }
+    Ok(())
+}
+
+/// Makes the row of a server what the file says. Nothing, if its name belongs to somebody else.
+async fn keep_row(house: &Household, entry: &Entry, row: Option<&ServerRecord>) -> Result<Option<ServerRecord>, Error> {
+    let Some(row) = row else { return insert_row(house, entry).await };
+    let was = Entry::of(row);
+    if was == *entry {
+        return Ok(Some(row.clone()));
+    }
+    let patch = ServerPatch {
+        transport: Some(entry.transport),
+        connection_config: Some(ConnectionConfig::from(entry.config.clone())),
+        deployment: Some(new_server(entry).deployment),
+        // Whoever switched it off at run time is only overruled by a word in the file.
+        enabled: (was.is_enabled != entry.is_enabled).then_some(entry.is_enabled),
+        ..ServerPatch::default()
+    };
+    Ok(Some(house.store.update_server(row.id, patch).await?))
+}
+
+async fn insert_row(house: &Household, entry: &Entry) -> Result<Option<ServerRecord>, Error> {
+    match house.store.insert_server(new_server(entry)).await {
+        Ok(record) => Ok(Some(record)),
+        Err(registry::Error::AlreadyExists { name }) => {
+            tracing::error!(server = %name, "the config file has a server of a name that is registered; the registered one is used");
+            Ok(None)
+        }
+        Err(registry::Error::Invalid { what }) => {
+            tracing::error!(server = %entry.name, "the config file has a server that cannot be used: {what}");
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn new_server(entry: &Entry) -> NewServer {
+    let config = ConnectionConfig::from(entry.config.clone());
+    NewServer {
+        enabled: entry.is_enabled,
+        origin: Origin::Config,
+        ..NewServer::new(entry.name.clone(), entry.transport, config)
+    }
+}
+
+/// Follows the file while everything runs.
+struct Follower {
+    house: Arc<Household>,
+    path: PathBuf,
+    /// What the file said when it last made sense, as far as it was carried out.
+    entries: Vec<Entry>,
+}
+
+/// What tells one state of a file from another.
+type Stamp = (SystemTime, u64);
+
+impl Follower {
+    async fn follow(mut self) {
+        // What it says now was read a while ago, so it is looked at once in any case.
+        let mut seen: Option<Stamp> = None;
+        let house = Arc::clone(&self.house);
+        loop {
+            tokio::select! {
+                () = sleep(LOOK) => {}
+                () = house.stop_asked() => return,
+            }
+            let Some(stamp) = stamp(&self.path).await.filter(|stamp| Some(*stamp) != seen) else { continue };
+            sleep(QUIET).await;
+            if self::stamp(&self.path).await != Some(stamp) {
+                continue;
+            }
+            if self.read_again().await {
+                seen = Some(stamp);
+            }
+        }
+    }
+
+    /// Carries out what the file says now; whether that is done.
+    async fn read_again(&mut self) -> bool {
+        let path = self.path.clone();
+        let loading = tokio::task::spawn_blocking(move || load::load(&path, Accepted::All)).await;
+        let loaded = match loading.expect("reading a file does not panic") {
+            Ok(loaded) => loaded,
+            // It is being replaced.
+            Err(LoadError::NotFound(_)) => return false,
+            Err(error) => {
+                tracing::error!(
+                    "the config file has changed but cannot be used, so what it said before stays: {error}"
+                );
+                return true;
+            }
+        };
+        let wanted = entries(&loaded);
+        if wanted == self.entries {
+            return true;
+        }
+        tracing::info!(path = %self.path.display(), "the config file has changed");
+        match self.carry_out(wanted).await {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::error!(%error, "could not do what the config file says; will try again");
+                false
+            }
+        }
+    }
+
+    async fn carry_out(&mut self, wanted: Vec<Entry>) -> Result<(), Error> {
+        let gone: Vec<_> =
+            self.entries.iter().filter(|old| !wanted.iter().any(|new| new.name == old.name)).cloned().collect();
+        for entry in gone {
+            self.remove(&entry).await?;
+            self.entries.retain(|known| known.name != entry.name);
+        }
+        for entry in wanted {
+            if self.entries.contains(&entry) {
+                continue;
+            }
+            self.put(&entry).await?;
+            self.entries.retain(|known| known.name != entry.name);
+            self.entries.push(entry);
+        }
+        Ok(())
+    }
+
+    async fn put(&self, entry: &Entry) -> Result<(), Error> {
+        let of_file = self.house.find(&entry.name).ok().filter(|handle| handle.shown().record.origin == Origin::Config);
+        let Some(handle) = of_file else {
+            if let Some(record) = insert_row(&self.house, entry).await? {
+                let (server_id, name) = (record.id.to_string(), record.name.clone());
+                self.house.admit(record).await?;
+                self.house.events.tell(Event::ServerRegistered { server_id, name });
+            }
+            return Ok(());
+        };
+        let _changing = handle.changing.lock().await;
+        let before = handle.shown().record.clone();
+        let Some(record) = keep_row(&self.house, entry, Some(&before)).await? else { return Ok(()) };
+        let is_enabled = record.enabled;
+        let (server_id, name) = (record.id.to_string(), record.name.clone());
+        handle.adopt(record, true).await;
+        match (before.enabled, is_enabled) {
+            (true, false) => handle.end(Goal::Disabled, false).await,
+            (false, true) => {
+                // Nobody waits for how it goes.
+                let (reply, _) = oneshot::channel();
+                handle.order(Order::Connect(reply)).await;
+            }
+            _ => {}
+        }
+        self.house.events.tell(Event::ServerUpdated { server_id, name });
+        Ok(())
+    }
+
+    async fn remove(&self, entry: &Entry) -> Result<(), Error> {
+        let Ok(handle) = self.house.find(&entry.name) else { return Ok(()) };
+        if handle.shown().record.origin != Origin::Config {
+            return Ok(());
+        }
+        match self.house.store.delete_server(handle.id).await {
+            Ok(()) | Err(registry::Error::NotFound { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+        handle.end(Goal::Removed, false).await;
+        self.house.events.tell(Event::ServerRemoved { server_id: handle.id.to_string(), name: entry.name.clone() });
+        Ok(())
+    }
+}
+
+/// What tells the state of the file from others; nothing for what is no file, such as a pipe.
+async fn stamp(path: &Path) -> Option<Stamp> {
+    let path = path.to_owned();
+    let looking = tokio::task::spawn_blocking(move || std::fs::metadata(path)).await;
+    let metadata = looking.expect("looking at a file does not panic").ok().filter(std::fs::Metadata::is_file)?;
+    Some((metadata.modified().ok()?, metadata.len()))
+}
+
+/// The servers of a config file.
+fn entries(loaded: &Loaded) -> Vec<Entry> {
+    let source = loaded.source.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&loaded.source);
+    let mut root: Map<String, Value> = serde_json::from_slice(source).unwrap_or_default();
+    let servers = ["mcpServers", "servers"].iter().find_map(|key| root.remove(*key));
+    let Some(Value::Object(servers)) = servers else { return Vec::new() };
+    let entry = |(name, value): (String, Value)| match value {
+        Value::Object(config) => Some(Entry {
+            transport: transport(&loaded.config, &name, &config),
+            is_enabled: !is_switched_off(&config),
+            name,
+            config,
+        }),
+        _ => None,
+    };
+    servers.into_iter().filter_map(entry).collect()
+}
+
+impl Entry {
+    /// What the file said when the row was written.
+    fn of(row: &ServerRecord) -> Self {
+        let config = row.connection_config.reveal().clone();
+        Self { name: row.name.clone(), transport: row.transport, is_enabled: !is_switched_off(&config), config }
+    }
+}
+
+fn is_switched_off(config: &Map<String, Value>) -> bool {
+    config.get("disabled") == Some(&Value::Bool(true)) || config.get("enabled") == Some(&Value::Bool(false))
+}
+
+/// How a server of the file is reached, in the registry's words.
+fn transport(checked: &Config, name: &str, config: &Map<String, Value>) -> Transport {
+    // One that is switched off was not looked at as closely.
+    let is_sse = || config.get("type").and_then(Value::as_str) == Some("sse");
+    match checked.servers.iter().find(|spec| spec.name.as_str() == name).map(|spec| &spec.transport) {
+        Some(Way::Stdio(_)) => Transport::Stdio,
+        Some(Way::Remote(remote)) if remote.dialect == Dialect::Sse => Transport::Sse,
+        None if config.contains_key("command") => Transport::Stdio,
+        None if is_sse() => Transport::Sse,
+        Some(Way::Remote(_)) | None => Transport::Http,
+    }
+}

@@ -1,0 +1,168 @@
+//! The aggregation service: servers that are registered, connected, watched, limited and removed while it runs, and
+//! remembered in a registry; and an account of every call.
+//!
+//! # Layout
+//! - [`Service`] (here): the whole, opened once
+//! - `servers.rs`: what an administrator does with servers; `roster.rs`: all of them, in memory
+//! - `keeper.rs` and below: the life of one server: connected, lost, tried again, switched off; health, and rest
+//! - `household.rs`: what all keepers share; `records.rs`: what is written behind their backs
+//! - `spec.rs`: from what was registered to what can be started, and what is wrong with it
+//! - `layer.rs`: the config file as a read-only layer of servers; `trial.rs`: a server tried apart from all others
+//! - [`calls`]: a tool called from here; [`executions`]: the account of all calls: limits, stop, history;
+//!   `recorder.rs`: writes it down
+//! - [`metrics`]: numbers for whoever watches
+//! - [`settings`]: what can be changed while it runs; [`events`]: what happens, for who wants to know
+//! - `overview`: the audit log, and whether the database is there
+//! - [`Error`]: what went wrong, told once for every edge
+
+pub mod calls;
+pub mod error;
+pub mod events;
+pub mod executions;
+#[cfg(test)]
+mod fake;
+mod household;
+mod keeper;
+mod layer;
+pub mod metrics;
+pub mod overview;
+mod recorder;
+mod records;
+mod roster;
+pub mod servers;
+pub mod settings;
+mod spec;
+mod trial;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use aggregator::cycle::Chain;
+use aggregator::load::Loaded;
+use aggregator::{Aggregator, Fleet, Options};
+use registry::Store;
+use upstream::{Life, Probe, Stop};
+
+use household::{Founding, Household};
+
+pub use error::{Error, Problem};
+pub use events::{Event, Events};
+pub use settings::Settings;
+
+/// On whose behalf something is done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Actor {
+    /// The name of a token, where there are tokens; or which way somebody came, as in `cli`.
+    pub name: Arc<str>,
+}
+
+/// What it takes to open the service.
+pub struct Setup {
+    /// Where everything is remembered.
+    pub store: Store,
+    /// How we present ourselves. That servers join and leave is seen to.
+    pub options: Options,
+    /// Where we stand among aggregators that run aggregators.
+    pub chain: Chain,
+    /// How servers that run elsewhere are reached, for programs that do.
+    pub remote: Option<Life>,
+    /// How an address is asked whether somebody is well, for programs that do.
+    pub probe: Option<Probe>,
+    /// The config file, if there is one.
+    pub config: Option<ConfigFile>,
+}
+
+/// A config file: a layer of servers that are changed only there.
+pub struct ConfigFile {
+    /// Where it is, to be looked at again.
+    pub path: PathBuf,
+    /// What it says now.
+    pub loaded: Loaded,
+}
+
+/// The service. Cheap to share; everything goes on in tasks of its own.
+pub struct Service {
+    pub(crate) store: Store,
+    pub(crate) fleet: Arc<Fleet>,
+    pub(crate) aggregator: Arc<Aggregator>,
+    pub(crate) events: Events,
+    pub(crate) settings: settings::Keeper,
+    pub(crate) executions: Arc<executions::Executions>,
+    pub(crate) house: Arc<Household>,
+    pub(crate) began: Instant,
+}
+
+impl Service {
+    /// Opens the service: all servers of the registry and of the config file have a place and are about to start.
+    pub async fn open(setup: Setup) -> Result<Arc<Self>, Error> {
+        Self::found(setup, true).await
+    }
+
+    /// The same without an account of the calls of MCP clients: only to see what that costs.
+    pub async fn open_without_account(setup: Setup) -> Result<Arc<Self>, Error> {
+        Self::found(setup, false).await
+    }
+
+    async fn found(setup: Setup, keeps_account: bool) -> Result<Arc<Self>, Error> {
+        let Setup { store, options, chain, remote, probe, config } = setup;
+        let options = Options { is_growing: true, ..options };
+        store.reset_connections().await?;
+        let settings = settings::Keeper::load(&store).await?;
+        let (events, roster) = (Events::default(), Arc::<roster::Roster>::default());
+        let executions =
+            executions::Executions::new(store.clone(), settings.clone(), events.clone(), Arc::clone(&roster));
+        let fleet = Fleet::empty(options.clone(), &chain, remote);
+        let ledger = Arc::clone(&executions) as Arc<dyn aggregator::ledger::Ledger>;
+        let aggregator = match keeps_account {
+            true => Aggregator::accounting(Arc::clone(&fleet), options.clone(), ledger),
+            false => Aggregator::new(Arc::clone(&fleet), options.clone()),
+        };
+        executions.attach(&aggregator);
+        let house = Household::new(Founding {
+            store: store.clone(),
+            fleet: Arc::clone(&fleet),
+            roster,
+            events: events.clone(),
+            settings: settings.clone(),
+            executions: Arc::clone(&executions),
+            probe,
+            options,
+            chain,
+            remote,
+        });
+        let began = Instant::now();
+        let service = Arc::new(Self { store, fleet, aggregator, events, settings, executions, house, began });
+        if let Err(error) = layer::open(&service.house, config).await {
+            service.stop(Stop::Now);
+            service.ended().await;
+            return Err(error);
+        }
+        Ok(service)
+    }
+
+    /// The way in for MCP clients.
+    pub fn aggregator(&self) -> &Arc<Aggregator> {
+        &self.aggregator
+    }
+
+    /// What happens from now on.
+    pub fn events(&self) -> &Events {
+        &self.events
+    }
+
+    /// Asks everything to end. Asking again, more urgently, is fine.
+    pub fn stop(&self, how: Stop) {
+        // Keepers first: one whose server ends must not begin another.
+        self.house.stopping.send_replace(true);
+        self.fleet.stop(how);
+    }
+
+    /// Waits until nothing is left, and everything is written down. Ask for it first.
+    pub async fn ended(&self) {
+        self.house.ended().await;
+        self.fleet.ended().await;
+        self.executions.close().await;
+        self.house.written().await;
+    }
+}

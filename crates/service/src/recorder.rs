@@ -1,0 +1,283 @@
+//! Writes down what became of calls, many at a time, and never in their way: while the database is away they wait, and
+//! if that takes too long the oldest are given up.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use registry::{ExecutionRecord, Keep, Store, Timestamp};
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::executions::Execution;
+use crate::settings::Keeper;
+
+/// How long the first of a batch waits for others.
+const GATHERING: Duration = Duration::from_millis(200);
+/// With so many waiting nothing more is waited for.
+const MANY: usize = 2048;
+/// The most that is written at once.
+const MOST_AT_ONCE: usize = 4096;
+/// The most that waits for the database: so many calls, and so many bytes.
+const MOST_WAITING: usize = 100_000;
+const MOST_BYTES: usize = 64 << 20;
+/// How long to wait before trying again while the database is away.
+const PAUSES: [Duration; 4] =
+    [Duration::from_millis(500), Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(5)];
+/// How often old records are looked for, and after how many new ones at the latest.
+const PRUNING: Duration = Duration::from_secs(300);
+const MUCH_WRITTEN: u64 = 50_000;
+/// How long the last records may take at the end.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// Why a call has no other end.
+const INTERRUPTED: &str = "the service ended before the call did";
+
+/// Where calls that are over wait until they are written down.
+#[derive(Default)]
+pub(crate) struct Recorder {
+    backlog: Mutex<Backlog>,
+    arrived: Notify,
+    many: Notify,
+    closing: watch::Sender<bool>,
+    is_closed: watch::Sender<bool>,
+    written: AtomicU64,
+    dropped: AtomicU64,
+    /// That records were given up was said, and the database has not been back since.
+    has_warned: AtomicBool,
+}
+
+#[derive(Default)]
+struct Backlog {
+    waiting: VecDeque<Arc<Execution>>,
+    bytes: usize,
+    /// Being written right now.
+    writing: Vec<Arc<Execution>>,
+    /// That these are under way is to be written.
+    notes: Vec<ExecutionRecord>,
+}
+
+impl Recorder {
+    /// A call is over.
+    pub(crate) fn add(&self, execution: &Arc<Execution>) {
+        let weight = execution.weight();
+        let mut backlog = self.lock();
+        backlog.waiting.push_back(Arc::clone(execution));
+        backlog.bytes += weight;
+        let given_up = backlog.give_up_oldest();
+        let waiting = backlog.waiting.len();
+        drop(backlog);
+        if waiting == 1 {
+            self.arrived.notify_one();
+        } else if waiting == MANY {
+            self.many.notify_one();
+        }
+        if given_up > 0 {
+            self.dropped.fetch_add(given_up, Ordering::Relaxed);
+            if !self.has_warned.swap(true, Ordering::Relaxed) {
+                tracing::warn!("the database is away for too long: the oldest records of calls are given up");
+            }
+        }
+    }
+
+    /// A call has been under way for a while.
+    pub(crate) fn note(&self, record: ExecutionRecord) {
+        let mut backlog = self.lock();
+        // While the database is away, only ends are worth keeping.
+        if backlog.notes.len() < MANY {
+            backlog.notes.push(record);
+        }
+        drop(backlog);
+        self.arrived.notify_one();
+    }
+
+    /// Calls that are over and not written down yet.
+    pub(crate) fn unwritten(&self) -> Vec<Arc<Execution>> {
+        let backlog = self.lock();
+        backlog.writing.iter().chain(&backlog.waiting).cloned().collect()
+    }
+
+    /// Records that wait, that were written, and that were given up.
+    pub(crate) fn count(&self) -> (u64, u64, u64) {
+        let waiting = {
+            let backlog = self.lock();
+            backlog.waiting.len() + backlog.writing.len()
+        };
+        (waiting as u64, self.written.load(Ordering::Relaxed), self.dropped.load(Ordering::Relaxed))
+    }
+
+    /// Writes what comes until it is closed.
+    pub(crate) async fn run(self: Arc<Self>, store: Store, settings: Keeper) {
+        let mut closing = self.closing.subscribe();
+        let settling = settle(&store, Timestamp::now());
+        tokio::select! {
+            () = settling => {}
+            _ = closing.wait_for(|&closing| closing) => {}
+        }
+        let mut pruned = (Instant::now(), 0);
+        while !*closing.borrow() {
+            tokio::select! {
+                () = self.arrived.notified() => {}
+                _ = closing.wait_for(|&closing| closing) => {}
+            }
+            self.gather(&mut closing).await;
+            self.write_all(&store, &mut closing).await;
+            let written = self.written.load(Ordering::Relaxed);
+            if pruned.0.elapsed() >= PRUNING || written - pruned.1 >= MUCH_WRITTEN {
+                pruned = (Instant::now(), written);
+                prune(&store, &settings).await;
+            }
+        }
+        if timeout(FAREWELL, self.write_all(&store, &mut closing)).await.is_err() || self.count().0 > 0 {
+            tracing::warn!(records = self.count().0, "the last records of calls could not be written");
+        }
+        self.is_closed.send_replace(true);
+    }
+
+    /// Asks for the end, and waits until everything is written, within reason.
+    pub(crate) async fn close(&self) {
+        self.closing.send_replace(true);
+        let mut is_closed = self.is_closed.subscribe();
+        let closed = timeout(FAREWELL + Duration::from_secs(6), is_closed.wait_for(|&closed| closed)).await;
+        if closed.is_err() {
+            tracing::warn!("the records of calls were not written in time");
+        }
+    }
+
+    async fn gather(&self, closing: &mut watch::Receiver<bool>) {
+        tokio::select! {
+            () = sleep(GATHERING) => {}
+            () = self.many.notified() => {}
+            _ = closing.wait_for(|&closing| closing) => {}
+        }
+    }
+
+    /// Writes everything that waits. While the database is away it tries again; at the end it does not.
+    async fn write_all(&self, store: &Store, closing: &mut watch::Receiver<bool>) {
+        let mut failures = 0;
+        loop {
+            let records = self.take_batch();
+            if records.is_empty() {
+                return;
+            }
+            match write(store, records).await {
+                Ok(written) => {
+                    self.has_been_written(written);
+                    if failures > 0 {
+                        tracing::info!("the database is back; records of calls are written again");
+                    }
+                    failures = 0;
+                }
+                Err(error) => {
+                    if failures == 0 {
+                        tracing::warn!(%error, "could not write records of calls; they wait for the database");
+                    }
+                    self.put_back();
+                    if *closing.borrow() {
+                        return;
+                    }
+                    tokio::select! {
+                        () = sleep(PAUSES[failures.min(PAUSES.len() - 1)]) => {}
+                        _ = closing.wait_for(|&closing| closing) => {}
+                    }
+                    failures += 1;
+                }
+            }
+        }
+    }
+
+    fn take_batch(&self) -> Vec<ExecutionRecord> {
+        let mut backlog = self.lock();
+        let count = backlog.waiting.len().min(MOST_AT_ONCE);
+        let batch: Vec<_> = backlog.waiting.drain(..count).collect();
+        backlog.bytes -= batch.iter().map(|execution| execution.weight()).sum::<usize>();
+        // That something was under way is news only before its end.
+        let mut records = std::mem::take(&mut backlog.notes);
+        backlog.writing = batch.clone();
+        drop(backlog);
+        records.extend(batch.iter().map(|execution| execution.record()));
+        records
+    }
+
+    fn has_been_written(&self, count: u64) {
+        self.lock().writing.clear();
+        self.written.fetch_add(count, Ordering::Relaxed);
+        self.has_warned.store(false, Ordering::Relaxed);
+    }
+
+    fn put_back(&self) {
+        let mut backlog = self.lock();
+        let batch = std::mem::take(&mut backlog.writing);
+        backlog.bytes += batch.iter().map(|execution| execution.weight()).sum::<usize>();
+        for execution in batch.into_iter().rev() {
+            backlog.waiting.push_front(execution);
+        }
+        let given_up = backlog.give_up_oldest();
+        drop(backlog);
+        self.dropped.fetch_add(given_up, Ordering::Relaxed);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Backlog> {
+        self.backlog.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Backlog {
+    fn give_up_oldest(&mut self) -> u64 {
+        let mut given_up = 0;
+        while self.waiting.len() > MOST_WAITING || self.bytes > MOST_BYTES {
+            let Some(oldest) = self.waiting.pop_front() else { break };
+            self.bytes -= oldest.weight();
+            given_up += 1;
+        }
+        given_up
+    }
+}
+
+/// Writes records, all at once if possible; says how many. One that the database refuses does not keep the others out.
+async fn write(store: &Store, records: Vec<ExecutionRecord>) -> Result<u64, registry::Error> {
+    let count = records.len() as u64;
+    let error = match store.record(records.clone()).await {
+        Ok(()) => return Ok(count),
+        Err(error) => error,
+    };
+    if error.is_retryable() {
+        return Err(error);
+    }
+    let mut refused = 0;
+    for record in records {
+        match store.record(vec![record]).await {
+            Ok(()) => {}
+            Err(error) if error.is_retryable() => return Err(error),
+            Err(_) => refused += 1,
+        }
+    }
+    tracing::warn!(%error, refused, "the database refused records of calls");
+    Ok(count - refused)
+}
+
+/// Ends what a crash left open.
+async fn settle(store: &Store, began: Timestamp) {
+    let mut failures = 0;
+    loop {
+        match store.settle_executions(began, INTERRUPTED).await {
+            Ok(0) => return,
+            Ok(settled) => return tracing::info!(settled, "ended calls that were left open"),
+            Err(error) if error.is_retryable() => sleep(PAUSES[failures.min(PAUSES.len() - 1)]).await,
+            Err(error) => return tracing::warn!(%error, "could not end calls that were left open"),
+        }
+        failures += 1;
+    }
+}
+
+async fn prune(store: &Store, settings: &Keeper) {
+    let settings = settings.now();
+    let age = Duration::from_secs(u64::from(settings.keep_executions_days) * 24 * 3600);
+    let keep = Keep { since: Some(Timestamp::now().earlier_by(age)), newest: Some(settings.keep_executions) };
+    match store.prune_executions(keep).await {
+        Ok(0) => {}
+        Ok(forgotten) => tracing::debug!(forgotten, "old records of calls are forgotten"),
+        Err(error) => tracing::warn!(%error, "could not forget old records of calls"),
+    }
+}

@@ -1,0 +1,56 @@
+//! All servers, in memory: which place in the fleet each has, and how it stands.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use registry::{ServerId, Status, Timestamp};
+
+/// How a server stands right now.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Standing {
+    /// Its id.
+    pub(crate) id: ServerId,
+    /// Its name.
+    pub(crate) name: Arc<str>,
+    /// Its place in the fleet.
+    pub(crate) place: usize,
+    /// Its state.
+    pub(crate) status: Status,
+    /// Since when it is in it.
+    pub(crate) since: Timestamp,
+    /// When the next attempt to connect is made, if one is.
+    pub(crate) retry_at: Option<Timestamp>,
+    /// What went wrong.
+    pub(crate) why: Option<String>,
+    /// It starts when it is needed.
+    pub(crate) is_lazy: bool,
+}
+
+/// All servers.
+#[derive(Debug, Default)]
+pub(crate) struct Roster(RwLock<HashMap<usize, Arc<Standing>>>);
+
+impl Roster {
+    /// How the server at that place stands.
+    pub(crate) fn at(&self, place: usize) -> Option<Arc<Standing>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).get(&place).cloned()
+    }
+
+    /// How the server with that id or name stands.
+    pub(crate) fn find(&self, id_or_name: &str) -> Option<Arc<Standing>> {
+        let id: Option<ServerId> = id_or_name.parse().ok();
+        let servers = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let is_meant = |standing: &&Arc<Standing>| Some(standing.id) == id || &*standing.name == id_or_name;
+        servers.values().find(is_meant).cloned()
+    }
+
+    /// A server stands like this from now on.
+    pub(crate) fn put(&self, standing: Standing) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).insert(standing.place, Arc::new(standing));
+    }
+
+    /// A server is gone.
+    pub(crate) fn forget(&self, place: usize) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).remove(&place);
+    }
+}

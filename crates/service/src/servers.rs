@@ -1,0 +1,376 @@
+//! What an administrator does with servers.
+
+mod deeds;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use catalog::Kind;
+use registry::{HistoryEvent, Listed, Page, ServerId, ServerRecord, Status, ToolFilter, ToolRecord, Transport};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::keeper::{Handle, Order};
+use crate::{Actor, Error, Service, spec, trial};
+
+/// How long a reader waits for what was discovered just now to be written.
+const WRITING_PATIENCE: Duration = Duration::from_secs(1);
+
+/// A server to be registered, as it was sent.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Registration {
+    /// `^[a-z][a-z0-9_-]*$`, at most 255 characters, unique.
+    pub name: String,
+    /// What it is for.
+    #[serde(default)]
+    pub description: Option<String>,
+    /// How it is reached, in any case.
+    pub transport_type: Transport,
+    /// Where and with what.
+    pub connection_config: Map<String, Value>,
+    /// Asked instead of the server whether it is well.
+    #[serde(default)]
+    pub health_check_url: Option<String>,
+    /// Connect at once.
+    #[serde(default = "yes")]
+    pub auto_connect: bool,
+    /// It may be connected.
+    #[serde(default = "yes")]
+    pub enabled: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// What is to be different about a server; absent stays, null removes.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub struct Update {
+    /// Its new name.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// Its new description.
+    #[serde(default)]
+    pub description: Option<Option<String>>,
+    /// How it is reached from now on.
+    #[serde(default)]
+    pub transport_type: Option<Transport>,
+    /// Where and with what. Members that hold the mask keep what was there.
+    #[serde(default)]
+    pub connection_config: Option<Map<String, Value>>,
+    /// What to ask for its health.
+    #[serde(default)]
+    pub health_check_url: Option<Option<String>>,
+    /// Connect without being asked.
+    #[serde(default)]
+    pub auto_connect: Option<bool>,
+    /// It may be connected.
+    #[serde(default)]
+    pub enabled: Option<bool>,
+}
+
+/// A server as it is shown: what is kept, and how it is right now.
+#[derive(Debug, Clone, Serialize)]
+pub struct ServerView {
+    /// What is kept, with the status as it is right now.
+    #[serde(flatten)]
+    pub record: ServerRecord,
+    /// When the next attempt to connect is made, if one is.
+    pub next_retry_at: Option<registry::Timestamp>,
+    /// It starts when it is needed.
+    pub lazy: bool,
+    /// Its tools, where they were asked for or just discovered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<ToolRecord>>,
+}
+
+/// How well a server is.
+#[derive(Debug, Clone, Serialize)]
+pub struct ServerHealth {
+    /// Its id.
+    pub server_id: String,
+    /// Its name.
+    pub name: String,
+    /// How things stand.
+    pub status: Status,
+    /// Whether it is connected and was well when last looked at.
+    pub is_healthy: bool,
+    /// When it was last looked at.
+    pub last_check: Option<registry::Timestamp>,
+    /// How long its answer took, in milliseconds.
+    pub latency_ms: Option<f64>,
+    /// Health checks that failed in a row.
+    pub consecutive_failures: u32,
+    /// Attempts to connect that failed in a row.
+    pub failure_count: u32,
+    /// When the next attempt to connect is made.
+    pub next_retry_at: Option<registry::Timestamp>,
+    /// What is wrong.
+    pub error_message: Option<String>,
+    /// What is odd, such as a health address that answers 404.
+    pub warning: Option<String>,
+}
+
+/// What a try at a connection showed. Nothing is kept of it.
+#[derive(Debug, Clone, Serialize)]
+pub struct TestReport {
+    /// Whether it worked.
+    pub success: bool,
+    /// How long it took, in milliseconds.
+    pub duration_ms: f64,
+    /// Who it is, as it says itself.
+    pub server_info: Option<Value>,
+    /// The names of its tools.
+    pub tools: Vec<String>,
+    /// What went wrong, with the end of its stderr.
+    pub error: Option<String>,
+}
+
+/// How everything stands.
+#[derive(Debug, Clone, Serialize)]
+pub struct State {
+    /// Servers there are.
+    pub total_servers: u64,
+    /// Connected, degraded ones included.
+    pub connected_servers: u64,
+    /// Neither connected nor failed.
+    pub disconnected_servers: u64,
+    /// Failed.
+    pub error_servers: u64,
+    /// Tools of connected servers.
+    pub total_tools: u64,
+    /// Of these, those whose skills are known.
+    pub classified_tools: u64,
+    /// Of these, the others.
+    pub unclassified_tools: u64,
+    /// When tools were last discovered.
+    pub last_sync: Option<registry::Timestamp>,
+    /// For how long the service has run.
+    pub uptime_seconds: f64,
+}
+
+impl Update {
+    /// Whether it only switches the server on or off.
+    fn is_only_a_switch(&self) -> bool {
+        let Self { name, description, transport_type, connection_config, health_check_url, auto_connect, enabled: _ } =
+            self;
+        name.is_none()
+            && description.is_none()
+            && transport_type.is_none()
+            && connection_config.is_none()
+            && health_check_url.is_none()
+            && auto_connect.is_none()
+    }
+}
+
+impl Service {
+    /// Registers a server and, if wanted, connects it: waits up to 1.5 s for its tools.
+    pub async fn register(&self, by: &Actor, new: Registration) -> Result<ServerView, Error> {
+        let handle = to_the_end(Arc::clone(&self.house).register(by.clone(), new)).await?;
+        Ok(self.view_with_tools(&handle).await)
+    }
+
+    /// All servers, in order, and how many there are in all.
+    pub async fn servers(
+        &self,
+        status: Option<Status>,
+        with_tools: bool,
+        page: Page,
+    ) -> Result<Listed<ServerView>, Error> {
+        let mut views: Vec<ServerView> = self.house.all().iter().map(|handle| view(handle)).collect();
+        views.retain(|view| status.is_none_or(|status| view.record.status == status));
+        let total = views.len() as u64;
+        let offset = usize::try_from(page.offset).unwrap_or(usize::MAX);
+        let limit = usize::try_from(page.limit).unwrap_or(usize::MAX);
+        let mut items: Vec<ServerView> = views.into_iter().skip(offset).take(limit).collect();
+        if with_tools {
+            let mut tools: HashMap<ServerId, Vec<ToolRecord>> = HashMap::new();
+            for tool in self.kept_tools(None).await? {
+                tools.entry(tool.source_server_id).or_default().push(tool);
+            }
+            for view in &mut items {
+                view.tools = Some(tools.remove(&view.record.id).unwrap_or_default());
+            }
+        }
+        Ok(Listed { items, total })
+    }
+
+    /// One server, by id or name.
+    pub async fn server(&self, id_or_name: &str) -> Result<ServerView, Error> {
+        Ok(view(&*self.house.find(id_or_name)?))
+    }
+
+    /// Changes a server; it is connected anew only if that is needed.
+    pub async fn update(&self, by: &Actor, id_or_name: &str, update: Update) -> Result<ServerView, Error> {
+        let key = id_or_name.to_owned();
+        let handle = to_the_end(Arc::clone(&self.house).update(by.clone(), key, update)).await?;
+        Ok(view(&handle))
+    }
+
+    /// Removes a server with all that is known of it. Calls in flight have up to 30 s.
+    pub async fn remove(&self, by: &Actor, id_or_name: &str, force: bool) -> Result<(), Error> {
+        to_the_end(Arc::clone(&self.house).remove(by.clone(), id_or_name.to_owned(), force)).await
+    }
+
+    /// Connects it, and waits for how that goes.
+    pub async fn connect(&self, by: &Actor, id_or_name: &str) -> Result<ServerView, Error> {
+        let handle = to_the_end(Arc::clone(&self.house).connect(by.clone(), id_or_name.to_owned())).await?;
+        Ok(self.view_with_tools(&handle).await)
+    }
+
+    /// Disconnects it: waits up to 30 s for calls in flight, or cancels them. Doing it again is fine.
+    pub async fn disconnect(&self, by: &Actor, id_or_name: &str, force: bool) -> Result<ServerView, Error> {
+        let key = id_or_name.to_owned();
+        let handle = to_the_end(Arc::clone(&self.house).disconnect(by.clone(), key, force)).await?;
+        Ok(view(&handle))
+    }
+
+    /// Allows it to be connected, forgets failures, and connects it: waits up to 1.5 s for how that goes.
+    pub async fn enable(&self, by: &Actor, id_or_name: &str) -> Result<ServerView, Error> {
+        let handle = to_the_end(Arc::clone(&self.house).switch(by.clone(), id_or_name.to_owned(), true)).await?;
+        Ok(view(&handle))
+    }
+
+    /// Disconnects it and keeps it so.
+    pub async fn disable(&self, by: &Actor, id_or_name: &str) -> Result<ServerView, Error> {
+        let handle = to_the_end(Arc::clone(&self.house).switch(by.clone(), id_or_name.to_owned(), false)).await?;
+        Ok(view(&handle))
+    }
+
+    /// Tries a connection of its own beside the one there may be.
+    pub async fn test(&self, id_or_name: &str) -> Result<TestReport, Error> {
+        let spec = spec::resolve(&self.house.find(id_or_name)?.shown().record);
+        let house = Arc::clone(&self.house);
+        Ok(to_the_end(async move { trial::try_out(&house, spec).await }).await)
+    }
+
+    /// Tries what is not registered.
+    pub async fn test_unregistered(&self, new: Registration) -> Result<TestReport, Error> {
+        let problems = deeds::problems_with(&new);
+        if !problems.is_empty() {
+            return Err(Error::Validation { problems });
+        }
+        let spec = spec::resolve_parts(&new.name, new.transport_type, &new.connection_config);
+        let house = Arc::clone(&self.house);
+        Ok(to_the_end(async move { trial::try_out(&house, spec).await }).await)
+    }
+
+    /// Has its tools discovered anew, in the background.
+    pub async fn refresh_tools(&self, by: &Actor, id_or_name: &str) -> Result<(), Error> {
+        let handle = self.house.find(id_or_name)?;
+        let shown = handle.shown();
+        if !shown.record.status.is_up() && !shown.is_lazy {
+            return Err(handle.unavailable("its tools can only be discovered while it is"));
+        }
+        self.house.audit(by, "server.refresh_tools", &shown.record.name, None);
+        handle.order(Order::Refresh).await;
+        Ok(())
+    }
+
+    /// The tools of one server or of all; of connected servers only, unless one is asked for by name.
+    pub async fn tools(&self, server: Option<&str>) -> Result<Vec<ToolRecord>, Error> {
+        let Some(server) = server else {
+            let offering = self.offering();
+            let tools = self.kept_tools(None).await?;
+            return Ok(tools.into_iter().filter(|tool| offering.contains(&tool.source_server_id)).collect());
+        };
+        let handle = self.house.find(server)?;
+        self.kept_tools(Some(handle.id)).await
+    }
+
+    /// How well one server is.
+    pub async fn server_health(&self, id_or_name: &str) -> Result<ServerHealth, Error> {
+        let shown = self.house.find(id_or_name)?.shown();
+        let (record, pulse) = (&shown.record, &shown.pulse);
+        Ok(ServerHealth {
+            server_id: record.id.to_string(),
+            name: record.name.clone(),
+            status: record.status,
+            is_healthy: record.status == Status::Connected && pulse.failures == 0,
+            last_check: pulse.last_check,
+            latency_ms: pulse.latency.map(|latency| latency.as_secs_f64() * 1000.0),
+            consecutive_failures: pulse.failures,
+            failure_count: record.failure_count,
+            next_retry_at: shown.retry_at,
+            error_message: record.error_message.clone(),
+            warning: pulse.warning.clone(),
+        })
+    }
+
+    /// What happened to its connection, newest first.
+    pub async fn history(&self, id_or_name: &str, page: Page) -> Result<Listed<HistoryEvent>, Error> {
+        let handle = self.house.find(id_or_name)?;
+        self.house.records.caught_up(handle.id, WRITING_PATIENCE).await;
+        Ok(self.store.history(handle.id, page).await?)
+    }
+
+    /// How everything stands. Known without a look at the database.
+    pub fn state(&self) -> State {
+        let mut state = State {
+            total_servers: 0,
+            connected_servers: 0,
+            disconnected_servers: 0,
+            error_servers: 0,
+            total_tools: 0,
+            classified_tools: 0,
+            unclassified_tools: 0,
+            last_sync: self.house.last_sync(),
+            uptime_seconds: self.began.elapsed().as_secs_f64(),
+        };
+        for handle in self.house.all() {
+            state.total_servers += 1;
+            match handle.shown().record.status {
+                Status::Connected | Status::Degraded => state.connected_servers += 1,
+                Status::Error => state.error_servers += 1,
+                Status::Disconnected | Status::Connecting | Status::Disabled => state.disconnected_servers += 1,
+            }
+        }
+        let view = self.fleet.view();
+        let offering = view.snapshot.servers().iter().filter(|server| server.state.offers());
+        state.total_tools = offering.map(|server| server.offer.items(Kind::Tool).len() as u64).sum();
+        state.unclassified_tools = state.total_tools - state.classified_tools;
+        state
+    }
+
+    /// Servers whose tools are on offer.
+    fn offering(&self) -> HashSet<ServerId> {
+        let view = self.fleet.view();
+        let is_on_offer = |place: usize| view.snapshot.servers()[place].state.offers();
+        self.house.all().iter().filter(|handle| is_on_offer(handle.place)).map(|handle| handle.id).collect()
+    }
+
+    /// Tools as they are kept, with what was discovered last.
+    async fn kept_tools(&self, server: Option<ServerId>) -> Result<Vec<ToolRecord>, Error> {
+        match server {
+            Some(server) => self.house.records.caught_up(server, WRITING_PATIENCE).await,
+            None => self.house.records.all_caught_up(WRITING_PATIENCE).await,
+        };
+        Ok(self.store.tools(&ToolFilter { server, ..ToolFilter::default() }, Page::ALL).await?.items)
+    }
+
+    /// A server as it is shown, with its tools if they have been discovered. That it is connected does not depend on
+    /// whether its tools can be read.
+    async fn view_with_tools(&self, handle: &Handle) -> ServerView {
+        let mut view = view(handle);
+        if view.record.status.is_up() {
+            let tools = self.kept_tools(Some(handle.id)).await;
+            view.tools = tools.inspect_err(|error| tracing::warn!(%error, "could not read its tools")).ok();
+        }
+        view
+    }
+}
+
+/// A server as it is shown.
+fn view(handle: &Handle) -> ServerView {
+    let shown = handle.shown();
+    ServerView { record: shown.record.clone(), next_retry_at: shown.retry_at, lazy: shown.is_lazy, tools: None }
+}
+
+/// Does something to its end, even if whoever asked for it is gone meanwhile.
+async fn to_the_end<T: Send + 'static>(deed: impl Future<Output = T> + Send + 'static) -> T {
+    match tokio::spawn(deed).await {
+        Ok(done) => done,
+        Err(broken) => std::panic::resume_unwind(broken.into_panic()),
+    }
+}

@@ -1,0 +1,210 @@
+//! What is done with servers. Each deed is done to its end, even if whoever asked for it is gone meanwhile: nothing is
+//! left half-done between the registry and the fleet.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use registry::{ConnectionConfig, NewServer, Origin, ServerPatch, ServerRecord, Transport};
+use serde_json::json;
+use tokio::time::timeout;
+
+use super::{Registration, Update};
+use crate::household::Household;
+use crate::keeper::{Goal, Handle};
+use crate::{Actor, Error, Event, Problem, spec};
+
+/// How long a registration waits for the connection and the tools.
+const REGISTRATION_PATIENCE: Duration = Duration::from_millis(1500);
+/// How long a change waits for what happened before it to be written. As long as the registry tries.
+const WRITING_PATIENCE: Duration = Duration::from_secs(5);
+
+impl Household {
+    pub(super) async fn register(self: Arc<Self>, by: Actor, new: Registration) -> Result<Arc<Handle>, Error> {
+        refuse(problems_with(&new))?;
+        // One of that name may be on its way out, and be no longer in the registry.
+        if self.find(&new.name).is_ok_and(|handle| handle.shown().record.name == new.name) {
+            return Err(Error::ServerAlreadyExists { name: new.name });
+        }
+        let config = ConnectionConfig::from(new.connection_config);
+        let record = self
+            .store
+            .insert_server(NewServer {
+                description: new.description,
+                health_check_url: new.health_check_url,
+                enabled: new.enabled,
+                auto_connect: new.auto_connect,
+                ..NewServer::new(new.name, new.transport_type, config)
+            })
+            .await?;
+        self.audit(&by, "server.register", &record.name, Some(json!({ "transport_type": record.transport })));
+        let (server_id, name) = (record.id.to_string(), record.name.clone());
+        let connects = record.enabled && record.auto_connect;
+        let handle = self.admit(record).await?;
+        self.events.tell(Event::ServerRegistered { server_id, name });
+        if connects {
+            handle.decided(REGISTRATION_PATIENCE).await;
+        }
+        Ok(handle)
+    }
+
+    pub(super) async fn update(self: Arc<Self>, by: Actor, key: String, update: Update) -> Result<Arc<Handle>, Error> {
+        let handle = self.find(&key)?;
+        let _changing = handle.changing.lock().await;
+        let before = handle.shown().record.clone();
+        if before.origin == Origin::Config && !update.is_only_a_switch() {
+            return Err(Error::ServerReadOnly { name: before.name });
+        }
+        let (patch, is_anew) = patch(&before, update)?;
+        self.written_down(&handle).await;
+        let switched = patch.enabled.filter(|&enabled| enabled != before.enabled);
+        let record = self.store.update_server(before.id, patch).await?;
+        self.audit(&by, "server.update", &before.name, Some(differences(&before, &record)));
+        let (server_id, name) = (record.id.to_string(), record.name.clone());
+        handle.adopt(record, is_anew).await;
+        match switched {
+            Some(true) => drop(timeout(REGISTRATION_PATIENCE, handle.connect()).await),
+            Some(false) => handle.end(Goal::Disabled, false).await,
+            None => {}
+        }
+        self.events.tell(Event::ServerUpdated { server_id, name });
+        Ok(handle.clone())
+    }
+
+    pub(super) async fn remove(self: Arc<Self>, by: Actor, key: String, force: bool) -> Result<(), Error> {
+        let handle = self.find(&key)?;
+        let _changing = handle.changing.lock().await;
+        let record = handle.shown().record.clone();
+        if record.origin == Origin::Config {
+            return Err(Error::ServerReadOnly { name: record.name });
+        }
+        // First from the registry: if that cannot be done now, nothing is.
+        self.store.delete_server(record.id).await?;
+        self.audit(&by, "server.remove", &record.name, None);
+        handle.end(Goal::Removed, force).await;
+        self.events.tell(Event::ServerRemoved { server_id: record.id.to_string(), name: record.name });
+        Ok(())
+    }
+
+    pub(super) async fn connect(self: Arc<Self>, by: Actor, key: String) -> Result<Arc<Handle>, Error> {
+        let handle = self.find(&key)?;
+        let record = handle.shown().record.clone();
+        if !record.enabled {
+            return Err(handle.unavailable("it is disabled; enable it first"));
+        }
+        self.audit(&by, "server.connect", &record.name, None);
+        match handle.connect().await {
+            Ok(()) => Ok(handle),
+            Err(why) => Err(Error::ConnectionFailed {
+                server_id: record.id.to_string(),
+                name: record.name,
+                status: handle.shown().record.status,
+                why,
+            }),
+        }
+    }
+
+    pub(super) async fn disconnect(self: Arc<Self>, by: Actor, key: String, force: bool) -> Result<Arc<Handle>, Error> {
+        let handle = self.find(&key)?;
+        self.audit(&by, "server.disconnect", &handle.shown().record.name, Some(json!({ "force": force })));
+        handle.end(Goal::Disconnected, force).await;
+        Ok(handle)
+    }
+
+    pub(super) async fn switch(self: Arc<Self>, by: Actor, key: String, on: bool) -> Result<Arc<Handle>, Error> {
+        let handle = self.find(&key)?;
+        let _changing = handle.changing.lock().await;
+        self.written_down(&handle).await;
+        let patch = ServerPatch { enabled: Some(on), ..ServerPatch::default() };
+        let record = self.store.update_server(handle.id, patch).await?;
+        self.audit(&by, if on { "server.enable" } else { "server.disable" }, &record.name, None);
+        handle.adopt(record, false).await;
+        if on {
+            drop(timeout(REGISTRATION_PATIENCE, handle.connect()).await);
+        } else {
+            handle.end(Goal::Disabled, false).await;
+        }
+        Ok(handle.clone())
+    }
+}
+
+impl Household {
+    /// Waits until what happened to a server is written: what is written next must not be overtaken by it.
+    async fn written_down(&self, handle: &Handle) {
+        if !self.records.caught_up(handle.id, WRITING_PATIENCE).await {
+            tracing::warn!(server = %handle.shown().record.name, "what happened to it is not written yet");
+        }
+    }
+}
+
+impl Handle {
+    /// That it is not there for what was wanted.
+    pub(super) fn unavailable(&self, why: &str) -> Error {
+        let record = self.shown().record.clone();
+        Error::ServerUnavailable {
+            server_id: record.id.to_string(),
+            sentence: format!("server `{}` is not connected: {why}", record.name),
+            name: record.name,
+            status: record.status,
+        }
+    }
+}
+
+/// Everything that is wrong with a registration.
+pub(super) fn problems_with(new: &Registration) -> Vec<Problem> {
+    let mut problems: Vec<Problem> = spec::problem_with_name(&new.name).into_iter().collect();
+    problems.extend(new.health_check_url.as_deref().and_then(spec::problem_with_health_url));
+    problems.extend(spec::problems_with_config(new.transport_type, &new.connection_config));
+    problems
+}
+
+/// What is to be kept of a change, and whether the server must be connected anew for it.
+fn patch(before: &ServerRecord, update: Update) -> Result<(ServerPatch, bool), Error> {
+    let mut problems = Vec::new();
+    let new_name = update.name.filter(|name| *name != before.name);
+    problems.extend(new_name.as_deref().and_then(spec::problem_with_name));
+    problems.extend(update.health_check_url.iter().flatten().filter_map(|url| spec::problem_with_health_url(url)));
+    let transport = update.transport_type.unwrap_or(before.transport);
+    let config = update.connection_config.map(|config| before.connection_config.updated_with(config.into()));
+    let is_reached_otherwise =
+        transport != before.transport || config.as_ref().is_some_and(|config| *config != before.connection_config);
+    if is_reached_otherwise {
+        let config = config.as_ref().unwrap_or(&before.connection_config);
+        problems.extend(spec::problems_with_config(transport, config.reveal()));
+    }
+    refuse(problems)?;
+    let deployment = NewServer::new("", transport, ConnectionConfig::from(serde_json::Map::new())).deployment;
+    let patch = ServerPatch {
+        name: new_name,
+        description: update.description,
+        transport: update.transport_type,
+        connection_config: config,
+        health_check_url: update.health_check_url,
+        deployment: update.transport_type.map(|_: Transport| deployment),
+        enabled: update.enabled,
+        auto_connect: update.auto_connect,
+        origin: None,
+    };
+    Ok((patch, is_reached_otherwise))
+}
+
+/// What became different, for the audit log. Never what the config says.
+fn differences(before: &ServerRecord, after: &ServerRecord) -> serde_json::Value {
+    let mut changed = Vec::new();
+    let mut note = |is_different: bool, what: &str| {
+        if is_different {
+            changed.push(what.to_owned());
+        }
+    };
+    note(before.name != after.name, "name");
+    note(before.description != after.description, "description");
+    note(before.transport != after.transport, "transport_type");
+    note(before.connection_config != after.connection_config, "connection_config");
+    note(before.health_check_url != after.health_check_url, "health_check_url");
+    note(before.enabled != after.enabled, "enabled");
+    note(before.auto_connect != after.auto_connect, "auto_connect");
+    json!({ "changed": changed, "name": after.name })
+}
+
+fn refuse(problems: Vec<Problem>) -> Result<(), Error> {
+    if problems.is_empty() { Ok(()) } else { Err(Error::Validation { problems }) }
+}

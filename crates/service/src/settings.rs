@@ -1,0 +1,317 @@
+//! What can be changed while the service runs: limits, times, what is kept.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use registry::{AuditNote, Store};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::error::Problem;
+use crate::{Actor, Error, Service};
+
+/// All settings, with their defaults.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// How long a call from REST, the command line, a document or an assistant may take, in milliseconds.
+    pub timeout_ms: u64,
+    /// The same for calls of MCP clients; none if absent.
+    pub mcp_timeout_ms: Option<u64>,
+    /// How many calls from REST, the command line, documents and assistants may run at once.
+    pub concurrent_limit: u32,
+    /// The same for calls of MCP clients; -1 means any number.
+    pub mcp_concurrent_limit: i64,
+    /// How many calls may wait for their turn.
+    pub queue_limit: u32,
+    /// How many calls a document or an assistant may make in one session; -1 means any number.
+    pub session_limit: i64,
+    /// How often connected servers are looked at, in seconds.
+    pub health_check_interval_s: u64,
+    /// How long a health check may take, in milliseconds.
+    pub health_check_timeout_ms: u64,
+    /// How long to wait before each further attempt to connect, in milliseconds.
+    pub retry_backoff_ms: Vec<u64>,
+    /// After so many failed attempts in a row a server is switched off.
+    pub failure_threshold: u32,
+    /// How long a lazy server may be idle before it is stopped, in seconds.
+    pub idle_timeout_s: u64,
+    /// Executions older than this are forgotten, in days.
+    pub keep_executions_days: u32,
+    /// More executions than this are forgotten, oldest first.
+    pub keep_executions: u32,
+    /// Whether arguments and results are kept with executions.
+    pub store_payloads: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            timeout_ms: 30_000,
+            mcp_timeout_ms: None,
+            concurrent_limit: 25,
+            mcp_concurrent_limit: -1,
+            queue_limit: 1000,
+            session_limit: 25,
+            health_check_interval_s: 30,
+            health_check_timeout_ms: 5_000,
+            retry_backoff_ms: vec![1_000, 5_000, 15_000],
+            failure_threshold: 3,
+            idle_timeout_s: 300,
+            keep_executions_days: 30,
+            keep_executions: 100_000,
+            store_payloads: false,
+        }
+    }
+}
+
+/// The settings as they are now, shared by everybody who needs them.
+#[derive(Debug, Clone, Default)]
+pub struct Keeper(Arc<Kept>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    now: RwLock<Arc<Settings>>,
+    /// Somebody is changing them.
+    changing: tokio::sync::Mutex<()>,
+}
+
+impl Keeper {
+    /// As they are now.
+    pub fn now(&self) -> Arc<Settings> {
+        Arc::clone(&self.0.now.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Nobody else changes them while this is held.
+    async fn changing(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.0.changing.lock().await
+    }
+
+    /// As they are from now on.
+    pub(crate) fn put(&self, settings: Settings) {
+        *self.0.now.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+    }
+}
+
+/// The longest time that makes sense anywhere: a day.
+const DAY_MS: i64 = 24 * 3600 * 1000;
+
+/// What whole numbers may be, by name: from, to, and whether -1 means that there is no limit.
+pub const RANGES: [(&str, i64, i64, bool); 12] = [
+    ("timeout_ms", 1, DAY_MS, false),
+    ("mcp_timeout_ms", 1, DAY_MS, false),
+    ("concurrent_limit", 1, 100_000, false),
+    ("mcp_concurrent_limit", 1, 100_000, true),
+    ("queue_limit", 0, 1_000_000, false),
+    ("session_limit", 0, 1_000_000_000, true),
+    ("health_check_interval_s", 1, DAY_MS / 1000, false),
+    ("health_check_timeout_ms", 1, 600_000, false),
+    ("failure_threshold", 1, 1000, false),
+    ("idle_timeout_s", 1, 30 * DAY_MS / 1000, false),
+    ("keep_executions_days", 1, 36_500, false),
+    ("keep_executions", 0, 100_000_000, false),
+];
+
+/// How many pauses there may be between attempts.
+const MOST_PAUSES: usize = 20;
+
+/// What is wrong with a value: a sentence, and a stable word.
+type Wrong = (String, &'static str);
+
+impl Settings {
+    /// These settings with changes; or everything that is wrong with the changes. `null` takes one back to its default.
+    pub(crate) fn changed(&self, changes: &Map<String, Value>) -> Result<Self, Vec<Problem>> {
+        let defaults = as_object(&Self::default());
+        let mut all = as_object(self);
+        let mut problems = Vec::new();
+        for (name, value) in changes {
+            let Some(default) = defaults.get(name) else {
+                let known: Vec<_> = defaults.keys().map(String::as_str).collect();
+                let msg = format!("there is no setting `{name}`; there are {}", known.join(", "));
+                problems.push(problem(name, msg, "extra_forbidden"));
+                continue;
+            };
+            let value = if value.is_null() { default } else { value };
+            if !value.is_null()
+                && let Err((msg, kind)) = check(name, value)
+            {
+                problems.push(problem(name, msg, kind));
+                continue;
+            }
+            all.insert(name.clone(), value.clone());
+        }
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        serde_json::from_value(Value::Object(all))
+            .map_err(|error| vec![problem("", format!("these settings do not fit together: {error}"), "value_error")])
+    }
+
+    /// What is to be kept so that these come back: only what is not as it is by default, and `null` for the rest.
+    fn to_keep(&self) -> BTreeMap<String, Value> {
+        let defaults = as_object(&Self::default());
+        let differs = |name: &String, value: &Value| defaults.get(name) != Some(value);
+        let kept = |(name, value): (String, Value)| {
+            let value = if differs(&name, &value) { value } else { Value::Null };
+            (name, value)
+        };
+        as_object(self).into_iter().map(kept).collect()
+    }
+}
+
+fn as_object(settings: &Settings) -> Map<String, Value> {
+    match serde_json::to_value(settings) {
+        Ok(Value::Object(members)) => members,
+        _ => unreachable!("settings are an object"),
+    }
+}
+
+fn problem(name: &str, msg: String, kind: &'static str) -> Problem {
+    let loc = ["body", name].into_iter().filter(|part| !part.is_empty()).map(str::to_owned).collect();
+    Problem { loc, msg, kind }
+}
+
+fn check(name: &str, value: &Value) -> Result<(), Wrong> {
+    match name {
+        "store_payloads" if value.is_boolean() => Ok(()),
+        "store_payloads" => Err((format!("`{name}` is true or false"), "bool_type")),
+        "retry_backoff_ms" => check_pauses(name, value),
+        _ => check_number(name, value),
+    }
+}
+
+fn check_number(name: &str, value: &Value) -> Result<(), Wrong> {
+    let Some(&(_, least, most, may_be_unlimited)) = RANGES.iter().find(|range| range.0 == name) else {
+        return Err((format!("there is no setting `{name}`"), "extra_forbidden"));
+    };
+    let unlimited = if may_be_unlimited { ", or -1 for no limit" } else { "" };
+    let Some(number) = value.as_i64() else {
+        return Err((format!("`{name}` is a whole number from {least} to {most}{unlimited}"), "int_type"));
+    };
+    if (least..=most).contains(&number) || may_be_unlimited && number == -1 {
+        return Ok(());
+    }
+    let kind = if number < least { "greater_than_equal" } else { "less_than_equal" };
+    Err((format!("`{name}` is {number}; it must be from {least} to {most}{unlimited}"), kind))
+}
+
+fn check_pauses(name: &str, value: &Value) -> Result<(), Wrong> {
+    let is_pause = |value: &Value| value.as_i64().is_some_and(|pause| (0..=DAY_MS).contains(&pause));
+    let pauses = value.as_array().filter(|pauses| pauses.len() <= MOST_PAUSES && pauses.iter().all(is_pause));
+    let sentence = || format!("`{name}` is a list of at most {MOST_PAUSES} whole numbers from 0 to {DAY_MS}");
+    pauses.map(drop).ok_or_else(|| (sentence(), "list_type"))
+}
+
+impl Keeper {
+    /// The settings as they were left. What makes no sense any more is passed over.
+    pub(crate) async fn load(store: &Store) -> Result<Self, Error> {
+        let mut settings = Settings::default();
+        for (name, value) in store.settings().await? {
+            let change = Map::from_iter([(name.clone(), value)]);
+            match settings.changed(&change) {
+                Ok(changed) => settings = changed,
+                Err(problems) => {
+                    let problem = problems.first().map_or("", |problem| &problem.msg);
+                    tracing::warn!(
+                        setting = name,
+                        problem,
+                        "a setting that is kept makes no sense; the default is used"
+                    );
+                }
+            }
+        }
+        let keeper = Self::default();
+        keeper.put(settings);
+        Ok(keeper)
+    }
+}
+
+impl Service {
+    /// The settings as they are now.
+    pub fn settings(&self) -> Settings {
+        (*self.settings.now()).clone()
+    }
+
+    /// Changes settings; what is wrong is told, and then nothing is changed. They hold at once.
+    pub async fn change_settings(&self, by: &Actor, changes: Value) -> Result<Settings, Error> {
+        let Value::Object(changes) = changes else {
+            let msg = "settings are changed by a JSON object".to_owned();
+            return Err(Error::Validation { problems: vec![problem("", msg, "dict_type")] });
+        };
+        // One after the other: each begins with what the last one left.
+        let _turn = self.settings.changing().await;
+        let changed = self.settings.now().changed(&changes).map_err(|problems| Error::Validation { problems })?;
+        self.store.put_settings(changed.to_keep()).await?;
+        self.settings.put(changed.clone());
+        self.executions.heed_settings();
+        let note = AuditNote {
+            who: Some(by.name.to_string()),
+            action: "settings.change".to_owned(),
+            target: None,
+            details: Some(Value::Object(changes)),
+        };
+        if let Err(error) = self.store.append_audit(note).await {
+            tracing::warn!(%error, who = %by.name, "could not write the audit log");
+        }
+        Ok(changed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn changed(changes: Value) -> Result<Settings, Vec<Problem>> {
+        let Value::Object(changes) = changes else { panic!("no object") };
+        Settings::default().changed(&changes)
+    }
+
+    #[test]
+    fn every_setting_can_be_set_to_its_default_and_is_then_not_kept() {
+        let all = as_object(&Settings::default());
+        let settings = changed(Value::Object(all)).unwrap();
+        assert_eq!(settings, Settings::default());
+        assert!(settings.to_keep().values().all(Value::is_null));
+    }
+
+    #[test]
+    fn only_what_differs_is_kept_and_null_takes_it_back() {
+        let settings = changed(json!({"timeout_ms": 5, "mcp_timeout_ms": 7, "session_limit": -1})).unwrap();
+        let kept = settings.to_keep().into_iter().filter(|(_, value)| !value.is_null()).collect::<BTreeMap<_, _>>();
+        assert_eq!(json!(kept), json!({"timeout_ms": 5, "mcp_timeout_ms": 7, "session_limit": -1}));
+        let back = json!({"timeout_ms": null, "mcp_timeout_ms": null, "session_limit": null});
+        assert_eq!(settings.changed(back.as_object().unwrap()), Ok(Settings::default()));
+    }
+
+    #[test]
+    fn everything_that_is_wrong_is_told_with_where_it_is() {
+        let problems = changed(json!({
+            "timeout_ms": 0, "concurrent_limit": -1, "mcp_concurrent_limit": -2, "queue_limit": "many",
+            "retry_backoff_ms": [1, "x"], "store_payloads": 1, "timeout": 5, "keep_executions": 1.5, "session_limit": 7
+        }))
+        .unwrap_err();
+        let told: Vec<_> = problems.iter().map(|problem| (problem.loc[1].as_str(), problem.kind)).collect();
+        let expected = [
+            ("timeout_ms", "greater_than_equal"),
+            ("concurrent_limit", "greater_than_equal"),
+            ("mcp_concurrent_limit", "greater_than_equal"),
+            ("queue_limit", "int_type"),
+            ("retry_backoff_ms", "list_type"),
+            ("store_payloads", "bool_type"),
+            ("timeout", "extra_forbidden"),
+            ("keep_executions", "int_type"),
+        ];
+        assert_eq!(told, expected);
+        assert_eq!(problems[2].msg, "`mcp_concurrent_limit` is -2; it must be from 1 to 100000, or -1 for no limit");
+    }
+
+    #[test]
+    fn every_number_among_the_settings_has_a_range() {
+        for (name, value) in as_object(&Settings::default()) {
+            assert!(value.is_null() || check(&name, &value).is_ok(), "{name}");
+        }
+        assert!(RANGES.iter().all(|range| as_object(&Settings::default()).contains_key(range.0)));
+    }
+}

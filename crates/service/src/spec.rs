@@ -1,0 +1,266 @@
+//! From what was registered to what can be started, and what is wrong with it.
+//!
+//! How a server is described, and how variables are filled in, is the config file's business ([`catalog::Config`]): a
+//! registration becomes a config with one entry. Variables are filled in when the server is started, not before.
+
+use catalog::config::{Problem as ConfigProblem, ProblemKind};
+use catalog::{Accepted, Config, ConfigError, ServerSpec};
+use registry::{Origin, ServerRecord, Transport};
+use serde_json::{Map, Value, json};
+
+use crate::Problem;
+
+const LONGEST_NAME: usize = 255;
+
+/// The name under which the one entry stands. No problem's path needs quotes for it.
+const ENTRY: &str = "connection_config";
+
+/// What is wrong with a name over REST.
+pub(crate) fn problem_with_name(name: &str) -> Option<Problem> {
+    let problem = |kind, msg: &str| Some(Problem { loc: body(&["name"]), msg: msg.to_owned(), kind });
+    if name.chars().count() > LONGEST_NAME {
+        return problem("string_too_long", "the name must have at most 255 characters");
+    }
+    let mut bytes = name.bytes();
+    let begins_well = bytes.next().is_some_and(|first| first.is_ascii_lowercase());
+    let goes_on_well = bytes.all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-".contains(&byte));
+    if begins_well && goes_on_well {
+        return None;
+    }
+    problem(
+        "string_pattern_mismatch",
+        "the name must begin with a lower-case letter and consist of lower-case letters, digits, `_` and `-`",
+    )
+}
+
+/// What is wrong with an address that is to be asked for a server's health.
+pub(crate) fn problem_with_health_url(url: &str) -> Option<Problem> {
+    let is_http = ["http://", "https://"].iter().any(|scheme| url.to_ascii_lowercase().starts_with(scheme));
+    (!is_http).then(|| Problem {
+        loc: body(&["health_check_url"]),
+        msg: "the address must start with http:// or https://".to_owned(),
+        kind: "value_error",
+    })
+}
+
+/// Everything that is wrong with how a server is to be reached. Whether its variables are set is not looked at.
+pub(crate) fn problems_with_config(transport: Transport, config: &Map<String, Value>) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let lazy = config.get("lazy").filter(|lazy| !lazy.is_boolean());
+    problems.extend(lazy.map(|_| Problem {
+        loc: body(&[ENTRY, "lazy"]),
+        msg: "`lazy` must be true or false".to_owned(),
+        kind: "bool_type",
+    }));
+    if registry::ConnectionConfig::from(config.clone()).is_masked() {
+        problems.push(Problem {
+            loc: body(&[ENTRY]),
+            msg: format!("there is a {} where a secret should be: send the secret itself", registry::MASK),
+            kind: "value_error",
+        });
+    }
+    let mut entry = entry(transport, config);
+    // What is switched off is checked, but its variables are left alone.
+    entry.insert("disabled".to_owned(), json!(true));
+    let file = json!({ "mcpServers": { ENTRY: entry } });
+    if let Err(ConfigError::Problems(found)) = parse(&file) {
+        problems.extend(found.iter().map(|problem| translated(transport, config, problem)));
+    }
+    problems
+}
+
+/// What it takes to start a server, with its variables filled in; or why it cannot be started, as a sentence.
+pub(crate) fn resolve(record: &ServerRecord) -> Result<ServerSpec, String> {
+    let config = record.connection_config.reveal();
+    match record.origin {
+        Origin::Registered => resolve_parts(&record.name, record.transport, config),
+        // As it is in the file, which need not say how a server is reached.
+        Origin::Config => resolve_entry(&record.name, &switched_on(config)),
+    }
+}
+
+/// The same, for what is not registered.
+pub(crate) fn resolve_parts(
+    name: &str,
+    transport: Transport,
+    config: &Map<String, Value>,
+) -> Result<ServerSpec, String> {
+    resolve_entry(name, &entry(transport, config))
+}
+
+fn resolve_entry(name: &str, entry: &Map<String, Value>) -> Result<ServerSpec, String> {
+    let file = json!({ "mcpServers": { name: entry } });
+    let one_after_the_other = |problems: &[ConfigProblem]| {
+        let told = problems.iter().map(|problem| match problem.kind {
+            ProblemKind::MissingVariable => problem.message.clone(),
+            ProblemKind::Schema => format!("{} {}", problem.path, problem.message),
+        });
+        told.collect::<Vec<_>>().join("; ")
+    };
+    match parse(&file) {
+        Ok(config) => config.servers.into_iter().next().ok_or_else(|| "it is switched off".to_owned()),
+        Err(ConfigError::Problems(problems)) => Err(one_after_the_other(&problems)),
+        Err(other) => Err(other.to_string()),
+    }
+}
+
+/// Whether it is started when it is needed.
+pub(crate) fn is_lazy(config: &Map<String, Value>) -> bool {
+    config.get("lazy").and_then(Value::as_bool).unwrap_or(false)
+}
+
+fn parse(file: &Value) -> Result<Config, ConfigError> {
+    let text = serde_json::to_vec(file).expect("a JSON value can be written");
+    Config::parse(&text, Accepted::All, |name| std::env::var(name).ok())
+}
+
+/// The entry of a config file that says the same.
+fn entry(transport: Transport, config: &Map<String, Value>) -> Map<String, Value> {
+    let mut entry = switched_on(config);
+    entry.shift_remove("transport");
+    entry.insert("type".to_owned(), json!(transport.as_str()));
+    if transport != Transport::Stdio
+        && !["url", "serverUrl", "httpUrl"].iter().any(|key| entry.contains_key(*key))
+        && let Some(url) = entry.shift_remove("base_url")
+    {
+        entry.insert("url".to_owned(), url);
+    }
+    entry
+}
+
+/// The same without a word on whether it is to be used: that is known by other means.
+fn switched_on(config: &Map<String, Value>) -> Map<String, Value> {
+    let mut entry = config.clone();
+    entry.shift_remove("enabled");
+    entry.shift_remove("disabled");
+    entry
+}
+
+fn translated(transport: Transport, config: &Map<String, Value>, problem: &ConfigProblem) -> Problem {
+    let mut loc = body(&[]);
+    loc.extend(steps(&problem.path));
+    let is_about = |key: &str| loc.len() == 3 && loc[2] == key;
+    let is_url = is_about("url");
+    if is_url && config.contains_key("base_url") {
+        loc[2] = "base_url".to_owned();
+    }
+    let is_missing = problem.message == "is missing";
+    let name = loc.last().cloned().unwrap_or_default();
+    let msg = match (is_missing, transport) {
+        (true, Transport::Http) if is_url => "an HTTP server needs `base_url` or `url`".to_owned(),
+        (true, _) => format!("{} {} server needs `{name}`", article(transport), transport.as_str().to_uppercase()),
+        (false, _) => format!("`{name}` {}", problem.message),
+    };
+    let kind = match problem.message.as_str() {
+        "is missing" => "missing",
+        text if text.contains(", not ") => "type_error",
+        _ => "value_error",
+    };
+    Problem { loc, msg, kind }
+}
+
+fn article(transport: Transport) -> &'static str {
+    match transport {
+        Transport::Stdio => "a",
+        Transport::Sse | Transport::Http => "an",
+    }
+}
+
+fn body(path: &[&str]) -> Vec<String> {
+    std::iter::once("body").chain(path.iter().copied()).map(str::to_owned).collect()
+}
+
+/// The steps of a path such as `$.mcpServers.name.args[1]`, from the entry on.
+fn steps(path: &str) -> Vec<String> {
+    let mut steps = Vec::new();
+    let mut rest = path.strip_prefix("$.mcpServers.").unwrap_or(path);
+    while !rest.is_empty() {
+        let (step, after) = if let Some(quoted) = rest.strip_prefix("[\"") {
+            quoted.split_once("\"]").unwrap_or((quoted, ""))
+        } else if let Some(index) = rest.strip_prefix('[') {
+            index.split_once(']').unwrap_or((index, ""))
+        } else {
+            rest.split_at(rest.find(['.', '[']).unwrap_or(rest.len()))
+        };
+        steps.push(step.to_owned());
+        rest = after.strip_prefix('.').unwrap_or(after);
+    }
+    steps
+}
+
+#[cfg(test)]
+mod tests {
+    use catalog::{Dialect, Transport as Way};
+
+    use super::*;
+
+    fn problems(transport: Transport, config: Value) -> Vec<(String, &'static str)> {
+        let Value::Object(config) = config else { panic!("an object is a config") };
+        let told = |problem: Problem| (problem.loc.join("."), problem.kind);
+        problems_with_config(transport, &config).into_iter().map(told).collect()
+    }
+
+    fn spec(transport: Transport, config: Value) -> Result<ServerSpec, String> {
+        let Value::Object(config) = config else { panic!("an object is a config") };
+        resolve_parts("db", transport, &config)
+    }
+
+    #[test]
+    fn every_mistake_is_told_at_once_and_where_it_is() {
+        let config = json!({"args": ["a", 1], "env": {"A": true}, "timeout": -1, "lazy": "yes"});
+        let found = problems(Transport::Stdio, config);
+        let places: Vec<_> = found.iter().map(|(place, _)| place.as_str()).collect();
+        for place in ["command", "args.1", "env.A", "timeout", "lazy"] {
+            let place = format!("body.connection_config.{place}");
+            assert!(places.contains(&place.as_str()), "{place} in {places:?}");
+        }
+        assert_eq!(found.iter().find(|(place, _)| place.ends_with("command")).unwrap().1, "missing");
+    }
+
+    #[test]
+    fn each_transport_needs_what_it_needs() {
+        assert_eq!(problems(Transport::Stdio, json!({"command": "x"})), []);
+        assert_eq!(problems(Transport::Sse, json!({"url": "http://x"})), []);
+        assert_eq!(problems(Transport::Http, json!({"url": "http://x"})), []);
+        assert_eq!(problems(Transport::Http, json!({"base_url": "http://x", "foreign": 1})), []);
+        for transport in [Transport::Sse, Transport::Http] {
+            let found = problems(transport, json!({"command": "x"}));
+            assert_eq!(found, [("body.connection_config.url".to_owned(), "missing")]);
+        }
+        let found = problems(Transport::Http, json!({"base_url": 5}));
+        assert_eq!(found, [("body.connection_config.base_url".to_owned(), "type_error")]);
+    }
+
+    #[test]
+    fn variables_that_are_not_set_are_no_mistake_until_the_server_is_started() {
+        let config = json!({"command": "${NOBODY_HAS_SET_THIS}", "args": ["${PATH}"]});
+        assert_eq!(problems(Transport::Stdio, config.clone()), []);
+        let why = spec(Transport::Stdio, config).unwrap_err();
+        assert!(why.contains("NOBODY_HAS_SET_THIS is not set"), "{why}");
+    }
+
+    #[test]
+    fn an_http_server_is_reached_at_its_base_url() {
+        let spec = spec(Transport::Http, json!({"base_url": "http://x/mcp", "timeout": 5000})).unwrap();
+        let Way::Remote(remote) = &spec.transport else { panic!("{spec:?}") };
+        assert_eq!((remote.url.value.as_str(), remote.dialect), ("http://x/mcp", Dialect::Streamable));
+        assert_eq!(spec.timeout, Some(std::time::Duration::from_secs(5)));
+    }
+
+    #[test]
+    fn a_mask_is_no_secret() {
+        let found = problems(Transport::Stdio, json!({"command": "x", "env": {"TOKEN": registry::MASK}}));
+        assert_eq!(found, [("body.connection_config".to_owned(), "value_error")]);
+    }
+
+    #[test]
+    fn a_name_begins_with_a_letter_and_stays_small() {
+        for good in ["a", "git-2", "my_server"] {
+            assert_eq!(problem_with_name(good), None, "{good}");
+        }
+        for bad in ["", "Git", "2git", "a.b", "a b", "-a", "ä"] {
+            assert_eq!(problem_with_name(bad).map(|problem| problem.kind), Some("string_pattern_mismatch"), "{bad}");
+        }
+        assert_eq!(problem_with_name(&"a".repeat(256)).map(|problem| problem.kind), Some("string_too_long"));
+    }
+}

@@ -1,0 +1,69 @@
+//! A server tried apart from all others: a life of its own, of which nothing is kept.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use aggregator::fleet::Happening;
+use aggregator::{Fleet, Options};
+use catalog::{Kind, Offer, ServerSpec, ServerState};
+use protocol::Era;
+use tokio::time::Instant;
+use upstream::{Report, Stop};
+
+use crate::household::Household;
+use crate::keeper::catalogue::server_info;
+use crate::servers::TestReport;
+
+/// How long it may take to become ready.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Tries a server that may not even be described well.
+pub(crate) async fn try_out(house: &Household, spec: Result<ServerSpec, String>) -> TestReport {
+    let began = Instant::now();
+    let met = match spec {
+        Ok(spec) => meet(house, spec).await,
+        Err(why) => Err(why),
+    };
+    let duration_ms = began.elapsed().as_secs_f64() * 1000.0;
+    match met {
+        Ok(offer) => TestReport {
+            success: true,
+            duration_ms,
+            server_info: Some(server_info(&offer)),
+            tools: offer.items(Kind::Tool).iter().map(|tool| tool.id.clone()).collect(),
+            error: None,
+        },
+        Err(why) => TestReport { success: false, duration_ms, server_info: None, tools: Vec::new(), error: Some(why) },
+    }
+}
+
+async fn meet(house: &Household, spec: ServerSpec) -> Result<Arc<Offer>, String> {
+    let options = Options { start_timeout: house.options.start_timeout.min(PATIENCE), ..house.options.clone() };
+    let fleet = Fleet::empty(options, &house.chain, house.remote);
+    let nothing = Arc::new(Offer::new(Era::Legacy));
+    let place = fleet.enrol(spec.name.clone(), ServerState::Initializing, nothing);
+    let mut lived = fleet.begin(place, spec, None);
+    let mut met = None;
+    let mut report: Option<Arc<Report>> = None;
+    let mut how_it_ended = None;
+    loop {
+        let happening = tokio::select! {
+            happening = lived.next() => happening,
+            () = house.stop_asked() => break,
+        };
+        match happening {
+            Some(Happening::Running(offer)) => {
+                met = Some(offer);
+                lived.stop(Stop::Gently);
+            }
+            Some(Happening::Changed(_)) => {}
+            Some(Happening::Ended(ending)) => how_it_ended = Some(ending.to_string()),
+            Some(Happening::Reported(reported)) => report = Some(reported),
+            None => break,
+        }
+    }
+    fleet.stop(Stop::Promptly);
+    fleet.ended().await;
+    let why = || report.map(|report| report.to_string()).or(how_it_ended);
+    met.ok_or_else(|| why().unwrap_or_else(|| "it ended before it was ready".to_owned()))
+}

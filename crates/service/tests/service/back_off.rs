@@ -1,0 +1,267 @@
+//! When a server is tried again and when it is given up, on a clock that stands still: servers whose lives are played.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use catalog::{Hints, Item, Kind, Offer, Transport};
+use protocol::Era;
+use registry::Status;
+use serde_json::{Value, json};
+use service::servers::Registration;
+use service::{Error, Event};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+use upstream::failure::Cause;
+use upstream::wire::{Letter, Post, Postbox, Wire};
+use upstream::{Connection, Ending, Phase, Stop, Upstream, Watcher};
+
+use crate::setting::{Setting, Stage, registration, somebody};
+
+/// What becomes of one attempt to connect.
+#[derive(Clone, Copy)]
+enum Act {
+    Refuse,
+    Forbid,
+    /// It is up, and lost after so long.
+    Live(Duration),
+    /// It is up, and answers nothing.
+    Mute,
+}
+
+/// The plays of all servers by their hosts, and when each act began.
+static PLAYS: OnceLock<Mutex<HashMap<String, Play>>> = OnceLock::new();
+
+struct Play {
+    acts: Vec<Act>,
+    begun: Vec<Instant>,
+}
+
+fn plays() -> std::sync::MutexGuard<'static, HashMap<String, Play>> {
+    PLAYS.get_or_init(Mutex::default).lock().unwrap()
+}
+
+/// A server that plays these acts, the last one again and again. Its name is the name of its play.
+fn playing(name: &str, acts: &[Act]) -> Registration {
+    plays().insert(name.to_owned(), Play { acts: acts.to_vec(), begun: Vec::new() });
+    let mut new = registration(name, "http", json!({ "url": format!("http://{name}/") }));
+    new.auto_connect = false;
+    new
+}
+
+/// When each attempt was made, after the first.
+fn attempts(name: &str) -> Vec<Duration> {
+    let begun = plays()[name].begun.clone();
+    begun.iter().map(|moment| *moment - begun[0]).collect()
+}
+
+pub(crate) fn played(
+    upstream: Upstream,
+    watcher: Arc<dyn Watcher>,
+    stop: watch::Receiver<Stop>,
+) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    Box::pin(play(upstream, watcher, stop))
+}
+
+async fn play(upstream: Upstream, watcher: Arc<dyn Watcher>, mut stop: watch::Receiver<Stop>) {
+    let Transport::Remote(remote) = &upstream.spec.transport else { panic!("only these are played") };
+    let host = remote.url.value.trim_start_matches("http://").trim_end_matches('/');
+    let act = {
+        let mut plays = plays();
+        let play = plays.get_mut(host).unwrap();
+        play.begun.push(Instant::now());
+        play.acts[(play.begun.len() - 1).min(play.acts.len() - 1)]
+    };
+    let failed = |phase, cause| Arc::new(Ending::Failed { phase, cause });
+    let time = match act {
+        Act::Refuse => {
+            let ending = failed(Phase::Initialization, Cause::Remote("nobody is there".to_owned()));
+            return upstream.ended(&*watcher, &ending);
+        }
+        Act::Forbid => {
+            let ending = failed(Phase::Initialization, Cause::Unauthorized("HTTP 401".to_owned()));
+            return upstream.ended(&*watcher, &ending);
+        }
+        Act::Live(time) => time,
+        Act::Mute => Duration::from_secs(1_000_000),
+    };
+    let actor = Arc::new(Actor { is_mute: matches!(act, Act::Mute), connection: OnceLock::new() });
+    let connection =
+        Arc::new(Connection::new(upstream.surroundings(&watcher), Wire::Post(Postbox::new(Arc::clone(&actor) as _))));
+    actor.connection.set(Arc::downgrade(&connection)).unwrap();
+    connection.settle_era(Era::Legacy);
+    let mut offer = Offer::new(Era::Legacy);
+    let tool = Item::read(Kind::Tool, Bytes::from_static(br#"{"name":"t","inputSchema":{"type":"object"}}"#));
+    offer.set_items(Kind::Tool, vec![tool.unwrap()], Hints::NONE);
+    watcher.running(upstream.index, &connection, offer);
+    let ending = tokio::select! {
+        () = sleep(time) => failed(Phase::Runtime, Cause::Remote("it hung up".to_owned())),
+        _ = stop.wait_for(|&stop| stop > Stop::Never) => Arc::new(Ending::Stopped),
+    };
+    watcher.ended(upstream.index, &ending);
+    connection.end(&ending);
+    upstream.report(&*watcher, &ending, Vec::new());
+}
+
+/// Answers everything with an empty result, or nothing at all.
+#[derive(Debug)]
+struct Actor {
+    is_mute: bool,
+    connection: OnceLock<Weak<Connection>>,
+}
+
+impl Post for Actor {
+    fn post(self: Arc<Self>, letter: Letter) {
+        let Some(number) = letter.number.filter(|_| !self.is_mute) else { return };
+        tokio::spawn(async move {
+            let answer = json!({ "jsonrpc": "2.0", "id": number, "result": { "content": [] } });
+            if let Some(connection) = self.connection.get().and_then(Weak::upgrade) {
+                connection.take(answer.to_string().into(), Some(number)).await;
+            }
+        });
+    }
+}
+
+/// A service whose clock stands still once everything is registered.
+async fn theatre(servers: Vec<Registration>) -> Setting {
+    let setting = Setting::with(Stage { remote: played, ..Stage::default() }).await;
+    for server in servers {
+        setting.service.register(&somebody(), server).await.unwrap();
+    }
+    tokio::time::pause();
+    setting
+}
+
+#[track_caller]
+fn are_near(found: &[Duration], expected: &[u64]) {
+    assert_eq!(found.len(), expected.len(), "{found:?}");
+    let mut before = (Duration::ZERO, 0);
+    for (&found_at, &expected_at) in found.iter().zip(expected) {
+        let (gap, wanted) = ((found_at - before.0).as_secs_f64(), (expected_at - before.1) as f64);
+        assert!(gap >= wanted * 0.9 && gap <= wanted * 1.1 + 0.1, "{found:?} is not {expected:?}");
+        before = (found_at, expected_at);
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_be_reached_is_tried_after_1_5_and_15_s_and_then_switched_off() {
+    let setting = theatre(vec![playing("gone", &[Act::Refuse])]).await;
+    let mut events = setting.service.events().listen();
+    let error = setting.service.connect(&somebody(), "gone").await.unwrap_err();
+    assert!(matches!(&error, Error::ConnectionFailed { why, .. } if why == "nobody is there"), "{error}");
+    let view = setting.until("gone", Status::Disabled).await;
+    are_near(&attempts("gone"), &[0, 1, 6, 21]);
+    assert_eq!((view.record.enabled, view.record.auto_disabled, view.record.failure_count), (false, true, 4));
+    let mut notice = None;
+    while let Ok(event) = events.try_recv() {
+        if let Event::Notice { message, .. } = event {
+            notice = Some(message);
+        }
+    }
+    assert!(notice.unwrap().contains("switched off after 4 failed attempts"));
+
+    tokio::time::resume();
+    let kept = setting.history_until("gone", "disabled").await;
+    assert_eq!(kept.iter().filter(|to| *to == "connecting").count(), 4, "{kept:?}");
+    let refused = setting.service.connect(&somebody(), "gone").await;
+    assert!(matches!(refused, Err(Error::ServerUnavailable { .. })), "{refused:?}");
+    setting.end().await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_enabled_again_begins_with_a_clean_slate() {
+    let acts = [Act::Refuse, Act::Refuse, Act::Refuse, Act::Refuse, Act::Live(Duration::from_secs(1000))];
+    let setting = theatre(vec![playing("back", &acts)]).await;
+    setting.service.connect(&somebody(), "back").await.unwrap_err();
+    setting.until("back", Status::Disabled).await;
+    tokio::time::resume();
+    let view = setting.service.enable(&somebody(), "back").await.unwrap();
+    assert_eq!(view.record.status, Status::Connected);
+    assert_eq!((view.record.enabled, view.record.auto_disabled, view.record.failure_count), (true, false, 0));
+    let kept = setting.store.find_server("back").await.unwrap();
+    assert!(kept.enabled && !kept.auto_disabled);
+    setting.end().await;
+}
+
+#[tokio::test]
+async fn wrong_credentials_are_not_tried_again() {
+    let setting = theatre(vec![playing("locked", &[Act::Forbid])]).await;
+    setting.service.connect(&somebody(), "locked").await.unwrap_err();
+    let view = setting.until("locked", Status::Error).await;
+    assert_eq!(view.next_retry_at, None);
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!(attempts("locked").len(), 1);
+    let answer = setting.call("locked.t", json!({})).await;
+    assert!(answer["error"]["message"].as_str().unwrap().contains("HTTP 401"), "{answer}");
+    tokio::time::resume();
+    setting.end().await;
+}
+
+#[tokio::test]
+async fn a_good_connection_that_is_lost_is_made_again_at_once() {
+    let acts = [Act::Live(Duration::from_secs(60)), Act::Live(Duration::from_secs(1_000_000))];
+    let setting = theatre(vec![playing("loyal", &acts)]).await;
+    setting.service.connect(&somebody(), "loyal").await.unwrap();
+    setting.until_it("loyal", "one with two attempts", |_| attempts("loyal").len() == 2).await;
+    are_near(&attempts("loyal"), &[0, 60]);
+    let view = setting.until("loyal", Status::Connected).await;
+    assert_eq!(view.record.failure_count, 0);
+    tokio::time::resume();
+    setting.end().await;
+}
+
+#[tokio::test]
+async fn connections_that_do_not_last_count_as_failures() {
+    let setting = theatre(vec![playing("fickle", &[Act::Live(Duration::from_secs(2))])]).await;
+    setting.service.connect(&somebody(), "fickle").await.unwrap();
+    setting.until("fickle", Status::Disabled).await;
+    are_near(&attempts("fickle"), &[0, 3, 10, 27]);
+    tokio::time::resume();
+    setting.end().await;
+}
+
+#[tokio::test]
+async fn a_call_waits_while_a_lost_connection_is_made_again() {
+    let acts = [Act::Live(Duration::from_secs(60)), Act::Live(Duration::from_secs(1_000_000))];
+    let setting = theatre(vec![playing("patient", &acts)]).await;
+    setting.service.connect(&somebody(), "patient").await.unwrap();
+    sleep(Duration::from_millis(59_999)).await;
+    let mut answers: Vec<Value> = Vec::new();
+    for _ in 0..20 {
+        answers.push(setting.call("patient.t", json!({})).await);
+        sleep(Duration::from_micros(200)).await;
+    }
+    assert_eq!(attempts("patient").len(), 2);
+    assert!(answers.iter().all(|answer| answer["result"].is_object()), "{answers:?}");
+    tokio::time::resume();
+    setting.end().await;
+}
+
+#[tokio::test]
+async fn a_server_that_answers_no_pings_is_degraded_and_then_connected_anew() {
+    let setting = theatre(vec![playing("mute", &[Act::Mute])]).await;
+    setting.service.connect(&somebody(), "mute").await.unwrap();
+    let view = setting.until("mute", Status::Degraded).await;
+    assert!(view.record.error_message.unwrap().contains("did not answer `ping` within 5 s"));
+    setting.until_it("mute", "one with two attempts", |_| attempts("mute").len() == 2).await;
+    let waited = attempts("mute")[1];
+    assert!(waited > Duration::from_secs(80) && waited < Duration::from_secs(110), "{waited:?}");
+    tokio::time::resume();
+    let kept = setting.history_until("mute", "connected").await;
+    assert_eq!(kept[..4], ["connecting", "connected", "degraded", "error"], "{kept:?}");
+    setting.end().await;
+}
+
+#[tokio::test]
+async fn a_server_that_answers_pings_stays_connected() {
+    let setting = theatre(vec![playing("chatty", &[Act::Live(Duration::from_secs(1_000_000))])]).await;
+    setting.service.connect(&somebody(), "chatty").await.unwrap();
+    sleep(Duration::from_secs(300)).await;
+    let health = setting.service.server_health("chatty").await.unwrap();
+    assert!(health.is_healthy && health.last_check.is_some() && health.latency_ms.is_some(), "{health:?}");
+    assert_eq!(attempts("chatty").len(), 1);
+    tokio::time::resume();
+    setting.end().await;
+}

@@ -1,0 +1,243 @@
+//! Servers come, work, change and go while the service runs.
+
+use std::time::Duration;
+
+use registry::{Page, Status};
+use serde_json::json;
+use service::Error;
+use service::servers::{Registration, Update};
+
+use crate::setting::{Setting, fake, registration, somebody};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_is_registered_called_and_removed_while_the_service_runs() {
+    let setting = Setting::new().await;
+    let view = setting.service.register(&somebody(), fake("one", &["--tools", "2", "--only-generated"])).await.unwrap();
+    assert_eq!(view.record.status, Status::Connected);
+    assert_eq!((view.record.tool_count, view.tools.unwrap().len()), (2, 2));
+    assert_eq!(setting.listed().await, ["one.tool_0", "one.tool_1"]);
+    let state = setting.service.state();
+    assert_eq!((state.total_servers, state.connected_servers, state.total_tools), (1, 1, 2));
+    assert!(state.last_sync.is_some());
+
+    setting.service.remove(&somebody(), "one", false).await.unwrap();
+    assert_eq!(setting.listed().await, [""; 0]);
+    assert!(matches!(setting.service.server("one").await, Err(Error::ServerNotFound { .. })));
+    let kept = setting.store.servers(&registry::ServerFilter::default(), Page::ALL).await.unwrap();
+    assert_eq!(kept.total, 0);
+    setting.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_belongs_to_one_server_and_must_be_a_good_one() {
+    let setting = Setting::new().await;
+    setting.service.register(&somebody(), fake("one", &[])).await.unwrap();
+    let twice = setting.service.register(&somebody(), fake("one", &[])).await;
+    assert!(matches!(twice, Err(Error::ServerAlreadyExists { .. })), "{twice:?}");
+    let bad = registration("Not Good", "stdio", json!({ "args": "x" }));
+    let Err(Error::Validation { problems }) = setting.service.register(&somebody(), bad).await else {
+        panic!("it has three mistakes")
+    };
+    let places: Vec<_> = problems.iter().map(|problem| problem.loc.join(".")).collect();
+    assert_eq!(places, ["body.name", "body.connection_config.command", "body.connection_config.args"]);
+    setting.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_registered_is_there_after_a_restart_with_its_history() {
+    let setting = Setting::new().await;
+    setting.service.register(&somebody(), fake("one", &["--tools", "1"])).await.unwrap();
+    setting.service.register(&somebody(), fake("off", &[])).await.unwrap();
+    setting.service.disable(&somebody(), "off").await.unwrap();
+    let setting = setting.again().await;
+    setting.until("one", Status::Connected).await;
+    assert_eq!(setting.history("one").await, ["connecting", "connected", "disconnected", "connecting", "connected"]);
+    assert_eq!(setting.service.server("off").await.unwrap().record.status, Status::Disabled);
+    setting.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_is_disconnected_and_connected_at_will_and_told_so() {
+    let setting = Setting::new().await;
+    setting.service.register(&somebody(), fake("one", &[])).await.unwrap();
+    for _ in 0..2 {
+        let view = setting.service.disconnect(&somebody(), "one", false).await.unwrap();
+        assert_eq!(view.record.status, Status::Disconnected);
+    }
+    let answer = setting.call("one.echo", json!({})).await;
+    let message = answer["error"]["message"].as_str().unwrap();
+    assert!(message.starts_with("Server `one` is not connected: disconnected"), "{message}");
+    let view = setting.service.connect(&somebody(), "one").await.unwrap();
+    assert_eq!(view.record.status, Status::Connected);
+    assert_eq!(setting.call("one.echo", json!({ "text": "hi" })).await["result"]["content"][0]["text"], "hi");
+    setting.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_in_flight_may_finish_before_its_server_is_disconnected() {
+    let setting = Setting::new().await;
+    setting.service.register(&somebody(), fake("one", &[])).await.unwrap();
+    let (answer, view) = tokio::join!(setting.call("one.sleep", json!({ "ms": 1000 })), async {
+        in_flight(&setting, "one").await;
+        setting.service.disconnect(&somebody(), "one", false).await.unwrap()
+    });
+    assert_eq!(answer["result"]["content"][0]["text"], "slept", "{answer}");
+    assert_eq!(view.record.status, Status::Disconnected);
+    setting.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn force_cancels_calls_in_flight_and_says_why() {
+    let setting = Setting::new().await;
+    setting.service.register(&somebody(), fake("one", &[])).await.unwrap();
+    let (answer, _) = tokio::join!(setting.call("one.hang", json!({})), async {
+        in_flight(&setting, "one").await;
+        setting.service.disconnect(&somebody(), "one", true).await.unwrap()
+    });
+    assert!(answer["error"]["message"].as_str().unwrap().contains("one"), "{answer}");
+    setting.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_renamed_keeps_its_connection_and_its_tools_are_renamed_with_it() {
+    let setting = Setting::new().await;
+    setting.service.register(&somebody(), fake("one", &[])).await.unwrap();
+    let pid = setting.call("one.pid", json!({})).await["result"]["structuredContent"]["pid"].clone();
+    let update = Update { name: Some("two".to_owned()), description: Some(Some("x".to_owned())), ..Update::default() };
+    let view = setting.service.update(&somebody(), "one", update).await.unwrap();
+    assert_eq!((view.record.name.as_str(), view.record.status), ("two", Status::Connected));
+    assert_eq!(setting.call("two.pid", json!({})).await["result"]["structuredContent"]["pid"], pid);
+    assert!(setting.service.tools(Some("two")).await.unwrap().iter().all(|tool| tool.name.starts_with("two.")));
+    assert!(setting.call("one.pid", json!({})).await["error"].is_object());
+    setting.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_is_connected_anew_when_it_is_reached_otherwise() {
+    let setting = Setting::new().await;
+    setting.service.register(&somebody(), fake("one", &["--tools", "1", "--only-generated"])).await.unwrap();
+    let Registration { connection_config, .. } = fake("one", &["--tools", "3", "--only-generated"]);
+    let update = Update { connection_config: Some(connection_config), ..Update::default() };
+    setting.service.update(&somebody(), "one", update).await.unwrap();
+    setting.until_it("one", "one with three tools", |view| view.record.tool_count == 3).await;
+    setting.until("one", Status::Connected).await;
+    setting.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_in_flight_may_finish_and_a_new_one_waits_while_its_server_is_connected_anew() {
+    let setting = Setting::new().await;
+    setting.service.register(&somebody(), fake("one", &[])).await.unwrap();
+    let Registration { connection_config, .. } = fake("one", &["--tools", "1"]);
+    let update = Update { connection_config: Some(connection_config), ..Update::default() };
+    let (before, ()) = tokio::join!(setting.call("one.sleep", json!({ "ms": 700 })), async {
+        in_flight(&setting, "one").await;
+        setting.service.update(&somebody(), "one", update).await.unwrap();
+    });
+    assert_eq!(before["result"]["content"][0]["text"], "slept", "{before}");
+    let after = setting.call("one.tool_0", json!({})).await;
+    assert!(after["result"].is_object(), "{after}");
+    setting.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_dies_is_connected_again() {
+    let setting = Setting::new().await;
+    setting.service.register(&somebody(), fake("one", &[])).await.unwrap();
+    setting.call("one.crash", json!({ "code": 3 })).await;
+    let view = setting.until("one", Status::Error).await;
+    assert!(view.record.error_message.unwrap().contains("status 3"), "{:?}", view.next_retry_at);
+    assert!(view.next_retry_at.is_some());
+    setting.until("one", Status::Connected).await;
+    assert_eq!(setting.history("one").await, ["connecting", "connected", "error", "connecting", "connected"]);
+    setting.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_cannot_start_delays_nobody() {
+    let setting = Setting::new().await;
+    let began = std::time::Instant::now();
+    let slow = setting.service.register(&somebody(), fake("slow", &["--hang-at", "initialize"])).await.unwrap();
+    assert_eq!(slow.record.status, Status::Connecting);
+    assert!(began.elapsed() < Duration::from_secs(5), "a registration answers soon");
+    let view = setting.service.register(&somebody(), fake("one", &[])).await.unwrap();
+    assert_eq!(view.record.status, Status::Connected);
+    setting.service.remove(&somebody(), "slow", true).await.unwrap();
+    setting.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_try_tells_the_tools_or_the_last_words_and_leaves_nothing() {
+    let setting = Setting::new().await;
+    setting.service.register(&somebody(), fake("one", &["--tools", "1", "--only-generated"])).await.unwrap();
+    let report = setting.service.test("one").await.unwrap();
+    assert_eq!((report.success, report.tools), (true, vec!["tool_0".to_owned()]));
+    let bad = fake("bad", &["--fail-at", "initialize", "--stderr-line", "no licence found"]);
+    let report = setting.service.test_unregistered(bad).await.unwrap();
+    assert!(!report.success);
+    assert!(report.error.as_ref().unwrap().contains("no licence found"), "{report:?}");
+    assert_eq!(setting.service.state().total_servers, 1);
+    setting.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_variable_that_is_not_set_parks_the_server_with_its_name() {
+    let setting = Setting::new().await;
+    let new = registration("one", "stdio", json!({ "command": "${NOBODY_HAS_SET_THIS}" }));
+    let view = setting.service.register(&somebody(), new).await.unwrap();
+    assert_eq!((view.record.status, view.next_retry_at), (Status::Error, None));
+    assert!(view.record.error_message.unwrap().contains("NOBODY_HAS_SET_THIS is not set"));
+    setting.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tools_are_discovered_anew_when_somebody_asks() {
+    let setting = Setting::new().await;
+    let file = setting.folder.path().join("tools.jsonl");
+    std::fs::write(&file, "{\"name\":\"a\",\"inputSchema\":{\"type\":\"object\"}}\n").unwrap();
+    let new = fake("one", &["--only-generated", "--tool-file", file.to_str().unwrap()]);
+    setting.service.register(&somebody(), new).await.unwrap();
+    let before = setting.service.state().last_sync;
+    setting.service.refresh_tools(&somebody(), "one").await.unwrap();
+    testkit_wait(|| setting.service.state().last_sync != before).await;
+    setting.service.disconnect(&somebody(), "one", false).await.unwrap();
+    let refused = setting.service.refresh_tools(&somebody(), "one").await;
+    assert!(matches!(refused, Err(Error::ServerUnavailable { .. })), "{refused:?}");
+    setting.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fifty_servers_are_connected_at_once_after_a_restart() {
+    let setting = Setting::new().await;
+    let registering = (0..50).map(|n| {
+        let (service, new) = (setting.service.clone(), fake(&format!("s{n}"), &["--tools", "20", "--only-generated"]));
+        tokio::spawn(async move { service.register(&somebody(), new).await.map(drop) })
+    });
+    for registered in registering.collect::<Vec<_>>() {
+        registered.await.unwrap().unwrap();
+    }
+    let setting = setting.again().await;
+    for n in 0..50 {
+        setting.until(&format!("s{n}"), Status::Connected).await;
+    }
+    assert_eq!(setting.service.state().total_tools, 1000);
+    assert_eq!(setting.service.tools(None).await.unwrap().len(), 1000);
+    setting.end().await;
+}
+
+/// Waits until the server has a call in hand.
+async fn in_flight(setting: &Setting, server: &str) {
+    let view = setting.service.aggregator().fleet.view();
+    let place = view.snapshot.server_named(server).unwrap();
+    let connection = view.connections[place].clone().unwrap();
+    testkit_wait(|| connection.open_calls() > 0).await;
+}
+
+async fn testkit_wait(holds: impl Fn() -> bool) {
+    let waiting = async {
+        while !holds() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    tokio::time::timeout(testkit::DEADLINE, waiting).await.expect("it never came to that");
+}
