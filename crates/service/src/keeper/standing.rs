@@ -33,12 +33,12 @@ impl Keeper {
         if previous != change.status {
             self.shown.since = now;
         }
-        self.publish();
-        if is_same && change.server_info.is_none() {
-            return;
-        }
         let (status, error_message) = (change.status, change.error_message.clone());
-        self.house.records.change(self.handle.id, StatusChange { failure_count: Some(failures), ..change });
+        if !is_same || change.server_info.is_some() {
+            self.house.records.change(self.handle.id, StatusChange { failure_count: Some(failures), ..change });
+        }
+        // Who sees it may wait for it to be written, so it is on its way by then.
+        self.publish();
         if previous != status {
             self.tell_status(previous, status, error_message);
         }
@@ -77,27 +77,43 @@ impl Keeper {
         self.house.fleet.stand(self.handle.place, ServerState::Down(Arc::new(downtime)), None);
     }
 
-    /// It is up, and offers this.
+    /// It is up, and offers this. Whoever sees that it is up sees its tools, too.
     pub(super) fn stand_up(&mut self, offer: &Arc<Offer>) {
+        let is_news = self.take_in(offer);
         let change = StatusChange { server_info: Some(server_info(offer)), ..StatusChange::to(Status::Connected) };
         self.stand_with(change, None);
-        self.discovered(offer);
+        if is_news {
+            self.tell_tools();
+        }
     }
 
     /// It offers this now.
     pub(super) fn discovered(&mut self, offer: &Arc<Offer>) {
+        let is_news = self.take_in(offer);
+        self.publish();
+        if is_news {
+            self.tell_tools();
+        }
+    }
+
+    /// Keeps what it offers; whether it has other tools than before.
+    fn take_in(&mut self, offer: &Arc<Offer>) -> bool {
         let tools = offer.items(Kind::Tool);
         let is_news = self.known.as_ref().is_none_or(|known| known.items(Kind::Tool) != tools);
-        let count = tools.len();
+        self.shown.record.tool_count = u32::try_from(tools.len()).unwrap_or(u32::MAX);
         self.known = Some(Arc::clone(offer));
-        self.shown.record.tool_count = u32::try_from(count).unwrap_or(u32::MAX);
-        self.publish();
         self.house.synchronised();
         self.house.records.tools(self.handle.id, tools_of(offer));
-        if is_news {
-            let (server_id, name) = (self.handle.id.to_string(), self.shown.record.name.clone());
-            self.house.events.tell(Event::ToolsChanged { server_id, name, tool_count: count });
-        }
+        is_news
+    }
+
+    fn tell_tools(&self) {
+        let record = &self.shown.record;
+        self.house.events.tell(Event::ToolsChanged {
+            server_id: record.id.to_string(),
+            name: record.name.clone(),
+            tool_count: record.tool_count as usize,
+        });
     }
 
     /// Lets everybody see how things are.
