@@ -23,6 +23,7 @@ use crate::executions::{Asked, Ended, Execution, Executions, Origin, QUEUE_PATIE
 use crate::{Actor, Error, Service};
 pub(crate) use attempt::Attempt;
 use attempt::{Answer, line_of};
+use failing::Concluded;
 use resolution::Target;
 
 /// A server that has a limit of its own keeps to it itself; we step in only if it does not.
@@ -118,18 +119,9 @@ impl Executions {
         let target = self.find_target(&aggregator, &call).await?;
         let execution = self.enter(&call, &target)?;
         let mut under_way = UnderWay { whole: Arc::clone(self), aggregator, execution, client: None };
-        let ended = self.carry_through(&call, &target, &mut under_way).await;
-        let execution = &under_way.execution;
-        match ended {
-            Ok((result, ended)) => {
-                execution.finish(ended);
-                Ok(Outcome { result, metadata: metadata(execution, &target) })
-            }
-            Err((error, ended)) => {
-                execution.finish(ended);
-                Err(error)
-            }
-        }
+        let Concluded { outcome, ended } = self.carry_through(&call, &target, &mut under_way).await;
+        under_way.execution.finish(ended);
+        Ok(Outcome { result: outcome?, metadata: metadata(&under_way.execution, &target) })
     }
 
     /// Which tool is meant. A server that is about to be ready is waited for.
@@ -166,18 +158,13 @@ impl Executions {
     }
 
     /// From its turn to its answer.
-    async fn carry_through(
-        &self,
-        call: &Call,
-        target: &Target,
-        under_way: &mut UnderWay,
-    ) -> Result<(RawJson, Ended), (Error, Ended)> {
+    async fn carry_through(&self, call: &Call, target: &Target, under_way: &mut UnderWay) -> Concluded {
         let execution = Arc::clone(&under_way.execution);
         if let Some(turn) = execution.take_turn() {
             tokio::select! {
                 biased;
-                verdict = execution.called_off() => return Err(failing::called_off(&execution, &verdict)),
-                turn = timeout(QUEUE_PATIENCE, turn) => if turn.is_err() { return Err(failing::waited_too_long()) },
+                verdict = execution.called_off() => return failing::called_off(&execution, &verdict),
+                turn = timeout(QUEUE_PATIENCE, turn) => if turn.is_err() { return failing::waited_too_long() },
             }
         }
         let began = Instant::now();
@@ -189,18 +176,18 @@ impl Executions {
             under_way.client = Some(attempt);
             let answer = tokio::select! {
                 biased;
-                verdict = execution.called_off() => return Err(failing::called_off(&execution, &verdict)),
+                verdict = execution.called_off() => return failing::called_off(&execution, &verdict),
                 answer = answer => answer,
                 limit = self.too_late(call, target.place, began) => {
                     self.call_off(&execution, Verdict::TooSlow(limit));
                     under_way.withdraw();
-                    return Err(failing::called_off(&execution, &Verdict::TooSlow(limit)));
+                    return failing::called_off(&execution, &Verdict::TooSlow(limit));
                 }
             };
             under_way.client = None;
             let failure = match answer {
                 Answer::Result(line, result) => return failing::result(&execution, &line, result),
-                Answer::Refused(line, error) => return Err(failing::refused_by_server(&execution, &line, error)),
+                Answer::Refused(line, error) => return failing::refused_by_server(&execution, &line, error),
                 Answer::Nothing(failure) => failure,
             };
             let may_repeat =
@@ -208,13 +195,13 @@ impl Executions {
             let pause = pauses.get(retries).copied().map(Duration::from_millis);
             let limit = self.limit(call, target.place);
             let Some(pause) = pause.filter(|&pause| may_repeat && began.elapsed() + pause < limit) else {
-                return Err(self.failed(&execution, &failure));
+                return self.failed(&execution, &failure);
             };
             retries += 1;
             execution.will_be_retried();
             tokio::select! {
                 biased;
-                verdict = execution.called_off() => return Err(failing::called_off(&execution, &verdict)),
+                verdict = execution.called_off() => return failing::called_off(&execution, &verdict),
                 () = sleep(pause) => {}
             }
         }

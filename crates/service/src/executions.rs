@@ -15,6 +15,8 @@ mod live;
 mod operating;
 mod outcome;
 mod sessions;
+#[cfg(test)]
+mod tests;
 mod verdict;
 mod watch;
 
@@ -40,11 +42,10 @@ pub(crate) use verdict::{Refused, Verdict};
 use crate::Settings;
 use crate::calls::Attempt;
 use crate::events::Events;
-use crate::metrics::Reading;
+use crate::metrics::{Reading, ServerCounters};
 use crate::recorder::Recorder;
 use crate::roster::Roster;
 use crate::settings::Keeper;
-use crate::traffic::Traffic;
 
 /// A call that is on its way from one place to the next is found nowhere for a moment; so often it is looked for.
 const LOOKS: u32 = 20;
@@ -59,7 +60,7 @@ pub struct Executions {
     roster: Arc<Roster>,
     aggregator: OnceLock<Weak<Aggregator>>,
     /// By place.
-    traffic: RwLock<Vec<Arc<Traffic>>>,
+    counters: RwLock<Vec<Arc<ServerCounters>>>,
     live: Live,
     /// For calls from REST, the command line, documents and assistants.
     gate: Arc<Gate>,
@@ -87,7 +88,7 @@ impl Executions {
             events,
             roster,
             aggregator: OnceLock::new(),
-            traffic: RwLock::default(),
+            counters: RwLock::default(),
             live: Live::default(),
             gate: Gate::new(0, 0),
             mcp_gate: Gate::new(0, 0),
@@ -138,14 +139,14 @@ impl Executions {
         self.mcp_gate.set_limits(of_mcp, queue_limit);
     }
 
-    /// What goes on at the server in that place.
-    pub(crate) fn traffic(&self, place: usize) -> Arc<Traffic> {
-        if let Some(traffic) = self.traffic.read().unwrap_or_else(PoisonError::into_inner).get(place) {
-            return Arc::clone(traffic);
+    /// What is counted for the server in that place.
+    pub(crate) fn counters(&self, place: usize) -> Arc<ServerCounters> {
+        if let Some(counters) = self.counters.read().unwrap_or_else(PoisonError::into_inner).get(place) {
+            return Arc::clone(counters);
         }
-        let mut all = self.traffic.write().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.counters.write().unwrap_or_else(PoisonError::into_inner);
         while all.len() <= place {
-            all.push(Arc::new(Traffic::new()));
+            all.push(Arc::default());
         }
         Arc::clone(&all[place])
     }
@@ -165,17 +166,15 @@ impl Executions {
         {
             return Err(refused(Refused::SessionOver(limit)));
         }
-        let traffic = self.traffic(asked.place);
-        let execution = Arc::new(Execution::new(&self.myself, asked, slot, Arc::clone(&traffic)));
+        let counters = self.counters(asked.place);
+        let execution = Arc::new(Execution::new(&self.myself, asked, slot, counters));
         if let Some(turn) = turn {
             execution.must_wait(turn);
         }
-        traffic.begin(execution.submitted());
         self.live.add(&execution);
         // Looked at last: whoever stops everything looks for calls after saying so, and finds this one or is seen here.
         if self.is_stopped.load(Ordering::SeqCst) {
             self.live.remove(execution.id);
-            traffic.end(execution.submitted(), false);
             return Err(refused(Refused::Stopped));
         }
         if !self.is_watched.swap(true, Ordering::SeqCst) {
@@ -223,9 +222,9 @@ impl Executions {
 
     /// The numbers at this moment. Servers that were never called or looked at are left out.
     pub fn reading(&self) -> Reading {
-        let all = self.traffic.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let of = |(place, traffic): (usize, &Arc<Traffic>)| {
-            self.roster.at(place).map(|server| traffic.counters.read(server.name.to_string()))
+        let all = self.counters.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let of = |(place, counters): (usize, &Arc<ServerCounters>)| {
+            self.roster.at(place).map(|server| counters.read(server.name.to_string()))
         };
         let (running, queued) = self.gate.count();
         let (mcp_running, mcp_queued) = self.mcp_gate.count();

@@ -16,6 +16,8 @@ use protocol::{Era, reply};
 use registry::{CredentialKey, Location, RawJson, ServerId, Source, Status, Store, Timestamp};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, watch};
+use tokio::task::AbortHandle;
+use upstream::failure::Mishap;
 use upstream::wire::{Letter, Post, Postbox, Wire};
 use upstream::{CallError, Connection, Ending, Stop, Upstream, Watcher};
 
@@ -41,6 +43,7 @@ pub(crate) struct FakeServer {
     calls: AtomicUsize,
     cancelled: AtomicUsize,
     pub(crate) let_go: Notify,
+    at_work: Mutex<HashMap<u64, AbortHandle>>,
     tools: Vec<String>,
     timeout: Option<Duration>,
 }
@@ -77,8 +80,7 @@ impl FakeServer {
 
     async fn serve(self: Arc<Self>, number: u64, request: Value) {
         let call = self.calls.fetch_add(1, Ordering::SeqCst);
-        let running = self.running.fetch_add(1, Ordering::SeqCst) + 1;
-        self.most_running.fetch_max(running, Ordering::SeqCst);
+        let running = Running::begin(&self);
         let connection = self.connection.get().unwrap();
         let arguments = request["params"]["arguments"].to_string();
         let tool = request["params"]["name"].as_str().unwrap();
@@ -87,8 +89,8 @@ impl FakeServer {
             "stuck" => self.let_go.notified().await,
             _ => {}
         }
-        self.running.fetch_sub(1, Ordering::SeqCst);
-        let is_untouched = tool == "unreachable";
+        drop(running);
+        let mishap = if tool == "unreachable" { Mishap::Unreachable } else { Mishap::AnswerLost };
         let fails = match tool {
             "lost" => call == 0,
             "unreachable" | "lost-twice" => call < 2,
@@ -96,7 +98,7 @@ impl FakeServer {
         };
         if fails {
             let server = connection.server();
-            let error = CallError::Remote { server, problem: "the line is cut".into(), is_untouched };
+            let error = CallError::Remote { server, problem: "the line is cut".into(), mishap };
             return connection.fail(number, &error);
         }
         let id = number.to_string();
@@ -113,12 +115,37 @@ impl FakeServer {
     }
 }
 
+/// A call that the server is at.
+struct Running(Arc<FakeServer>);
+
+impl Running {
+    fn begin(server: &Arc<FakeServer>) -> Self {
+        let running = server.running.fetch_add(1, Ordering::SeqCst) + 1;
+        server.most_running.fetch_max(running, Ordering::SeqCst);
+        Self(Arc::clone(server))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.running.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 impl Post for FakeServer {
     fn post(self: Arc<Self>, letter: Letter) {
         let message: Value = serde_json::from_slice(&letter.body).unwrap();
         match message["method"].as_str() {
-            Some("tools/call") => drop(tokio::spawn(self.serve(letter.number.unwrap(), message))),
-            Some("notifications/cancelled") => drop(self.cancelled.fetch_add(1, Ordering::SeqCst)),
+            Some("tools/call") => {
+                let number = letter.number.unwrap();
+                let work = tokio::spawn(Arc::clone(&self).serve(number, message));
+                self.at_work.lock().unwrap().insert(number, work.abort_handle());
+            }
+            Some("notifications/cancelled") => {
+                self.cancelled.fetch_add(1, Ordering::SeqCst);
+                let work = self.at_work.lock().unwrap().remove(&message["params"]["requestId"].as_u64().unwrap());
+                work.unwrap().abort();
+            }
             _ => {}
         }
     }

@@ -10,7 +10,7 @@
 //! - `layer.rs`: the config file as a read-only layer of servers; `trial.rs`: a server tried apart from all others
 //! - [`calls`]: a tool called from here; [`executions`]: the account of all calls: limits, stop, history;
 //!   `recorder.rs`: writes it down
-//! - [`metrics`]: numbers for whoever watches; `traffic.rs`: what goes on at one server
+//! - [`metrics`]: numbers for whoever watches
 //! - [`settings`]: what can be changed while it runs; [`events`]: what happens, for who wants to know
 //! - `overview`: the audit log, and whether the database is there
 //! - [`Error`]: what went wrong, told once for every edge
@@ -32,7 +32,6 @@ mod roster;
 pub mod servers;
 pub mod settings;
 mod spec;
-mod traffic;
 mod trial;
 
 use std::path::PathBuf;
@@ -90,7 +89,6 @@ pub struct Service {
     pub(crate) events: Events,
     pub(crate) settings: settings::Keeper,
     pub(crate) executions: Arc<executions::Executions>,
-    pub(crate) roster: Arc<roster::Roster>,
     pub(crate) house: Arc<Household>,
     pub(crate) began: Instant,
 }
@@ -124,7 +122,7 @@ impl Service {
         let house = Household::new(Founding {
             store: store.clone(),
             fleet: Arc::clone(&fleet),
-            roster: Arc::clone(&roster),
+            roster,
             events: events.clone(),
             settings: settings.clone(),
             executions: Arc::clone(&executions),
@@ -133,9 +131,14 @@ impl Service {
             chain,
             remote,
         });
-        layer::open(&house, config).await?;
         let began = Instant::now();
-        Ok(Arc::new(Self { store, fleet, aggregator, events, settings, executions, roster, house, began }))
+        let service = Arc::new(Self { store, fleet, aggregator, events, settings, executions, house, began });
+        if let Err(error) = layer::open(&service.house, config).await {
+            service.stop(Stop::Now);
+            service.ended().await;
+            return Err(error);
+        }
+        Ok(service)
     }
 
     /// The way in for MCP clients.

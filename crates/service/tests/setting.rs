@@ -183,6 +183,7 @@ pub(crate) fn fake(name: &str, args: &[&str]) -> Registration {
     registration(name, "stdio", json!({ "command": testkit::program("fake-server"), "args": args }))
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "a value is written where it is used")]
 pub(crate) fn registration(name: &str, transport: &str, config: Value) -> Registration {
     let body = json!({ "name": name, "transport_type": transport, "connection_config": config });
     serde_json::from_value(body).unwrap()

@@ -13,6 +13,18 @@ use crate::error::Problem;
 use crate::executions::{Ended, Execution, Executions, QUEUE_PATIENCE, Refused, Verdict, message_of};
 use crate::roster::Standing;
 
+/// How a call ended: what is told whoever made it, and what is kept.
+pub(super) struct Concluded {
+    pub(super) outcome: Result<RawJson, Error>,
+    pub(super) ended: Ended,
+}
+
+impl Concluded {
+    fn failed(error: Error, ended: Ended) -> Self {
+        Self { outcome: Err(error), ended }
+    }
+}
+
 /// Whether a call makes sense at all.
 pub(super) fn check(call: &Call) -> Result<(), Error> {
     if call.arguments.get().trim_start().starts_with('{') {
@@ -35,14 +47,15 @@ pub(super) fn refused(refused: &Refused) -> Error {
 }
 
 /// A call whose turn did not come.
-pub(super) fn waited_too_long() -> (Error, Ended) {
+pub(super) fn waited_too_long() -> Concluded {
     let message = format!("The call waited {} s for its turn; try again later", QUEUE_PATIENCE.as_secs());
     let ended = Ended::unanswered(ExecutionStatus::Error, message.clone());
-    (Error::LimitReached { message, context: object(json!({ "limit": "concurrent_limit" })) }, ended)
+    let context = object(json!({ "limit": "concurrent_limit" }));
+    Concluded::failed(Error::LimitReached { message, context }, ended)
 }
 
 /// A call that somebody ended.
-pub(super) fn called_off(execution: &Execution, verdict: &Verdict) -> (Error, Ended) {
+pub(super) fn called_off(execution: &Execution, verdict: &Verdict) -> Concluded {
     let (message, mut context) = (verdict.message(), context(execution));
     let error = match verdict {
         Verdict::Cancelled(_) => Error::ExecutionCancelled { message, context },
@@ -51,45 +64,45 @@ pub(super) fn called_off(execution: &Execution, verdict: &Verdict) -> (Error, En
             Error::ExecutionTimeout { message, context }
         }
     };
-    (error, Ended::given_up(Some(verdict)))
+    Concluded::failed(error, Ended::given_up(Some(verdict)))
 }
 
 /// The server answered with a result: usually that is it.
-pub(super) fn result(execution: &Execution, line: &Bytes, span: Span) -> Result<(RawJson, Ended), (Error, Ended)> {
+pub(super) fn result(execution: &Execution, line: &Bytes, span: Span) -> Concluded {
     if result::kind(line, span) == ResultType::InputRequired {
         let message =
             format!("Server `{}` wants to ask a person something, and there is none here", execution.server());
-        let ended = Ended { is_answered: true, ..Ended::unanswered(ExecutionStatus::Error, message.clone()) };
-        return Err((Error::ExecutionFailed { message, context: context(execution) }, ended));
+        let ended = Ended::unanswered(ExecutionStatus::Error, message.clone());
+        return Concluded::failed(Error::ExecutionFailed { message, context: context(execution) }, ended);
     }
     let text = String::from_utf8_lossy(span.of(line)).into_owned();
     let ended = Ended::answered(line, Ok(span), execution.keeps_result());
     match RawJson::parse(text) {
-        Ok(result) => Ok((result, ended)),
+        Ok(result) => Concluded { outcome: Ok(result), ended },
         // Our scan takes what serde_json does not: numbers and nesting without end.
         Err(error) => {
             let message = format!("Server `{}` sent a result that cannot be shown: {error}", execution.server());
-            Err((Error::ExecutionFailed { message, context: context(execution) }, ended))
+            Concluded::failed(Error::ExecutionFailed { message, context: context(execution) }, ended)
         }
     }
 }
 
 /// The server answered with an error.
-pub(super) fn refused_by_server(execution: &Execution, line: &Bytes, error: Span) -> (Error, Ended) {
+pub(super) fn refused_by_server(execution: &Execution, line: &Bytes, error: Span) -> Concluded {
     let ended = Ended::answered(line, Err(error), false);
     let message = format!("Server `{}` answered with an error: {}", execution.server(), message_of(line, error));
     let mut context = context(execution);
     let own = serde_json::from_slice(error.of(line)).unwrap_or(Value::Null);
     context.insert("error".to_owned(), own);
-    (Error::ExecutionFailed { message, context }, ended)
+    Concluded::failed(Error::ExecutionFailed { message, context }, ended)
 }
 
 impl Executions {
     /// Nothing came from the server.
-    pub(super) fn failed(&self, execution: &Execution, failure: &Failure) -> (Error, Ended) {
+    pub(super) fn failed(&self, execution: &Execution, failure: &Failure) -> Concluded {
         let ended = failure.ended.clone();
         if failure.is_absent {
-            return (self.unavailable(execution.place()), ended);
+            return Concluded::failed(self.unavailable(execution.place()), ended);
         }
         let message = ended.why.clone().unwrap_or_default();
         let context = context(execution);
@@ -97,7 +110,7 @@ impl Executions {
             ExecutionStatus::Timeout => Error::ExecutionTimeout { message, context },
             _ => Error::ExecutionFailed { message, context },
         };
-        (error, ended)
+        Concluded::failed(error, ended)
     }
 
     /// The server in that place is not there.

@@ -155,9 +155,8 @@ fn by_own_name(snapshot: &Snapshot, name: &str) -> Result<Route, Miss> {
 /// Why a server has no such tool.
 fn missing_at(snapshot: &Snapshot, place: usize) -> Miss {
     match snapshot.servers()[place].state {
-        ServerState::Running => Miss::NoTool,
         // What it offers is known, and that is not among it.
-        ServerState::Dormant => Miss::NoTool,
+        ServerState::Running | ServerState::Dormant => Miss::NoTool,
         ServerState::Initializing | ServerState::Waking => Miss::Starting(place),
         ServerState::Failed(_) | ServerState::Stopped | ServerState::Down(_) => Miss::Down(place),
         ServerState::Removed => Miss::NoServer(snapshot.servers()[place].name.as_str().to_owned()),

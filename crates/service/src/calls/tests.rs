@@ -267,7 +267,10 @@ async fn a_call_can_be_cancelled_while_it_waits_while_it_runs_and_before_it_is_m
 
     house.server_with("cancel-later", &["unreachable"], None).await;
     let trying = start("cancel-later.unreachable");
-    until("it waits to be made again", || house.executions.reading().servers[1].retries == 1).await;
+    until("it waits to be made again", || {
+        house.executions.reading().servers.get(1).is_some_and(|server| server.retries == 1)
+    })
+    .await;
     let pending = id_of(ExecutionStatus::Pending).await;
     house.executions.cancel(&crate::fake::actor(), pending).await.unwrap();
     assert_eq!(trying.await.unwrap().unwrap_err().code(), "EXECUTION_CANCELLED");

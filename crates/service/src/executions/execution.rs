@@ -13,7 +13,7 @@ use super::gate::Slot;
 use super::outcome::Ended;
 use super::verdict::{Verdict, waited_too_long};
 use super::{Executions, ids};
-use crate::traffic::Traffic;
+use crate::metrics::ServerCounters;
 
 /// How long a call waits for its turn.
 pub(crate) const QUEUE_PATIENCE: Duration = Duration::from_secs(300);
@@ -51,7 +51,7 @@ pub(crate) struct Execution {
     asked: Asked,
     submitted_at: Timestamp,
     submitted: Instant,
-    traffic: Arc<Traffic>,
+    counters: Arc<ServerCounters>,
     whole: Weak<Executions>,
     progress: Mutex<Progress>,
     called_off: Notify,
@@ -86,14 +86,14 @@ pub(crate) struct Times {
 }
 
 impl Execution {
-    pub(super) fn new(whole: &Weak<Executions>, asked: Asked, slot: Slot, traffic: Arc<Traffic>) -> Self {
+    pub(super) fn new(whole: &Weak<Executions>, asked: Asked, slot: Slot, counters: Arc<ServerCounters>) -> Self {
         let submitted_at = Timestamp::now();
         Self {
             id: ids::fresh(submitted_at),
             asked,
             submitted_at,
             submitted: Instant::now(),
-            traffic,
+            counters,
             whole: whole.clone(),
             progress: Mutex::new(Progress { slot: Some(slot), ..Progress::default() }),
             called_off: Notify::new(),
@@ -118,16 +118,6 @@ impl Execution {
     /// Which way it came.
     pub(crate) fn source(&self) -> Source {
         self.asked.origin.source
-    }
-
-    /// What goes on at its server.
-    pub(crate) fn traffic(&self) -> &Arc<Traffic> {
-        &self.traffic
-    }
-
-    /// When it was asked for.
-    pub(super) fn submitted(&self) -> Instant {
-        self.submitted
     }
 
     /// For how long its server has had it.
@@ -192,7 +182,7 @@ impl Execution {
             progress.sent = None;
             progress.request = None;
         }
-        self.traffic.counters.retried();
+        self.counters.retried();
         self.announce();
     }
 
@@ -240,7 +230,7 @@ impl Execution {
     /// Its end, for itself and its server.
     fn end(&self, ended: Ended) -> bool {
         let now = Instant::now();
-        let (status, is_answered) = (ended.status, ended.is_answered);
+        let status = ended.status;
         let mut progress = self.lock();
         if progress.ended.is_some() {
             return false;
@@ -250,13 +240,11 @@ impl Execution {
         let first_sent = progress.first_sent;
         let (slot, turn) = (progress.slot.take(), progress.turn.take());
         drop(progress);
-        let counters = &self.traffic.counters;
-        counters.called(status);
+        self.counters.called(status);
         if let (Some(first), Some(sent)) = (first_sent, sent) {
-            counters.routing.add(first.saturating_duration_since(self.submitted));
-            counters.execution.add(now.saturating_duration_since(sent));
+            self.counters.routing.add(first.saturating_duration_since(self.submitted));
+            self.counters.execution.add(now.saturating_duration_since(sent));
         }
-        self.traffic.end(now, is_answered);
         // The next one's turn.
         drop((slot, turn));
         true

@@ -23,8 +23,6 @@ pub(crate) struct Ended {
     pub(crate) why: Option<String>,
     /// What the tool answered, if that is to be kept.
     pub(crate) result: Option<RawJson>,
-    /// The server answered, well or not.
-    pub(crate) is_answered: bool,
 }
 
 impl Ended {
@@ -49,7 +47,7 @@ impl Ended {
             Err(error) => (ExecutionStatus::Error, Some(message_of(line, error)), None),
         };
         let result = result.filter(|_| keeps_result).and_then(|span| kept(span.of(line)));
-        Self { status, why, result, is_answered: true }
+        Self { status, why, result }
     }
 
     /// There was no answer.
@@ -63,7 +61,7 @@ impl Ended {
     fn ours(answer: &[u8]) -> Self {
         match Envelope::scan(answer.trim_ascii_end()) {
             Ok(Envelope { kind: Kind::Response { outcome: Ok(_), .. }, .. }) => {
-                Self { status: ExecutionStatus::Success, why: None, result: None, is_answered: true }
+                Self { status: ExecutionStatus::Success, why: None, result: None }
             }
             Ok(Envelope { kind: Kind::Response { outcome: Err(error), .. }, .. }) => {
                 Self::unanswered(ExecutionStatus::Error, message_of(answer, error))
@@ -88,7 +86,7 @@ impl Ended {
 
     /// It did not come to an answer.
     pub(crate) fn unanswered(status: ExecutionStatus, why: String) -> Self {
-        Self { status, why: Some(why), result: None, is_answered: false }
+        Self { status, why: Some(why), result: None }
     }
 }
 
