@@ -4,10 +4,12 @@
 //! - [`rounds`]: what that server wants to know before it answers, asked of that client
 //! - [`modern_client`]: a client of 2026-07-28 in front of a server with `initialize`
 //! - [`parked`]: what that server asks in the middle of a call, offered to that client
+//! - [`last_word`]: clients that are not asked, or not any more
 //! - [`listening`]: `subscriptions/listen` on either side
 //! - [`same_era`]: modern on both sides; [`discovery`]: what a modern client is told of all servers at once
 
 mod discovery;
+mod last_word;
 mod legacy_client;
 mod listening;
 mod modern_client;

@@ -2,6 +2,7 @@
 //!
 //! - [`calls`]: tools are listed and called, and nothing changes on the way
 //! - [`sessions`]: the session with a server, from its beginning to its end
+//! - [`renewals`]: a session that the server forgot is begun anew, and nothing that was told in it is lost
 //! - [`headers`]: credentials go to the server and nowhere else
 //! - [`troubles`]: what goes wrong with a request, and what a client hears of it
 //! - [`streams`]: what comes on streams: progress, changes, answers after a break
@@ -16,6 +17,7 @@ mod headers;
 mod legacy;
 mod modern;
 mod questions;
+mod renewals;
 mod sessions;
 mod streams;
 mod troubles;

@@ -76,6 +76,26 @@ fn a_legacy_server_hears_nothing_of_the_newer_revision() {
 }
 
 #[test]
+fn a_call_does_not_become_a_task_of_the_other_era() {
+    let legacy = Puppet::new(everything().capabilities(r#"{"tools":{},"tasks":{"requests":{"tools":{"call":{}}}}}"#));
+    let modern = Puppet::new(Spec::modern().tool("t"));
+    let serve = serving(&[("legacy", &legacy), ("modern", &modern)]);
+    let mut newer = serve.modern("/mcp");
+    let mut older = serve.session("/mcp");
+    for (client, puppet, tool) in
+        [(&mut newer as &mut dyn Talk, &legacy, "legacy.t"), (&mut older, &modern, "modern.t")]
+    {
+        let params = json!({"name": tool, "task": {"ttl": 60000}, "arguments": {"task": 1}});
+        let id = client.begin("tools/call", params);
+        let call = puppet.expect("tools/call");
+        assert_eq!(call.param(&["task"]), None);
+        assert_eq!(call.param(&["arguments"]), Some(r#"{"task":1}"#));
+        call.answer(r#"{"resultType":"complete","content":[]}"#);
+        assert_eq!(client.answer_to(id)["result"]["content"], json!([]));
+    }
+}
+
+#[test]
 fn errors_have_the_codes_of_the_clients_era() {
     let puppet = Puppet::new(everything());
     let serve = serving(&[("s", &puppet)]);

@@ -170,6 +170,24 @@ fn a_state_that_was_tampered_with_or_belongs_to_other_params_is_refused() {
 }
 
 #[test]
+fn a_state_of_one_servers_call_is_refused_for_a_tool_of_the_same_name_at_another() {
+    let (puppet, other) = (Puppet::new(Spec::legacy().tool("t")), Puppet::new(Spec::legacy().tool("t")));
+    let serve = serving(&[("s", &puppet), ("other", &other)]);
+    let mut client = serve.modern("/mcp").interactive();
+    let (call, offer) = parked(&mut client, &puppet);
+    let accept = json!({"action": "accept", "content": {}});
+    let good = with_response(&original(), &offer, &accept);
+    let mut elsewhere = good.clone();
+    elsewhere["name"] = json!("other.t");
+    assert_refused(&mut client, &puppet, elsewhere);
+    assert_eq!(other.count("tools/call"), 0);
+    let id = client.begin("tools/call", good);
+    assert_eq!(puppet.response("q")["result"], accept);
+    call.answer(r#"{"content":[]}"#);
+    assert_eq!(client.answer_to(id)["result"]["resultType"], "complete");
+}
+
+#[test]
 fn a_state_is_good_for_the_principal_it_was_given_to_only() {
     let puppet = Puppet::new(Spec::legacy().tool("t"));
     let tokens = tempfile::NamedTempFile::new().expect("a temporary file can be made");
@@ -310,4 +328,25 @@ fn a_call_nobody_comes_back_to_is_cancelled_and_its_state_is_worth_nothing() {
     let late = with_response(&original(), &offer, &json!({"action": "accept", "content": {}}));
     assert_refused(&mut client, &puppet, late);
     assert_eq!(puppet.count("tools/call"), 1);
+}
+
+#[test]
+fn a_call_nobody_comes_back_to_keeps_its_turn_only_for_a_moment_when_others_wait() {
+    let puppet = Puppet::new(Spec::legacy().tool("t"));
+    let serve = Serve::start_as(&config(&[("s", &puppet)]), |launch| launch.env("MCP_AGGREGATOR_ANSWER_TIMEOUT", "40"));
+    let mut client = serve.modern("/mcp").interactive();
+    client.ids("tools/list");
+    let (call, offer) = parked(&mut client, &puppet);
+    // Of another client, and of the same: each call of a modern client stands for itself.
+    let mut other = serve.session("/mcp");
+    let waiting = [other.begin("tools/call", original()), client.begin("tools/call", original())];
+    assert_eq!(puppet.expect("notifications/cancelled").param(&["requestId"]), call.id());
+    assert!(puppet.response("q")["error"].is_object());
+    puppet.expect("tools/call").answer(r#"{"content":[]}"#);
+    puppet.expect("tools/call").answer(r#"{"content":[]}"#);
+    assert!(other.answer_to(waiting[0])["result"].is_object());
+    assert!(client.answer_to(waiting[1])["result"].is_object());
+    let late = with_response(&original(), &offer, &json!({"action": "accept", "content": {}}));
+    let answer = client.ask("tools/call", late);
+    assert_eq!(answer["error"]["data"]["reason"], "client_gone", "{answer}");
 }

@@ -1,10 +1,11 @@
 //! What a modern server wants to know before it answers, asked of a legacy client: rounds, within a bound.
 
 use serde_json::{Value, json};
+use testkit::http_session::all_capabilities;
 use testkit::puppet::Received;
-use testkit::{Puppet, Spec, Talk, raw};
+use testkit::{Config, Launch, Puppet, Spec, Talk, raw};
 
-use crate::relay::{at, connected, connected_with, serving};
+use crate::relay::{at, connected, connected_with, introduce, serving};
 
 const FORM: &str = r#"{"method":"elicitation/create","params":{"mode":"form","message":"Who \u0041re you?","requestedSchema":{"type":"object","properties":{"n":{"type":"number","default":1.0}}}}}"#;
 const SAMPLING: &str = r#"{"method":"sampling/createMessage","params":{"messages":[], "maxTokens":1e2}}"#;
@@ -170,12 +171,52 @@ fn a_call_cancelled_while_the_client_is_asked_is_over() {
     puppet.expect("tools/call").answer(&wants(&format!(r#"{{"e":{FORM}}}"#), None));
     let question = client.question("elicitation/create");
     client.cancel(id);
+    assert_eq!(client.notice("notifications/cancelled")["params"]["requestId"], question["id"]);
+    // It crossed on the way.
     client.reply(&question, json!({"action": "accept", "content": {}}));
     puppet.change(|spec| spec.leaves_no_more("tools/call"));
     let after = client.ask("tools/call", json!({"name": "s.t", "arguments": {"text": "next"}}));
     assert_eq!(after["result"]["content"][0]["text"], "next");
     // The one that was cancelled, and the one after it.
     assert_eq!(puppet.count("tools/call"), 2);
+}
+
+#[test]
+fn over_http_a_question_is_taken_back_before_the_stream_of_its_call_ends() {
+    let puppet = Puppet::new(Spec::modern().tool("t"));
+    let serve = serving(&[("s", &puppet)]);
+    let mut client = serve.interactive_session("/mcp");
+    let id = client.begin_call("s.t", json!({}));
+    puppet.expect("tools/call").answer(&wants(&format!(r#"{{"e":{FORM}}}"#), None));
+    let question = client.question("elicitation/create");
+    client.cancel(id);
+    assert_eq!(client.notice("notifications/cancelled")["params"]["requestId"], question["id"]);
+}
+
+#[test]
+fn a_person_who_takes_longer_than_the_call_may_is_no_longer_asked() {
+    let puppet = Puppet::new(Spec::modern().tool("t"));
+    let config = Config::new().server("s", puppet.entry().field("timeout", 1000));
+    let mut client = Launch::service(&config).start();
+    introduce(&mut client, &all_capabilities());
+    let id = client.begin_call("s.t", json!({}));
+    puppet.expect("tools/call").answer(&wants(&format!(r#"{{"e":{FORM}}}"#), None));
+    let question = client.question("elicitation/create");
+    assert_eq!(client.notice("notifications/cancelled")["params"]["requestId"], question["id"]);
+    let answer = client.answer_to(id);
+    assert_eq!(answer["error"]["data"]["reason"], "server_too_slow", "{answer}");
+}
+
+#[test]
+fn one_that_is_declined_takes_the_other_questions_with_it() {
+    let puppet = Puppet::new(Spec::modern().tool("t"));
+    let mut client = connected(&[("s", &puppet)]);
+    let id = client.begin_call("s.t", json!({}));
+    puppet.expect("tools/call").answer(&wants(&format!(r#"{{"a":{SAMPLING},"e":{FORM}}}"#), None));
+    let (sampling, form) = (client.question("sampling/createMessage"), client.question("elicitation/create"));
+    client.refuse(&sampling, -1, "User rejected");
+    assert_eq!(client.notice("notifications/cancelled")["params"]["requestId"], form["id"]);
+    assert!(client.answer_to(id)["error"].is_object());
 }
 
 #[test]

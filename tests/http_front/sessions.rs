@@ -1,5 +1,6 @@
 //! Sessions: from `initialize` to DELETE, and what happens without one.
 
+use serde_json::{Value, json};
 use testkit::http_client::Ask;
 use testkit::http_session::Hello;
 use testkit::{HttpSession, Puppet, Spec, Talk};
@@ -94,6 +95,23 @@ fn one_server_alone_is_offered_under_its_own_path_whatever_its_name() {
     let nobody = serve.fetch(&Ask::post("/mcp/nobody", initialize("2025-11-25")));
     assert_eq!(nobody.status, 404);
     assert!(nobody.json()["error"]["message"].as_str().is_some_and(|text| text.contains("nobody")), "{nobody:?}");
+}
+
+#[test]
+fn a_server_that_failed_says_how_when_it_is_met_alone() {
+    let config = testkit::Config::new().server("s", testkit::fake().args(["--fail-at", "initialize"]));
+    let serve = testkit::Serve::start(&config);
+    let assert_told = |error: &Value| {
+        let data = &error["data"];
+        assert_eq!((&data["reason"], &data["server"]), (&json!("server_failed"), &json!("s")), "{error}");
+        assert!(data["detail"].as_str().is_some_and(|detail| detail.contains("initialization")), "{error}");
+    };
+    let refused = serve.fetch(&Ask::post("/mcp/s", initialize("2025-11-25")));
+    assert_told(&refused.json()["error"]);
+    assert_eq!(refused.headers.get("mcp-session-id"), None, "a session nobody was let into");
+    assert_told(&serve.modern("/mcp/s").ask("server/discover", json!({}))["error"]);
+    // Among others it is just not there.
+    assert_eq!(serve.session("/mcp").ids("tools/list"), [""; 0]);
 }
 
 #[test]

@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use serde_json::{Map, Value, json};
-use testkit::{Config, ConfigFile, Driver, Launch, program};
+use testkit::config::ConfigFile;
+use testkit::{Config, Driver, Launch, program};
 
 /// `mcp-aggregator serve` on a port of its own. It ends when this is dropped.
 #[derive(Debug)]

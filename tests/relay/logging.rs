@@ -86,3 +86,29 @@ fn under_the_path_of_one_server_messages_are_left_as_they_are() {
     let line = client.notice_line(MESSAGE);
     assert_eq!(at(&line, &["params"]), r#"{"level":"info","logger":"db","data":1.0}"#);
 }
+
+#[test]
+fn a_server_is_asked_for_less_again_when_who_wanted_more_is_gone() {
+    let puppet = Puppet::new(Spec::legacy().tool("t").echoes());
+    let serve = serving(&[("s", &puppet)]);
+    let [mut curious, mut calm] = [(); 2].map(|()| serve.session("/mcp"));
+    let assert_asked = |levels: &[&str]| {
+        puppet.wait_for_count("logging/setLevel", levels.len());
+        let lines = puppet.lines_of("logging/setLevel");
+        let asked: Vec<_> = lines.iter().filter_map(|line| raw::text(at(line, &["params", "level"]))).collect();
+        assert_eq!(asked, levels);
+    };
+    calm.ask("logging/setLevel", json!({"level": "error"}));
+    curious.ask("logging/setLevel", json!({"level": "debug"}));
+    assert_asked(&["error", "debug"]);
+    curious.delete();
+    assert_asked(&["error", "debug", "error"]);
+    // The same for a request that wanted more while it ran.
+    let mut modern = serve.modern("/mcp");
+    modern.myself.log_level = Some("info".to_owned());
+    modern.ask("tools/call", json!({"name": "s.t", "arguments": {}}));
+    assert_asked(&["error", "debug", "error", "info", "error"]);
+    calm.delete();
+    // What it would say by itself nobody can ask for.
+    assert_asked(&["error", "debug", "error", "info", "error", "info"]);
+}

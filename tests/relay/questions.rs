@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use testkit::{Launch, Puppet, Spec, Talk, raw};
 
-use super::{at, config, connected, connected_with, introduce, serving};
+use super::{at, config, connected, connected_with, count_of, introduce, serving};
 
 const ELICITATION: &str = r#"{"mode":"form", "message":"Who \u0041re you?","requestedSchema":{"type":"object","properties":{"n":{"type":"number","default":1.0}}},"_meta":{"k":1e2}}"#;
 const SAMPLING: &str =
@@ -66,6 +66,35 @@ fn elicitation_by_url_is_labelled_too_and_its_completion_is_told() {
     assert_eq!(without(at(&question, &["params"]), "message"), without(params, "message"));
     puppet.notify("notifications/elicitation/complete", &json!({"elicitationId": "e-1"}));
     assert_eq!(client.notice("notifications/elicitation/complete")["params"]["elicitationId"], "e-1");
+}
+
+#[test]
+fn an_address_to_visit_that_an_error_names_is_labelled_and_its_completion_told_to_who_got_the_error() {
+    let puppet = Puppet::new(Spec::legacy().tool("t"));
+    let serve = serving(&[("s", &puppet)]);
+    let [mut one, mut other] = [(); 2].map(|()| serve.interactive_session("/mcp"));
+    let mut alone = serve.interactive_session("/mcp/s");
+    let error = |id: &str| {
+        let visit = format!(r#"{{"mode":"url","elicitationId":"{id}","url":"https://x","message":"Sign \u0069n"}}"#);
+        format!(r#"{{"code":-32042,"message":"first","data":{{"elicitations":[{visit}],"n":1.0}}}}"#)
+    };
+    for client in [&mut one, &mut other, &mut alone] {
+        client.listen();
+    }
+    for (client, tool, id) in [(&mut one, "s.t", "e-1"), (&mut alone, "t", "e-2")] {
+        let call = client.begin_call(tool, json!({}));
+        puppet.expect("tools/call").fail(&error(id));
+        let line = client.line_to(&call.to_string());
+        let expected = if tool == "t" { error(id) } else { error(id).replace("Sign", "[s] Sign") };
+        assert_eq!(at(&line, &["error"]), expected);
+        puppet.notify("notifications/elicitation/complete", &json!({"elicitationId": id}));
+        assert_eq!(client.notice("notifications/elicitation/complete")["params"]["elicitationId"], id);
+    }
+    // Nobody else heard of it before this.
+    puppet.change(|spec| spec.tool("fence"));
+    puppet.notify("notifications/tools/list_changed", &json!({}));
+    other.notice("notifications/tools/list_changed");
+    assert_eq!(count_of(&other.take_all(), "notifications/elicitation/complete"), 0);
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! Resources are read from whoever has them: by the list, by a template, or by asking round.
 
 use serde_json::json;
-use testkit::{Driver, Puppet, Spec, Talk};
+use testkit::{Driver, Launch, Puppet, Spec, Talk};
 
-use super::{at, code_of, connected};
+use super::{at, code_of, config, connected};
 
 /// What a parser would change, and a URI that nothing may rewrite.
 const CONTENTS: &str =
@@ -91,4 +91,25 @@ fn the_error_of_the_server_that_has_a_resource_is_passed_on_whole() {
     puppet.expect("resources/read").fail(error);
     assert_eq!(at(&client.line_to(&id.to_string()), &["error"]), error);
     assert_eq!(other.count("resources/read"), 0);
+}
+
+#[test]
+fn what_several_offer_is_told_once_they_are_all_up_with_the_one_that_has_it() {
+    let [a, b] = [(); 2].map(|()| Puppet::new(Spec::legacy().resource("r://shared")));
+    let m = Puppet::new(Spec::legacy().resource("r://shared").leaves("initialize"));
+    let mut client = Launch::service(&config(&[("a", &a), ("b", &b), ("m", &m)])).start();
+    for early in [&a, &b] {
+        // The last thing each is asked before it is up.
+        early.wait_for_count("resources/templates/list", 1);
+    }
+    m.expect("initialize").answer(
+        r#"{"protocolVersion":"2025-11-25","capabilities":{"resources":{}},"serverInfo":{"name":"m","version":"1"}}"#,
+    );
+    for hidden in ["b", "m"] {
+        client.wait_for_stderr(&format!("uri=r://shared owner=a hidden={hidden}"));
+    }
+    client.close_stdin();
+    client.wait_exit();
+    let told = client.stderr_text().matches("offered by two servers").count();
+    assert_eq!(told, 2, "{}", client.stderr_text());
 }

@@ -145,3 +145,47 @@ fn over_http_progress_comes_on_the_stream_of_its_own_request() {
     // A stream ends with its answer.
     assert_eq!(answer.next_event(), None);
 }
+
+#[test]
+fn several_messages_of_a_server_in_one_array_are_taken_one_by_one() {
+    // On a pipe, as JSON over HTTP, on a stream.
+    for (over_http, on_stream) in [(false, false), (true, false), (true, true)] {
+        let spec = Spec::legacy().tool("t");
+        let puppet = if over_http { Puppet::over_http(spec) } else { Puppet::new(spec) };
+        let mut client = connected(&[("s", &puppet)]);
+        let call =
+            r#"{"jsonrpc":"2.0","id":"c","method":"tools/call","params":{"name":"s.t","_meta":{"progressToken":"p"}}}"#;
+        client.send_line(call);
+        let received = puppet.expect("tools/call");
+        let (id, token) = (received.id().expect("a call has an id"), received.progress_token());
+        let progress = format!(
+            r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{token},"progress":1}}}}"#
+        );
+        let ping = r#"{"jsonrpc":"2.0","id":"are you there","method":"ping"}"#;
+        let answer = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[],"x":1.0}}}}"#);
+        // What is no message is junk, and nothing else suffers from it.
+        let junk = format!(r#"7, [{answer}], {{}}, [], null"#);
+        if on_stream {
+            received.aside("[]");
+        }
+        received.finish(&format!(r#" [{progress},{junk} , {ping},{answer} ] "#));
+        assert_eq!(client.notice(PROGRESS)["params"]["progressToken"], "p");
+        assert_eq!(at(&client.line_to("\"c\""), &["result"]), r#"{"content":[],"x":1.0}"#);
+        assert_eq!(puppet.response("are you there")["result"], json!({}));
+    }
+}
+
+#[test]
+fn one_array_may_answer_several_calls_and_fail_some() {
+    let puppet = Puppet::new(Spec::legacy().tool("t"));
+    let mut client = connected(&[("s", &puppet)]);
+    let calls = [(); 3].map(|()| client.begin("tools/call", json!({"name": "s.t"})));
+    let ids = [(); 3].map(|()| puppet.expect("tools/call").id().expect("a call has an id").to_owned());
+    let [first, second, third] = ids;
+    puppet.say(&format!(
+        r#"[{{"jsonrpc":"2.0","id":{third},"result":{{"n":3}}}},{{"jsonrpc":"2.0","id":{second}}},{{"jsonrpc":"2.0","id":{first},"error":{{"code":1,"message":"no"}}}}]"#
+    ));
+    assert_eq!(client.answer_to(calls[0])["error"]["code"], 1);
+    assert_eq!(client.answer_to(calls[1])["error"]["data"]["reason"], "unreadable_answer");
+    assert_eq!(client.answer_to(calls[2])["result"]["n"], 3);
+}

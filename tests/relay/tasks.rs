@@ -119,3 +119,20 @@ fn the_tasks_of_one_client_are_not_those_of_another() {
     assert_eq!(listed["result"]["tasks"], json!([]), "{listed}");
     about(&mut mine, &puppet, "tasks/get", &task_id, "t-1", &task("t-1", "working"));
 }
+
+#[test]
+fn the_tasks_of_a_session_that_ends_are_cancelled_where_the_server_lets_us() {
+    let lets_us = Puppet::new(spec());
+    let does_not = Puppet::new(spec().capabilities(&CAPABILITIES.replace(r#""cancel":{},"#, "")));
+    let serve = serving(&[("yes", &lets_us), ("no", &does_not)]);
+    let [mut mine, mut other] = [(); 2].map(|()| serve.session("/mcp"));
+    begin_task(&mut mine, &lets_us, "yes.t", "t-1");
+    begin_task(&mut mine, &does_not, "no.t", "t-2");
+    let kept = begin_task(&mut other, &lets_us, "yes.t", "t-3");
+    mine.delete();
+    let cancelled = lets_us.expect("tasks/cancel");
+    assert_eq!(cancelled.text_param(&["taskId"]).as_deref(), Some("t-1"));
+    cancelled.answer(&task("t-1", "cancelled"));
+    about(&mut other, &lets_us, "tasks/get", &kept, "t-3", &task("t-3", "working"));
+    assert_eq!((lets_us.count("tasks/cancel"), does_not.count("tasks/cancel")), (1, 0));
+}

@@ -42,7 +42,7 @@ fn a_server_that_does_not_answer_at_the_start_is_given_up() {
 
 #[test]
 fn a_server_that_goes_away_fails_its_calls_and_works_again_when_it_is_back() {
-    for script in [Script::default(), Script::default().with_session().with_get_stream()] {
+    for script in [Script::default(), Script::default().with_session().with_get_stream(), Script::default().sse()] {
         let server = HttpServer::start(script.clone());
         let mut client = connected(&server);
         assert_echoes(&mut client);

@@ -53,7 +53,7 @@ fn the_server_is_told_that_it_was_understood_before_anything_else() {
 }
 
 #[test]
-fn a_stream_that_ends_takes_the_server_with_it() {
+fn a_stream_that_ends_fails_the_calls_in_hand_and_the_server_is_there_for_the_next() {
     let server = HttpServer::start(Script::default().sse());
     let mut client = connected_to(&json!({"web": {"type": "sse", "url": server.url()}}));
     client.tool_names();
@@ -68,10 +68,22 @@ fn a_stream_that_ends_takes_the_server_with_it() {
         let is_told = message.contains("event stream ended") || message.contains("Session not found");
         assert!(message.contains("`web`") && is_told, "{message}");
     }
-    client.notification("notifications/tools/list_changed");
-    wait_for_tool(&mut client, "web.echo", false);
-    assert_eq!(client.tool_names(), [""; 0]);
-    let later = client.call("web.echo", json!({}));
-    assert!(later["error"]["data"]["detail"].as_str().unwrap().contains("event stream ended"), "{later}");
-    client.wait_for_stderr("server `web` failed during runtime: its event stream ended");
+    assert_echoes(&mut client);
+    let requests = server.wait_for(|requests| count(requests, "tools/list") == 2);
+    assert_eq!((count(&requests, "initialize"), count(&requests, "notifications/initialized")), (2, 2));
+    // What it tells unasked is heard again as well, on whichever stream.
+    client.call("web.change_tools", json!({"names": ["new"]}));
+    wait_for_tool(&mut client, "web.new", true);
+    assert_eq!(client.stderr_text(), "");
+}
+
+#[test]
+fn a_stream_that_ends_is_opened_again_though_nobody_makes_a_call() {
+    let server = HttpServer::start(Script::default().sse());
+    let mut client = connected_to(&json!({"web": {"type": "sse", "url": server.url()}}));
+    client.tool_names();
+    server.close_streams();
+    server.wait_for(|requests| count(requests, "initialize") == 2 && count(requests, "tools/list") == 2);
+    assert_echoes(&mut client);
+    assert_eq!(count_http(&server.requests(), "GET"), 2);
 }

@@ -1,7 +1,9 @@
 //! What goes wrong with a request, and what a client hears of it.
 
+use std::time::{Duration, Instant};
+
 use serde_json::json;
-use testkit::{HttpServer, Script};
+use testkit::{Driver, HttpServer, Script};
 
 use super::{assert_echoes, connected, connected_to, count, problem_of};
 
@@ -22,12 +24,57 @@ fn a_server_that_stays_busy_or_wants_a_long_pause_fails_the_call() {
     for (script, most) in [(always, 5), (Script::default().status_once(429, Some(3600)), 1)] {
         let server = HttpServer::start(script);
         let mut client = connected(&server);
-        let problem = problem_of(&client.call("web.echo", json!({})));
-        assert!(problem.contains("busy") && (problem.contains("503") || problem.contains("429")), "{problem}");
+        let answer = client.call("web.echo", json!({}));
+        let problem = problem_of(&answer);
+        let [why, how_long] = if most == 1 { ["429", "3600 s"] } else { ["503", "asked 4 times"] };
+        assert!([why, how_long, "busy"].iter().all(|word| problem.contains(word)), "{problem}");
+        assert_eq!(answer["error"]["data"]["reason"], "server_busy");
         assert!(count(&server.requests(), "tools/call") <= most);
         server.change(Script::healed);
         assert_echoes(&mut client);
     }
+}
+
+#[test]
+fn a_server_that_wants_no_pause_is_left_alone_for_a_second_all_the_same() {
+    let server = HttpServer::start(Script::default().status_once(429, Some(0)));
+    let mut client = connected(&server);
+    let begin = Instant::now();
+    assert_echoes(&mut client);
+    assert!(begin.elapsed() >= Duration::from_secs(1), "{:?}", begin.elapsed());
+}
+
+#[test]
+fn unavailable_without_a_word_on_when_to_come_back_is_asked_again_only_for_what_can_be_done_twice() {
+    let server = HttpServer::start(Script::default());
+    let mut client = connected(&server);
+    // It may come from something in between that lost the server in the middle of the call.
+    server.change(|script| script.status_once(503, None));
+    let answer = client.call("web.echo", json!({}));
+    assert!(problem_of(&answer).contains("503"), "{answer}");
+    assert_eq!(answer["error"]["data"]["safeToRetry"], false);
+    assert_eq!(count(&server.requests(), "tools/call"), 1);
+    // "Too many requests" says who speaks.
+    server.change(|script| script.status_once(429, None));
+    assert_echoes(&mut client);
+}
+
+#[test]
+fn nobody_is_told_to_repeat_what_the_server_refused() {
+    let server = HttpServer::start(Script::default());
+    let mut client = connected(&server);
+    let assert_refused = |client: &mut Driver| {
+        let data = &client.call("web.echo", json!({}))["error"]["data"];
+        assert_eq!((&data["reason"], &data["safeToRetry"]), (&json!("server_refused"), &json!(false)));
+    };
+    for status in [401, 403, 404, 500] {
+        server.change(|script| script.status_once(status, None));
+        assert_refused(&mut client);
+    }
+    server.change(|script| script.redirect_once(307, "http://elsewhere.example/"));
+    assert_refused(&mut client);
+    server.change(Script::garbage);
+    assert_refused(&mut client);
 }
 
 #[test]

@@ -2,9 +2,10 @@
 
 use std::fs;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use front::Tokens;
+use front::{SHORTEST_GOOD, Tokens};
 
 use crate::failure::Failure;
 
@@ -13,6 +14,25 @@ pub(crate) const TOKEN_VARIABLE: &str = "MCP_AGGREGATOR_TOKEN";
 
 /// The tokens from the file and from the environment; none if there is neither.
 pub(crate) fn tokens(file: Option<&Path>, variable: Option<&str>) -> Result<Option<Tokens>, Failure> {
+    let tokens = all_tokens(file, variable)?;
+    for name in tokens.iter().flat_map(Tokens::guessable) {
+        tracing::warn!(
+            token = name,
+            "a token of less than {SHORTEST_GOOD} characters can be guessed; `openssl rand -hex 32` makes a good one"
+        );
+    }
+    if let Some(file) = file.filter(|file| is_open_to_all(file)) {
+        tracing::warn!(file = %file.display(), "everybody on this machine can read the tokens; `chmod 600` the file");
+    }
+    Ok(tokens)
+}
+
+/// A file whose owner does not mind the group is none of our business; one for everybody usually is a mistake.
+fn is_open_to_all(file: &Path) -> bool {
+    fs::metadata(file).is_ok_and(|metadata| metadata.permissions().mode() & 0o004 != 0)
+}
+
+fn all_tokens(file: Option<&Path>, variable: Option<&str>) -> Result<Option<Tokens>, Failure> {
     let of_file = file.map(read).transpose()?;
     let Some(secret) = variable else { return Ok(of_file) };
     let all = of_file.unwrap_or_default().with_default(secret);

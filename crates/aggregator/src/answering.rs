@@ -5,12 +5,17 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use catalog::Scope;
+use protocol::era::change::Change;
+use protocol::era::{input, label};
 use protocol::reply::{self, code};
 use protocol::splice::Edit;
 use protocol::{Envelope, Kind, Span, text};
 use upstream::{Answered, CallError, Caller, Connection, Notice, Party, Question};
 
+use crate::call::id_of;
 use crate::client::Client;
+use crate::crossing::scanned;
 use crate::ledger::{Account, End};
 use crate::logs;
 use crate::way::{Message, Way, What};
@@ -111,6 +116,19 @@ impl Answering {
         self.way.flush();
     }
 
+    /// An error that wants addresses visited first puts a question to a person: it is remembered who was asked, for the word
+    /// that it is done, and the person must see who asks.
+    fn asking_for_visits(&self, server: &Connection, line: &Bytes, error: Span) -> Option<Bytes> {
+        let mut change = Change::new(line);
+        for visit in input::visits(line, error) {
+            if self.client.questions.note_elicitation(server, line, visit) && self.client.scope() == Scope::All {
+                let labelled = label::elicitation_params(&line.slice(visit.start..visit.end), server.server().as_str());
+                change.replace(visit, labelled);
+            }
+        }
+        (!change.is_empty()).then(|| change.apply())
+    }
+
     /// The way a question about one of these requests takes, if there is one.
     pub(crate) fn way_for_questions(&self) -> Option<&Arc<dyn Way>> {
         let is_fit = |way: &&Arc<dyn Way>| way.carries_asides() && !way.is_gone() && !way.is_full();
@@ -124,10 +142,14 @@ impl Caller for Answering {
     }
 
     fn answered(&self, id: &[u8], answer: Answered<'_>) {
+        let Answered { server, line, id_at, outcome } = answer;
         if let Some(account) = &self.account {
-            account.ended(End::Answered(answer.line, answer.outcome));
+            account.ended(End::Answered(line, outcome));
         }
-        self.put_back(id, answer.line, answer.id_at);
+        match outcome.err().and_then(|error| self.asking_for_visits(server, line, error)) {
+            Some(line) => self.put_back(id, &line, id_of(&scanned(&line))),
+            None => self.put_back(id, line, id_at),
+        }
     }
 
     fn failed(&self, id: &[u8], error: &CallError) {

@@ -193,7 +193,7 @@ pub(crate) fn cut_short(aggregator: &Aggregator, client: &Client, id: &[u8], why
     client.cancel_parked(id)
         || fleet.places.any(|place| place.waiting.cancel(number, id))
         || aggregator.crossings.cancel(number, id)
-        || fleet.view().connections.iter().flatten().any(|connection| connection.abandon_call(number, id, why))
+        || fleet.at_work().iter().any(|connection| connection.abandon_call(number, id, why))
 }
 
 /// Gives up a call the client no longer wants; the server is told under the id it knows.
@@ -207,9 +207,7 @@ pub fn cancel(aggregator: &Aggregator, message: &Incoming<'_>, params: &Params) 
     {
         return;
     }
-    let view = fleet.view();
-    let mut connections = view.connections.iter().flatten();
-    if !connections.any(|connection| connection.cancel(client, id, message.line, id_at)) {
+    if !fleet.at_work().iter().any(|connection| connection.cancel(client, id, message.line, id_at)) {
         // Usual: the answer and the cancellation crossed on the way.
         tracing::debug!("nothing to cancel under that id");
     }

@@ -73,6 +73,8 @@ struct Parked {
     id: Bytes,
     to: Arc<Answering>,
     task: AbortHandle,
+    /// Nobody wants an answer any more.
+    is_cancelled: bool,
 }
 
 impl Client {
@@ -152,6 +154,11 @@ impl Client {
         state.introduction = Some(introduction);
     }
 
+    /// Its introduction was not accepted.
+    pub fn not_introduced(&self) {
+        self.lock().introduction = None;
+    }
+
     /// A modern client tells its name with every request.
     pub fn named(&self, name: &str) {
         self.lock().style = self.setup.names.style_for(name);
@@ -162,8 +169,9 @@ impl Client {
         self.lock().introduction.is_some()
     }
 
-    /// What it said of itself, as a modern server wants to hear it with every request.
+    /// What it said of itself, as a modern server wants to hear it with every request. Who is never asked offers nothing.
     pub fn introduction(&self) -> Introduction {
+        let is_never_asked = self.questions.is_closed();
         let state = self.lock();
         let mut introduction = state.introduction.clone().unwrap_or_else(|| Introduction {
             capabilities: Bytes::from_static(b"{}"),
@@ -171,6 +179,9 @@ impl Client {
             log_level: None,
         });
         introduction.log_level = state.level.map(|level| level.as_str().to_owned());
+        if is_never_asked {
+            introduction.capabilities = Bytes::from_static(b"{}");
+        }
         introduction
     }
 
@@ -180,7 +191,7 @@ impl Client {
         self.questions.put_waiting(self);
     }
 
-    /// It is asked nothing: what it offers is for who can relay it.
+    /// It is asked nothing, now or any more: what it offers is for who can relay it.
     pub fn is_never_asked(&self) {
         self.questions.close();
     }
@@ -271,7 +282,7 @@ impl Client {
             task.await;
             waiting.is_done = true;
         });
-        state.parked.insert(ticket, Parked { id, to: Arc::clone(to), task: task.abort_handle() });
+        state.parked.insert(ticket, Parked { id, to: Arc::clone(to), task: task.abort_handle(), is_cancelled: false });
     }
 
     /// Whether it has let so many requests wait that further ones get what there is.
@@ -281,25 +292,16 @@ impl Client {
 
     /// Gives up a request that waits; whether there was one.
     pub fn cancel_parked(&self, id: &[u8]) -> bool {
-        let parked = {
-            let mut state = self.lock();
-            let ticket = state.parked.iter().find(|(_, parked)| &parked.id[..] == id).map(|(&ticket, _)| ticket);
-            ticket.and_then(|ticket| state.parked.remove(&ticket))
-        };
+        let mut state = self.lock();
+        let parked = state.parked.values_mut().find(|parked| &parked.id[..] == id && !parked.is_cancelled);
         let Some(parked) = parked else { return false };
-        parked.task.abort();
-        // The count goes with the task.
-        parked.to.give_up(id);
+        parked.cancel();
         true
     }
 
     /// Gives up everything that waits.
     pub fn cancel_all_parked(&self) {
-        let parked = std::mem::take(&mut self.lock().parked);
-        for parked in parked.into_values() {
-            parked.task.abort();
-            parked.to.give_up(&parked.id);
-        }
+        self.lock().parked.values_mut().for_each(Parked::cancel);
     }
 
     /// It is leaving: what waits gets what there is, and it is told no more news.
@@ -335,6 +337,24 @@ impl Client {
     }
 }
 
+impl Parked {
+    /// The rest goes with the task: what it still says on its way, such as taking a question back, comes first.
+    fn cancel(&mut self) {
+        self.is_cancelled = true;
+        self.task.abort();
+    }
+
+    /// Its task has ended without an answer.
+    fn end(self) {
+        if self.is_cancelled {
+            return self.to.give_up(&self.id);
+        }
+        let text = "Internal error: the request broke";
+        self.to.say(&reply::error(&self.id, code::INTERNAL_ERROR, text, None));
+        self.to.flush();
+    }
+}
+
 /// A request that waits. However its task ends, the request does too.
 struct Waiting {
     client: Arc<Client>,
@@ -345,13 +365,8 @@ struct Waiting {
 impl Drop for Waiting {
     fn drop(&mut self) {
         let parked = self.client.lock().parked.remove(&self.ticket);
-        // Gone already: it was cancelled, and whoever did that knows.
-        if let Some(parked) = parked
-            && !self.is_done
-        {
-            let text = "Internal error: the request broke";
-            parked.to.say(&reply::error(&parked.id, code::INTERNAL_ERROR, text, None));
-            parked.to.flush();
+        if let Some(parked) = parked.filter(|_| !self.is_done) {
+            parked.end();
         }
         self.client.request_closed();
     }

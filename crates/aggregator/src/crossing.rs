@@ -16,6 +16,7 @@ mod seal;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use protocol::era::task;
 use protocol::splice::Edit;
 use protocol::{Envelope, Era};
 use upstream::Connection;
@@ -53,11 +54,22 @@ pub(crate) fn send(
     let protocol::Kind::Request { method, .. } = envelope.kind else { return };
     let method = crate::answering::method_of(line, method);
     let renamed = renamed.map_or_else(|| line.clone(), |edit| edited(line, &[edit]));
+    let renamed = if method == "tools/call" { without_task(renamed, line, envelope) } else { renamed };
     let crossing = Crossing { aggregator, to, line, envelope, connection, renamed, method };
     match era_of(&envelope.params) {
         Era::Legacy => older_client::send(&crossing),
         Era::Modern => newer_client::send(&crossing),
     }
+}
+
+/// The request under the server's name, without the wish that it become a task.
+fn without_task(renamed: Bytes, line: &Bytes, envelope: &Envelope) -> Bytes {
+    // Looked for in the client's own line: most calls have no such wish, and need not be scanned again.
+    if task::without_wish(line, &envelope.params).is_none() {
+        return renamed;
+    }
+    let params = scanned(&renamed).params;
+    task::without_wish(&renamed, &params).unwrap_or(renamed)
 }
 
 impl Crossing<'_> {

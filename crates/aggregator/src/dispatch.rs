@@ -121,11 +121,13 @@ impl Aggregator {
         client.cancel_all_parked();
         self.crossings.abandon(client.number());
         self.fleet.places.for_each(|place| place.waiting.cancel_all(client.number()));
-        let view = self.fleet.view();
-        for connection in view.connections.iter().flatten() {
+        for connection in self.fleet.at_work() {
             connection.abandon_all(client.number(), WHY);
         }
         self.fleet.forget(client);
+        if client.level().is_some() {
+            self.fleet.settle_levels();
+        }
         client.questions.give_up();
         subscriptions::leave(&self.fleet, client);
         tasks::leave(&self.fleet, client);

@@ -32,7 +32,7 @@ use crate::client::Client;
 use crate::cycle::Chain;
 use crate::dispatch::Options;
 use crate::level::Level;
-use crate::logs;
+use crate::logs::{self, Levels};
 use crate::subscriptions::Followed;
 use crate::tasks::Tasks;
 
@@ -67,6 +67,7 @@ impl View {
 
 /// All servers.
 pub struct Fleet {
+    itself: Weak<Self>,
     views: watch::Sender<Arc<View>>,
     /// Serialises changes: a view is built from the one before.
     changing: Mutex<()>,
@@ -84,12 +85,14 @@ pub struct Fleet {
     /// Who is told news, by number.
     clients: Mutex<BTreeMap<u64, Weak<Client>>>,
     reports: Mutex<HashMap<usize, Arc<Report>>>,
+    /// Connections that get nothing more to do, but may be at something.
+    retired: Mutex<Vec<Weak<Connection>>>,
     list_deadline: Instant,
     introduction_deadline: Instant,
     pub(crate) followed: Mutex<Followed>,
     pub(crate) tasks: Mutex<Tasks>,
-    /// The least level of log messages that modern clients have asked each server for.
-    pub(crate) lowered: Mutex<HashMap<usize, Level>>,
+    /// Which log messages servers were asked for.
+    pub(crate) levels: Mutex<Levels>,
 }
 
 impl Fleet {
@@ -115,7 +118,8 @@ impl Fleet {
             Watchdog::absent()
         });
         let nothing = Snapshot::new(Vec::new(), options.separator.clone());
-        Arc::new(Self {
+        Arc::new_cyclic(|itself| Self {
+            itself: Weak::clone(itself),
             views: watch::Sender::new(Arc::new(View::new(nothing, Vec::new()))),
             changing: Mutex::default(),
             places: Places::default(),
@@ -127,11 +131,12 @@ impl Fleet {
             remote,
             clients: Mutex::default(),
             reports: Mutex::default(),
+            retired: Mutex::default(),
             list_deadline: Instant::now() + LIST_PATIENCE,
             introduction_deadline: Instant::now() + INTRODUCTION_PATIENCE,
             followed: Mutex::default(),
             tasks: Mutex::default(),
-            lowered: Mutex::default(),
+            levels: Mutex::default(),
             options,
         })
     }
@@ -183,6 +188,13 @@ impl Fleet {
     /// The clients that are told news.
     pub(crate) fn clients(&self) -> Vec<Arc<Client>> {
         lock(&self.clients).values().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Every connection that may be at something, those included that get nothing more to do.
+    pub(crate) fn at_work(&self) -> Vec<Arc<Connection>> {
+        let mut connections: Vec<_> = self.view().connections.iter().flatten().cloned().collect();
+        connections.extend(lock(&self.retired).iter().filter_map(Weak::upgrade));
+        connections
     }
 
     /// Runs something small beside everything else; it ends with the servers.
@@ -263,10 +275,12 @@ impl Fleet {
         }
         let was_starting = was.state == ServerState::Initializing;
         let is_decided = !is.state.is_on_its_way();
+        let is_stopped = is.state == ServerState::Stopped;
 
         let snapshot = self.snapshot(servers);
-        // Not before all have started: until then nobody looks at the names, and each look has its price.
-        if snapshot.is_settled() {
+        // Not before all have started: until then nobody looks at the names, and each look has its price. Nor while they
+        // are stopped one by one: what that uncovers is of no use to anybody.
+        if snapshot.is_settled() && !is_stopped {
             warn_of_shadows(&before.snapshot, &snapshot);
         }
         self.views.send_replace(Arc::new(View::new(snapshot, connections)));
@@ -371,17 +385,19 @@ fn has_settled(view: &View, scope: Scope) -> bool {
 
 /// Two tools with the same full name can exist (`a` + `b:c`, `a:b` + `c`). The user should know which one is hidden.
 fn warn_of_shadows(before: &Snapshot, now: &Snapshot) {
+    // What was hidden while servers were starting has not been told.
+    let told = before.is_settled();
     for kind in [Kind::Tool, Kind::Prompt] {
         let name_in = |snapshot: &Snapshot, route| snapshot.listed_name(kind, route, catalog::NameStyle::Canonical);
         for &route in now.shadowed(kind) {
             let name = name_in(now, route);
-            if !before.shadowed(kind).iter().any(|&old| name_in(before, old) == name) {
+            if !(told && before.shadowed(kind).iter().any(|&old| name_in(before, old) == name)) {
                 let server = &now.servers()[route.server].name;
                 tracing::warn!(%server, %name, "hidden by a {} of another server that has the same full name", kind.noun());
             }
         }
     }
-    let known = before.collisions();
+    let known = if told { before.collisions() } else { Vec::new() };
     for collision in now.collisions() {
         if !known.contains(&collision) {
             let (owner, hidden) = (&now.servers()[collision.owner].name, &now.servers()[collision.hidden].name);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use catalog::Scope;
 use protocol::era::meta::{self, Introduction};
 use protocol::reply::{self, code};
 use protocol::scan::{Span, member};
@@ -11,6 +12,7 @@ use protocol::{Era, Params, Revision, text};
 use crate::answering::Answering;
 use crate::client::Client;
 use crate::dispatch::{Aggregator, Incoming};
+use crate::downtime;
 
 impl Aggregator {
     /// What a legacy client asks first.
@@ -74,7 +76,7 @@ impl Aggregator {
     ) {
         let scope = client.scope();
         if self.options.reach.is_tools_only || self.fleet.is_known(scope) || client.has_many_waiting() {
-            return to.say(&reply::result(&id, &describe(self, client)));
+            return to.say(&self.introduce(client, &id, describe));
         }
         let (aggregator, owner, answer_to, parked_id) =
             (Arc::clone(self), Arc::clone(client), Arc::clone(to), id.clone());
@@ -83,9 +85,23 @@ impl Aggregator {
                 () = aggregator.fleet.known(scope) => {}
                 () = owner.leaving() => {}
             }
-            answer_to.say(&reply::result(&id, &describe(&aggregator, &owner)));
+            answer_to.say(&aggregator.introduce(&owner, &id, describe));
             answer_to.flush();
         });
+    }
+
+    /// The answer to a client that wants to know what there is. Who sees a single server, and one that is down, is told
+    /// how that came about: nothing else could be told apart from a server that has nothing to offer.
+    fn introduce(&self, client: &Client, id: &[u8], describe: impl FnOnce(&Self, &Client) -> Vec<u8>) -> Vec<u8> {
+        if let Scope::One(server) = client.scope() {
+            let view = self.fleet.view();
+            let server = &view.snapshot.servers()[server];
+            if !server.state.offers() && !server.state.is_on_its_way() {
+                client.not_introduced();
+                return downtime::answer(id, server);
+            }
+        }
+        reply::result(id, &describe(self, client))
     }
 
     /// What both ways of introduction have in common.
@@ -99,10 +115,10 @@ impl Aggregator {
             ])
         };
         let info = match scope {
-            catalog::Scope::One(server) if snapshot.servers()[server].offer.info.len() > 2 => {
+            Scope::One(server) if snapshot.servers()[server].offer.info.len() > 2 => {
                 snapshot.servers()[server].offer.info.to_vec()
             }
-            catalog::Scope::One(_) | catalog::Scope::All => ours(),
+            Scope::One(_) | Scope::All => ours(),
         };
         let capabilities = if self.options.reach.is_tools_only {
             br#"{"tools":{"listChanged":true}}"#.to_vec()

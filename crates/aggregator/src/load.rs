@@ -58,6 +58,9 @@ pub fn load(path: &Path, accepted: Accepted) -> Result<Loaded, LoadError> {
     let chain = Chain::enter(std::env::var_os(cycle::VARIABLE).as_deref(), &resolved)?;
     let config = Config::parse(&bytes, accepted, |name| std::env::var(name).ok())
         .map_err(|source| LoadError::Invalid { path: path.to_owned(), source })?;
+    for warning in &config.warnings {
+        tracing::warn!(what = %warning, "the config says more than is used");
+    }
     Ok(Loaded { config, chain, source: bytes })
 }
 

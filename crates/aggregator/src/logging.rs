@@ -1,24 +1,113 @@
 //! Where words go: stderr or a file, never stdout.
+//!
+//! A log of our own instead of `tracing-subscriber`'s: that keeps a registry of spans, of which we have none, and the tiny
+//! program, which promises to take little memory, would pay for it with a hundredth of it.
 
+use std::fmt::{self, Write as _};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use tracing::Level;
-use tracing_subscriber::fmt::writer::BoxMakeWriter;
+use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
+use tracing::span::{Attributes, Id, Record};
+use tracing::subscriber::set_global_default;
+use tracing::{Event, Level, Metadata, Subscriber};
 
 /// Errors and warnings only, or everything; to stderr, or appended to a file.
 pub fn init(debug: bool, file: Option<&Path>) -> io::Result<()> {
-    let writer = match file {
-        Some(path) => BoxMakeWriter::new(Arc::new(File::options().create(true).append(true).open(path)?)),
-        None => BoxMakeWriter::new(|| Unhurried(io::stderr())),
-    };
     let level = if debug { Level::DEBUG } else { Level::WARN };
-    tracing_subscriber::fmt().with_max_level(level).with_writer(writer).with_ansi(false).with_target(false).init();
-    Ok(())
+    let target = match file {
+        Some(path) => Target::File(File::options().create(true).append(true).open(path)?),
+        None => Target::Stderr,
+    };
+    set_global_default(Log { level, target }).map_err(io::Error::other)
+}
+
+/// One line for each event.
+struct Log {
+    level: Level,
+    target: Target,
+}
+
+enum Target {
+    File(File),
+    Stderr,
+}
+
+impl Subscriber for Log {
+    fn enabled(&self, what: &Metadata<'_>) -> bool {
+        what.is_event() && *what.level() <= self.level
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(self.level.into())
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let mut line = format!("{} {:>5}", Moment(SystemTime::now()), event.metadata().level());
+        event.record(&mut Words(&mut line));
+        line.push('\n');
+        // Where a word about what is wrong cannot be written, another about that cannot be either.
+        match &self.target {
+            Target::File(file) => (&*file).write_all(line.as_bytes()).ok(),
+            Target::Stderr => Unhurried(io::stderr()).write_all(line.as_bytes()).ok(),
+        };
+    }
+
+    // Nobody is told of spans: none is enabled.
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+/// The sentence of an event as it is, and its fields by name.
+struct Words<'l>(&'l mut String);
+
+impl Visit for Words<'_> {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        let written = match field.name() {
+            "message" => write!(self.0, " {value:?}"),
+            name => write!(self.0, " {name}={value:?}"),
+        };
+        written.expect("a string takes everything");
+    }
+}
+
+/// A moment as people and programs read it: `2026-07-28T09:30:00.000001Z`.
+struct Moment(SystemTime);
+
+impl fmt::Display for Moment {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A clock that stands before 1970 is wrong anyhow.
+        let since = self.0.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+        let seconds = since.as_secs();
+        let (year, month, day) = date(seconds / 86_400);
+        let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
+        let micros = since.subsec_micros();
+        write!(out, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z")
+    }
+}
+
+/// The date so many days after 1970-01-01: years that begin in March have their leap day at the end, so that months and
+/// years are counted by division.
+fn date(days: u64) -> (u64, u64, u64) {
+    const DAYS_OF_400_YEARS: u64 = 146_097;
+    // From 0000-03-01.
+    let days = days + 719_468;
+    let (era, day) = (days / DAYS_OF_400_YEARS, days % DAYS_OF_400_YEARS);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let march_month = (5 * day + 2) / 153;
+    let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
+    (era * 400 + year + u64::from(month <= 2), month, day - (153 * march_month + 2) / 5 + 1)
 }
 
 /// Writes only while somebody reads. Clients exist that open our stderr and never look at it; when that pipe is full,
@@ -48,6 +137,35 @@ impl<S: Write + AsFd> Write for Unhurried<S> {
 mod tests {
     use super::*;
     use std::io::Read;
+
+    #[test]
+    fn a_line_tells_when_how_urgent_what_and_the_circumstances() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let log = Log { level: Level::WARN, target: Target::File(File::create(&path).unwrap()) };
+        tracing::subscriber::with_default(log, || {
+            tracing::warn!(server = %"git", lines = 3, path = "a b", "could not {}", "listen");
+            tracing::debug!("nobody asked");
+        });
+        let written = std::fs::read_to_string(&path).unwrap();
+        let (moment, words) = written.split_once(' ').unwrap();
+        assert_eq!(moment.len(), "2026-07-28T09:30:00.000001Z".len());
+        assert_eq!(words, " WARN could not listen server=git lines=3 path=\"a b\"\n");
+    }
+
+    #[test]
+    fn moments_are_told_by_the_calendar() {
+        for (seconds, told) in [
+            (0, "1970-01-01T00:00:00.000001Z"),
+            (951_782_400, "2000-02-29T00:00:00.000001Z"),
+            (1_700_000_000, "2023-11-14T22:13:20.000001Z"),
+            (4_107_542_399, "2100-02-28T23:59:59.000001Z"),
+            (4_107_542_400, "2100-03-01T00:00:00.000001Z"),
+        ] {
+            let moment = UNIX_EPOCH + Duration::new(seconds, 1_000);
+            assert_eq!(Moment(moment).to_string(), told);
+        }
+    }
 
     #[test]
     fn words_that_nobody_reads_are_lost_and_hold_nobody_up() {

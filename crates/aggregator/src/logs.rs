@@ -1,13 +1,15 @@
 //! Log messages of servers: who wants them, from which level on, and labelled by server.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use catalog::Scope;
 use protocol::era::label;
 use protocol::reply::{self, code};
 use protocol::scan::member;
-use protocol::{Envelope, Kind, Params, Span, text};
+use protocol::{Envelope, Era, Kind, Params, Span, text};
 use upstream::Connection;
 
 use crate::client::Client;
@@ -16,6 +18,8 @@ use crate::fleet::Fleet;
 use crate::level::Level;
 
 const METHOD: &str = "notifications/message";
+/// How long a server goes on saying what a modern request wanted to hear. The next one usually wants the same.
+const LINGERING: Duration = Duration::from_secs(3);
 
 /// Whether this is a log message.
 pub(crate) fn is_message(line: &[u8], envelope: &Envelope) -> bool {
@@ -56,51 +60,109 @@ pub(crate) fn set_level(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, id
     };
     client.set_level(level);
     to.say(&reply::result(id.of(line), b"{}"));
-    aggregator.fleet.set_levels();
+    aggregator.fleet.settle_levels();
+}
+
+/// What servers were asked for, and what requests under way want to hear of them.
+#[derive(Debug, Default)]
+pub(crate) struct Levels {
+    /// By server: what modern requests want while they run.
+    wishes: HashMap<usize, Vec<Level>>,
+    /// By server: what it was last asked for.
+    told: HashMap<usize, Level>,
+}
+
+impl Levels {
+    /// The server is gone for good.
+    pub(crate) fn forget(&mut self, server: usize) {
+        self.wishes.remove(&server);
+        self.told.remove(&server);
+    }
+
+    /// What a server is to be asked for when clients want `of_clients`, if that is something new.
+    fn due(&self, server: usize, of_clients: Option<Level>) -> Option<Level> {
+        let wishes = self.wishes.get(&server).into_iter().flatten().copied();
+        let told = self.told.get(&server).copied();
+        // When nobody wants anything any more, there is no way to ask for what the server would say by itself. Clients
+        // that never said what they want get this.
+        let wanted = of_clients.into_iter().chain(wishes).min().or(told.map(|_| Level::Info))?;
+        (told != Some(wanted)).then_some(wanted)
+    }
+}
+
+/// A modern request that wants log messages of a server while it runs.
+pub(crate) struct Wish {
+    fleet: Arc<Fleet>,
+    connection: Arc<Connection>,
+    level: Level,
+}
+
+impl Wish {
+    /// The server is asked for what the request wants, before that request. What others do not want of it is kept from
+    /// them.
+    pub(crate) fn new(fleet: &Arc<Fleet>, connection: &Arc<Connection>, level: Level) -> Self {
+        fleet.levels().wishes.entry(connection.index()).or_default().push(level);
+        fleet.settle_level(connection);
+        Self { fleet: Arc::clone(fleet), connection: Arc::clone(connection), level }
+    }
+}
+
+impl Drop for Wish {
+    fn drop(&mut self) {
+        let mut levels = self.fleet.levels();
+        if let Some(wishes) = levels.wishes.get_mut(&self.connection.index())
+            && let Some(at) = wishes.iter().position(|&level| level == self.level)
+        {
+            wishes.swap_remove(at);
+        }
+        drop(levels);
+        // At the very end there is nothing to run it on, and nobody to ask.
+        if tokio::runtime::Handle::try_current().is_ok() {
+            let (fleet, connection) = (Arc::clone(&self.fleet), Arc::clone(&self.connection));
+            self.fleet.spawn(async move {
+                tokio::time::sleep(LINGERING).await;
+                fleet.settle_level(&connection);
+            });
+        }
+    }
 }
 
 impl Fleet {
-    /// Asks every server for the most that any client wants.
-    pub(crate) fn set_levels(&self) {
-        let Some(level) = self.clients().iter().filter_map(|client| client.level()).min() else { return };
-        let view = self.view();
-        for (server, connection) in view.snapshot.servers().iter().zip(&view.connections) {
-            if let Some(connection) = connection
-                && server.offer.has("logging")
-                && connection.era() == protocol::Era::Legacy
-            {
-                self.set_level_of(connection, level);
-            }
+    /// Asks every server for the most that anybody wants now, where that has changed.
+    pub(crate) fn settle_levels(&self) {
+        for connection in self.view().connections.iter().flatten() {
+            self.settle_level(connection);
         }
     }
 
-    /// A modern client wants log messages while one request runs: the server is asked for them, before that request. What
-    /// others do not want of it is kept from them.
-    pub(crate) fn want_level(&self, connection: &Arc<Connection>, level: Level) {
-        let has_logs = self.view().snapshot.servers()[connection.index()].offer.has("logging");
-        let lowest = {
-            let mut lowered = self.lowered.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            let lowest = lowered.entry(connection.index()).or_insert(Level::Emergency);
-            let is_lower = level < *lowest;
-            *lowest = level.min(*lowest);
-            is_lower.then_some(level)
-        };
-        if let (true, Some(level)) = (has_logs, lowest) {
-            self.set_level_of(connection, level);
+    fn settle_level(&self, connection: &Arc<Connection>) {
+        let server = connection.index();
+        let has_logs = self.view().snapshot.servers()[server].offer.has("logging");
+        if !has_logs || connection.era() != Era::Legacy {
+            return;
         }
+        // Locked until it is asked: what is asked last must be what was noted last.
+        let mut levels = self.levels();
+        let clients = self.clients();
+        let seeing = clients.iter().filter(|client| client.scope().sees(server));
+        let Some(level) = levels.due(server, seeing.filter_map(|client| client.level()).min()) else { return };
+        levels.told.insert(server, level);
+        self.set_level_of(connection, level);
     }
 
     /// Whether `server` says more than it would by itself, because somebody wants to hear it.
     pub(crate) fn is_lowered(&self, server: usize) -> bool {
-        let lowered = self.lowered.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        lowered.contains_key(&server) || self.clients().iter().any(|client| client.level().is_some())
+        self.levels().told.contains_key(&server) || self.clients().iter().any(|client| client.level().is_some())
     }
 
-    /// A server that comes later hears it as well.
+    /// A server that comes later, or has forgotten us, hears it as well.
     pub(crate) fn set_level_of_new(&self, connection: &Arc<Connection>) {
-        if let Some(level) = self.clients().iter().filter_map(|client| client.level()).min() {
-            self.set_level_of(connection, level);
-        }
+        self.levels().told.remove(&connection.index());
+        self.settle_level(connection);
+    }
+
+    pub(crate) fn levels(&self) -> MutexGuard<'_, Levels> {
+        self.levels.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn set_level_of(&self, connection: &Arc<Connection>, level: Level) {
@@ -116,5 +178,28 @@ impl Fleet {
                 tracing::debug!(server = %connection.server(), error, "did not take the log level");
             }
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_asked_for_the_most_that_anybody_wants_and_for_less_when_they_are_gone() {
+        let mut levels = Levels::default();
+        assert_eq!(levels.due(0, None), None, "a server nobody wants anything of is left alone");
+        let mut ask = |wishes: &[Level], of_clients| {
+            levels.wishes.insert(0, wishes.to_vec());
+            let due = levels.due(0, of_clients);
+            levels.told.extend(due.map(|level| (0, level)));
+            due
+        };
+        assert_eq!(ask(&[], Some(Level::Error)), Some(Level::Error));
+        assert_eq!(ask(&[Level::Debug, Level::Notice], Some(Level::Error)), Some(Level::Debug));
+        assert_eq!(ask(&[Level::Debug], Some(Level::Error)), None, "it knows");
+        assert_eq!(ask(&[], Some(Level::Error)), Some(Level::Error));
+        assert_eq!(ask(&[], None), Some(Level::Info));
+        assert_eq!(ask(&[], None), None);
     }
 }

@@ -73,7 +73,11 @@ impl Questions {
             drop(state);
             return question.refuse(code::INTERNAL_ERROR, "The client has too many questions to answer already");
         }
-        state.remember_elicitation(&question, &method);
+        if method == "elicitation/create"
+            && let Some(params) = question.envelope.params.span
+        {
+            state.remember_elicitation(question.server.index(), &question.line, params);
+        }
         state.last += 1;
         let number = state.last;
         let progress = params.wanted_progress.map(|token| Box::from(token.of(&line)));
@@ -114,24 +118,22 @@ impl Questions {
     }
 
     /// Asks the client something on behalf of a server that cannot ask itself.
-    pub(crate) fn ask(
-        &self,
-        way: &Arc<dyn Way>,
-        method: &str,
-        params: &[u8],
-    ) -> oneshot::Receiver<Result<Bytes, Bytes>> {
-        let (sender, receiver) = oneshot::channel();
+    pub(crate) fn ask(client: &Arc<Client>, way: &Arc<dyn Way>, method: &str, params: &[u8]) -> Inquiry {
+        let (sender, answer) = oneshot::channel();
         let number = {
-            let mut state = self.lock();
+            let mut state = client.questions.lock();
             state.last += 1;
             let asked = Asked { by: By::Ourselves(sender), progress: None, way: Arc::clone(way) };
             let number = state.last;
+            if state.is_closed {
+                return Inquiry { client: Arc::clone(client), number, answer };
+            }
             state.open.insert(number, asked);
             number
         };
         way.send(What::Aside, Message::Own(&reply::request(number, method, Some(params))));
         way.flush();
-        receiver
+        Inquiry { client: Arc::clone(client), number, answer }
     }
 
     /// The client answers, under an id that stands at `id_at`.
@@ -184,6 +186,15 @@ impl Questions {
         }
     }
 
+    /// The client is asked in an answer for the elicitation with these parameters; whether it can be asked at all.
+    pub(crate) fn note_elicitation(&self, server: &Connection, line: &[u8], params: Span) -> bool {
+        let mut state = self.lock();
+        if !state.is_closed {
+            state.remember_elicitation(server.index(), line, params);
+        }
+        !state.is_closed
+    }
+
     /// Whether this client was asked for the elicitation `id` by that server; once.
     pub(crate) fn knows_elicitation(&self, server: usize, id: &str) -> bool {
         let mut state = self.lock();
@@ -191,9 +202,20 @@ impl Questions {
         known.map(|at| state.elicitations.remove(at)).is_some()
     }
 
-    /// From now on nothing is put to the client.
+    /// From now on nothing is put to the client, and nothing it was asked will be answered.
     pub(crate) fn close(&self) {
-        self.lock().is_closed = true;
+        let (open, early) = {
+            let mut state = self.lock();
+            state.is_closed = true;
+            (std::mem::take(&mut state.open), std::mem::take(&mut state.early))
+        };
+        // Dropped without the lock: each tells its server.
+        drop((open, early));
+    }
+
+    /// Whether nothing is put to the client.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.lock().is_closed
     }
 
     /// From now on nothing is put to the client that is about none of its requests.
@@ -220,18 +242,40 @@ impl Questions {
     }
 }
 
+/// A question of our own. If it is dropped before it is answered, it is taken back.
+pub(crate) struct Inquiry {
+    client: Arc<Client>,
+    number: u64,
+    answer: oneshot::Receiver<Result<Bytes, Bytes>>,
+}
+
+impl Inquiry {
+    /// The `result`, or the `error`, that the client answers with; `None` if it is gone.
+    pub(crate) async fn answer(mut self) -> Option<Result<Bytes, Bytes>> {
+        (&mut self.answer).await.ok()
+    }
+}
+
+impl Drop for Inquiry {
+    fn drop(&mut self) {
+        let Some(asked) = self.client.questions.lock().open.remove(&self.number) else { return };
+        let why = reply::string("the request it was for is over");
+        let params = reply::object([("requestId", self.number.to_string().into_bytes()), ("reason", why)]);
+        let notice = reply::notification("notifications/cancelled", Some(&params));
+        asked.way.send(What::Aside, Message::Own(&notice));
+        asked.way.flush();
+    }
+}
+
 impl State {
-    fn remember_elicitation(&mut self, question: &Question, method: &str) {
-        if method != "elicitation/create" {
-            return;
-        }
-        let params = question.envelope.params.span;
-        let id = params.and_then(|params| protocol::scan::member(&question.line, params, "elicitationId"));
-        let Some(id) = id.and_then(|id| protocol::text::decode(id.of(&question.line))) else { return };
+    /// For an elicitation out of band: the server will say when it is over.
+    fn remember_elicitation(&mut self, server: usize, line: &[u8], params: Span) {
+        let id = protocol::scan::member(line, params, "elicitationId");
+        let Some(id) = id.and_then(|id| protocol::text::decode(id.of(line))) else { return };
         if self.elicitations.len() >= MOST_REMEMBERED {
             self.elicitations.remove(0);
         }
-        self.elicitations.push((question.server.index(), id.into_owned()));
+        self.elicitations.push((server, id.into_owned()));
     }
 }
 

@@ -77,6 +77,8 @@ async fn listen(aggregator: &Arc<Aggregator>, client: &Arc<Client>, outbox: &Arc
         // A client that asks faster than it reads answers is made to wait.
         outbox.caught_up().await;
     }
+    // Who says no more answers no question either; the calls that need it end now.
+    client.is_never_asked();
     tokio::select! {
         _ = timeout(FAREWELL, client.all_answered()) => {}
         () = outbox.closed() => {}

@@ -1,5 +1,6 @@
 //! What clients follow: resources they subscribed to, and streams of news that modern clients keep open.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use catalog::{Kind, Scope, ServerState};
 use protocol::era::listen::{self, Filter};
 use protocol::reply::{self, code};
 use protocol::{Envelope, Era, Params, Span, text};
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 use upstream::Connection;
 
@@ -322,6 +324,39 @@ impl Fleet {
                 }
             });
         }
+    }
+
+    /// The server has forgotten whatever it was asked to tell of, so it is asked again.
+    pub(crate) fn follow_anew(self: &Arc<Self>, connection: &Arc<Connection>) {
+        let server = connection.index();
+        if !self.followed().resources.iter().any(|known| known.server == server) {
+            return;
+        }
+        let (fleet, connection) = (Arc::clone(self), Arc::clone(connection));
+        self.spawn(async move {
+            let place = fleet.places.at(server);
+            let _alone = place.subscribing.lock().await;
+            let uris: BTreeSet<String> = {
+                let followed = fleet.followed();
+                followed
+                    .resources
+                    .iter()
+                    .filter(|known| known.server == server)
+                    .map(|known| known.uri.clone())
+                    .collect()
+            };
+            let mut asked = JoinSet::new();
+            for uri in uris {
+                let connection = Arc::clone(&connection);
+                asked.spawn(async move {
+                    let answer = timeout(PATIENCE, start(&connection, &uri)).await;
+                    if !matches!(answer, Ok(Ok(()))) {
+                        tracing::warn!(server = %connection.server(), %uri, ?answer, "could not subscribe again");
+                    }
+                });
+            }
+            asked.join_all().await;
+        });
     }
 
     /// The running server that has the resource, and can tell when it changes.

@@ -3,6 +3,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use bytes::Bytes;
 use catalog::Scope;
@@ -12,7 +13,9 @@ use protocol::reply::{self, code};
 use protocol::scan::{elements, member};
 use protocol::splice::Edit;
 use protocol::{Envelope, Era, Span, text};
+use tokio::time::timeout;
 use upstream::Connection;
+use upstream::connection::Answer;
 
 use crate::call::{self, Destination, id_of};
 use crate::client::{Client, era_of};
@@ -21,6 +24,8 @@ use crate::fleet::Fleet;
 
 /// So many tasks are remembered; the oldest are forgotten first.
 const MOST_TASKS: usize = 10_000;
+/// How long a server may take to say that a task nobody wants any more is cancelled.
+const CANCEL_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Whose tasks run where.
 #[derive(Default)]
@@ -136,16 +141,40 @@ pub(crate) fn list(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, id: Spa
     });
 }
 
-/// A client is gone. Its tasks go on, but nobody can ask for them any more: they are forgotten.
+/// A client is gone. Nobody can ask for its legacy tasks any more: they are forgotten, and where the server lets us,
+/// cancelled.
 pub(crate) fn leave(fleet: &Fleet, client: &Client) {
-    let mut tasks = fleet.tasks();
-    let Tasks { known, visible, .. } = &mut *tasks;
-    for (_, task) in known.extract_if(|_, task| task.era == Era::Legacy && task.number == client.number()) {
-        visible.remove(&(task.server, task.original));
+    let orphaned = fleet.tasks().take_legacy_of(client.number());
+    let view = fleet.view();
+    for Task { server, original, .. } in orphaned {
+        if let Some(connection) = &view.connections[server]
+            && view.snapshot.servers()[server].offer.has_within("tasks", "cancel")
+        {
+            fleet.spawn(cancel(Arc::clone(connection), original));
+        }
     }
 }
 
+async fn cancel(connection: Arc<Connection>, task: String) {
+    let params = reply::object([("taskId", reply::string(&task))]);
+    let answer = timeout(CANCEL_PATIENCE, connection.ask("tasks/cancel", Some(&params))).await;
+    // Most tasks were over before their client left, and then there is nothing to cancel.
+    let is_cancelled = matches!(answer, Ok(Some(Answer { outcome: Ok(_), .. })));
+    tracing::debug!(server = %connection.server(), is_cancelled, "a task whose client is gone");
+}
+
 impl Tasks {
+    /// Forgets the legacy tasks of a client, and tells which they were.
+    fn take_legacy_of(&mut self, client: u64) -> Vec<Task> {
+        let Self { known, visible, .. } = self;
+        let own = known.extract_if(|_, task| task.era == Era::Legacy && task.number == client);
+        let own: Vec<Task> = own.map(|(_, task)| task).collect();
+        for task in &own {
+            visible.remove(&(task.server, task.original.clone()));
+        }
+        own
+    }
+
     /// Notes a task and tells the id clients know it by.
     fn remember(&mut self, connection: &Connection, original: &str, client: &Arc<Client>) -> String {
         let server = connection.index();

@@ -19,7 +19,7 @@ static CONTENT_TYPE_OPTIONS: HeaderName = HeaderName::from_static("x-content-typ
 
 /// What is sent back.
 #[derive(Debug)]
-pub(crate) struct Answer(Response<Body>);
+pub(crate) struct Answer(Box<Response<Body>>);
 
 /// The body of a response.
 #[derive(Debug)]
@@ -73,7 +73,7 @@ impl Answer {
     fn new(status: StatusCode, kind: Kind) -> Self {
         let mut response = Response::new(Body(kind));
         *response.status_mut() = status;
-        let mut answer = Self(response);
+        let mut answer = Self(Box::new(response));
         // What is true now need not be true a moment later, and what servers wrote is nothing a browser should run.
         answer.header(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         answer.header(CONTENT_TYPE_OPTIONS.clone(), HeaderValue::from_static("nosniff"));
@@ -91,7 +91,7 @@ impl Answer {
     }
 
     pub(crate) fn into_response(self) -> Response<Body> {
-        self.0
+        *self.0
     }
 }
 

@@ -71,9 +71,9 @@ pub(crate) fn answer(error: &Error) -> Answer {
     let status = known(code).map_or(500, |mistake| mistake.status);
     if status == 500 {
         tracing::error!(error = %told(error), "a request could not be answered");
-        return say(status, code, "something went wrong here; the log tells more", json!({}));
+        return say(status, code, "something went wrong here; the log tells more", &json!({}));
     }
-    let mut answer = say(status, code, &error.to_string(), error.context());
+    let mut answer = say(status, code, &error.to_string(), &error.context());
     if let Error::LimitReached { .. } = error {
         answer.header(RETRY_AFTER, HeaderValue::from_static("1"));
     }
@@ -114,19 +114,19 @@ pub(crate) fn refused(status: StatusCode, why: &str) -> Answer {
         415 => "UNSUPPORTED_MEDIA_TYPE",
         _ => "INTERNAL_ERROR",
     };
-    say(status.as_u16(), code, why, json!({}))
+    say(status.as_u16(), code, why, &json!({}))
 }
 
 /// The answer to a method that is none of `allowed`.
 pub(crate) fn not_allowed(allowed: &str) -> Answer {
-    let mut answer = say(405, "METHOD_NOT_ALLOWED", &format!("not with this method; use {allowed}"), json!({}));
+    let mut answer = say(405, "METHOD_NOT_ALLOWED", &format!("not with this method; use {allowed}"), &json!({}));
     if let Ok(allowed) = HeaderValue::from_str(allowed) {
         answer.header(ALLOW, allowed);
     }
     answer
 }
 
-fn say(status: u16, code: &str, detail: &str, context: Value) -> Answer {
+fn say(status: u16, code: &str, detail: &str, context: &Value) -> Answer {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     Answer::json(status, &json!({"detail": detail, "error_code": code, "context": context}))
 }

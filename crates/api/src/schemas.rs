@@ -2,6 +2,7 @@
 
 use registry::{Deployment, EventKind, ExecutionStatus, Origin, Source, Status, Transport};
 use serde_json::json;
+use service::settings::RANGES;
 
 use crate::schema::{Schema, Shape};
 
@@ -285,36 +286,43 @@ fn service_health() -> Schema {
         .with("issues", Schema::list(issue))
 }
 
+/// The settings, with what each may be.
 fn settings() -> Schema {
-    changed_settings_members(Schema::object(), Schema::with)
+    each_setting().into_iter().fold(Schema::object(), |schema, (name, member)| schema.with(name, member))
 }
 
 /// What may be changed about the settings.
 pub(crate) fn changed_settings() -> Schema {
-    changed_settings_members(Schema::object(), |schema, name, member| schema.may_have(name, member))
+    each_setting()
+        .into_iter()
+        .fold(Schema::object(), |schema, (name, member)| schema.may_have(name, member.or_null()))
         .and_no_more()
         .such_as(json!({"timeout_ms": 60_000}))
 }
 
-fn changed_settings_members(schema: Schema, add: fn(Schema, &'static str, Schema) -> Schema) -> Schema {
-    [
-        ("timeout_ms", Schema::count().about("How long a call from REST, the command line or a document may take.")),
-        ("mcp_timeout_ms", Schema::count().or_null().about("The same for calls of MCP clients; null is no limit.")),
-        ("concurrent_limit", Schema::count().about("How many of those calls may run at once.")),
-        ("mcp_concurrent_limit", Schema::integer(-1, i64::MAX).about("The same for MCP clients; -1 is no limit.")),
-        ("queue_limit", Schema::count().about("How many calls may wait for their turn.")),
-        ("session_limit", Schema::integer(-1, i64::MAX).about("Calls in one session of a document or an assistant.")),
-        ("health_check_interval_s", Schema::count().about("How often connected servers are looked at.")),
-        ("health_check_timeout_ms", Schema::count().about("How long a look may take.")),
-        ("retry_backoff_ms", Schema::list(Schema::count()).about("The pauses before attempts to connect.")),
-        ("failure_threshold", Schema::count().about("So many failures in a row switch a server off.")),
-        ("idle_timeout_s", Schema::count().about("How long a lazy server may be idle before it is stopped.")),
-        ("keep_executions_days", Schema::count().about("Older executions are forgotten.")),
-        ("keep_executions", Schema::count().about("More executions than this are forgotten, oldest first.")),
-        ("store_payloads", Schema::truth().about("Whether arguments and results are kept with executions.")),
-    ]
-    .into_iter()
-    .fold(schema, |schema, (name, member)| add(schema, name, member))
+fn each_setting() -> Vec<(&'static str, Schema)> {
+    let about = |name: &str| match name {
+        "timeout_ms" => "How long a call from REST, the command line, a document or an assistant may take.",
+        "mcp_timeout_ms" => "The same for calls of MCP clients; null is no limit.",
+        "concurrent_limit" => "How many calls from REST, the command line, documents and assistants may run at once.",
+        "mcp_concurrent_limit" => "The same for calls of MCP clients; -1 is no limit.",
+        "queue_limit" => "How many calls may wait for their turn.",
+        "session_limit" => "How many calls a document or an assistant may make in one session; -1 is no limit.",
+        "health_check_interval_s" => "How often connected servers are looked at.",
+        "health_check_timeout_ms" => "How long a look may take.",
+        "failure_threshold" => "So many failed attempts to connect in a row switch a server off.",
+        "idle_timeout_s" => "How long a lazy server may be idle before it is stopped.",
+        "keep_executions_days" => "Older executions are forgotten.",
+        "keep_executions" => "More executions than this are forgotten, oldest first.",
+        _ => "",
+    };
+    let numbers = RANGES.into_iter().map(|(name, least, most, may_be_unlimited)| {
+        let schema = Schema::integer(if may_be_unlimited { -1 } else { least }, most).about(about(name));
+        (name, if name == "mcp_timeout_ms" { schema.or_null() } else { schema })
+    });
+    let pauses = Schema::list(Schema::count()).about("How long to wait before each further attempt to connect.");
+    let payloads = Schema::truth().about("Whether arguments and results are kept with executions.");
+    numbers.chain([("retry_backoff_ms", pauses), ("store_payloads", payloads)]).collect()
 }
 
 fn audit_record() -> Schema {

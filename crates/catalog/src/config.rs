@@ -14,7 +14,7 @@ mod path;
 mod tests;
 mod tree;
 
-pub use error::{ConfigError, Problem, ProblemKind};
+pub use error::{ConfigError, Problem, ProblemKind, Warning};
 
 use crate::server::{ServerName, ServerSpec};
 use tree::Node;
@@ -26,6 +26,8 @@ pub struct Config {
     pub servers: Vec<ServerSpec>,
     /// The servers with `"disabled": true` or `"enabled": false`, in file order.
     pub disabled: Vec<ServerName>,
+    /// What can be run, but hardly is what was meant.
+    pub warnings: Vec<Warning>,
 }
 
 /// Which servers a program can use.

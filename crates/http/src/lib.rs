@@ -49,4 +49,4 @@ pub use front::{Front, check_host, check_origin, has_port};
 pub use guard::GuardError;
 pub use limits::Limits;
 pub use serve::serve;
-pub use tokens::{TokenError, Tokens};
+pub use tokens::{SHORTEST_GOOD, TokenError, Tokens};

@@ -9,6 +9,8 @@ use subtle::ConstantTimeEq;
 
 /// The name of the token that comes from the environment.
 const DEFAULT_NAME: &str = "default";
+/// Of so many characters a token should be at least.
+pub const SHORTEST_GOOD: usize = 16;
 
 /// The tokens that open the door. Each has a name, which is all that is ever told of it.
 #[derive(Default)]
@@ -67,6 +69,11 @@ impl Tokens {
     pub fn with_default(mut self, secret: &str) -> Result<Self, TokenError> {
         self.add(DEFAULT_NAME, secret.trim()).map_err(TokenError::Token)?;
         Ok(self)
+    }
+
+    /// The names of tokens that are short enough to be guessed.
+    pub fn guessable(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().filter(|token| token.secret.len() < SHORTEST_GOOD).map(|token| &*token.name)
     }
 
     fn add(&mut self, name: &str, secret: &str) -> Result<(), &'static str> {
@@ -160,6 +167,12 @@ mod tests {
             assert!(!error.contains("nter2"), "{error}");
         }
         assert_eq!(Tokens::read("# nothing\n").unwrap_err(), TokenError::None);
+    }
+
+    #[test]
+    fn a_token_that_can_be_guessed_is_found_by_its_name() {
+        let tokens = Tokens::read("ann:0123456789abcdef\nbob:0123456789abcde").unwrap();
+        assert_eq!(tokens.guessable().collect::<Vec<_>>(), ["bob"]);
     }
 
     #[test]

@@ -9,7 +9,7 @@
 //! - [`meta`]: what requests tell about their client; [`problem`]: the answer to one that does not
 //! - [`result`], [`error`], [`definition`]: what servers answer
 //! - [`input`]: requests that take several rounds; [`elicitation`]: what is asked in them; [`label`]: by whom
-//! - [`listen`]: subscriptions to what changes
+//! - [`listen`]: subscriptions to what changes; [`task`]: a wish that only one era understands
 //! - [`headers`], [`header_params`]: what a request over HTTP repeats in its headers
 
 mod annotations;
@@ -26,6 +26,7 @@ pub mod listen;
 pub mod meta;
 pub mod problem;
 pub mod result;
+pub mod task;
 
 #[cfg(test)]
 mod tests;

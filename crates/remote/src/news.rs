@@ -4,12 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use hyper::Response;
 use hyper::header::HeaderValue;
 use protocol::events::Events;
 use protocol::lines::LONGEST_LINE;
+use protocol::{Envelope, Kind};
 use upstream::Connection;
 
 use crate::body::Body;
+use crate::http::Media;
 use crate::trouble::Trouble;
 
 /// How long to wait before a stream is opened again, when the server does not say; and the bounds of what it says.
@@ -59,6 +62,28 @@ pub(crate) async fn read(
         }
     }
     Ok(())
+}
+
+/// The first message of an answer that is itself an answer: what it says on the way is not of interest.
+pub(crate) async fn first_answer(response: Response<Body>) -> Result<Bytes, Trouble> {
+    let media = Media::of(response.headers());
+    let mut body = response.into_body();
+    if media != Media::Events {
+        return body.whole().await;
+    }
+    let mut events = Events::default();
+    while let Some(data) = body.next().await.transpose()? {
+        events.push(&data);
+        while let Some(event) = events.next_event() {
+            if let Ok(Envelope { kind: Kind::Response { .. }, .. }) = Envelope::scan(&event.data) {
+                return Ok(event.data);
+            }
+        }
+        if events.pending() > LONGEST_LINE {
+            return Err(Trouble::BrokeOff("an event without end".to_owned()));
+        }
+    }
+    Err(Trouble::NoAnswer)
 }
 
 /// A message without raw newlines, as pipes need it. In JSON they can stand only between tokens, where a blank is as good.

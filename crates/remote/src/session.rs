@@ -5,13 +5,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use catalog::{Kind, Offer};
+use catalog::Offer;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Response, StatusCode};
 use protocol::{Era, reply};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 use upstream::Connection;
+use upstream::acquaintance::read_introduction;
 use upstream::wire::Letter;
 
 use crate::annotations::Annotations;
@@ -27,8 +28,6 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// How long a server that has forgotten us may take to get to know us again.
 const RENEWAL_PATIENCE: Duration = Duration::from_secs(30);
-/// A server that forgets us more often than this is not asked for its lists each time.
-const RENEWALS_APART: Duration = Duration::from_secs(60);
 /// For how long a stream that broke before the answer is taken up again and again without a message on it. A server may
 /// be waiting for a person's answer meanwhile.
 const RESUMING: Duration = Duration::from_secs(600);
@@ -47,6 +46,8 @@ pub(crate) struct Session {
     renewing: tokio::sync::Mutex<()>,
     /// Says when to open the stream for what the server says unasked.
     listening: Notify,
+    /// Says when we were introduced anew.
+    renewed: Notify,
 }
 
 #[derive(Default)]
@@ -57,7 +58,8 @@ struct State {
     headers: Arc<HeaderMap>,
     /// The last thing that went wrong, for a question of ours that got no answer.
     trouble: Option<Trouble>,
-    renewed_at: Option<Instant>,
+    /// What the server said of itself when we were introduced anew, until somebody takes note.
+    introduction: Option<Offer>,
 }
 
 impl Session {
@@ -71,6 +73,7 @@ impl Session {
             state: Mutex::new(state),
             renewing: tokio::sync::Mutex::default(),
             listening: Notify::new(),
+            renewed: Notify::new(),
         }
     }
 
@@ -242,15 +245,30 @@ impl Session {
     /// Hears what the server says unasked, for as long as it offers a stream for that.
     pub(crate) async fn hear(&self, connection: &Arc<Connection>) {
         let mut place = Place::default();
-        let mut pause = Duration::ZERO;
+        let (mut pause, mut was_open) = (Duration::ZERO, false);
         loop {
-            match self.open_stream(place.id.clone()).await {
+            let session = self.lock().id.clone();
+            let mut heard = match self.open_stream(place.id.clone()).await {
                 Ok(body) => {
-                    drop(news::read(connection, body, None, &mut place).await);
+                    was_open = true;
                     pause = Duration::ZERO;
+                    drop(news::read(connection, body, None, &mut place).await);
+                    Ok(())
                 }
+                Err(trouble) => Err(trouble),
+            };
+            // It had a stream for us and has forgotten us since. Without a call nobody else would notice; and once we are
+            // known again, this is begun again.
+            if was_open && session.is_some() && heard.as_ref().is_err_and(Trouble::means_forgotten) {
+                heard = self.renew(connection, session.as_ref()).await;
+                if heard.is_ok() {
+                    return;
+                }
+            }
+            match heard {
+                Ok(()) => {}
                 Err(trouble) if is_passing(&trouble) => pause = (pause * 2).clamp(FIRST_RETRY, LONGEST_RETRY),
-                // Most often it does not offer one. Or it has forgotten us; once we are known again, we listen again.
+                // Most often it does not offer one.
                 Err(_) => return,
             }
             sleep(place.pause(0).max(pause)).await;
@@ -263,18 +281,25 @@ impl Session {
         if self.lock().id.as_ref() != forgotten {
             return Ok(());
         }
-        timeout(RENEWAL_PATIENCE, self.introduce()).await.unwrap_or(Err(Trouble::NoAnswer))?;
+        let introduction = timeout(RENEWAL_PATIENCE, self.introduce()).await.unwrap_or(Err(Trouble::NoAnswer))?;
         tracing::debug!(server = %connection.server(), "the server had forgotten us; introduced us anew");
+        self.lock().introduction = Some(introduction);
         self.start_listening();
-        let previously = self.lock().renewed_at.replace(Instant::now());
-        if previously.is_none_or(|previously| previously.elapsed() > RENEWALS_APART) {
-            // It was most likely started anew, and may offer other things now.
-            connection.note_change(&Kind::ALL);
-        }
+        self.renewed.notify_one();
         Ok(())
     }
 
-    async fn introduce(&self) -> Result<(), Trouble> {
+    /// Waits until we were introduced anew, and tells what the server said of itself.
+    pub(crate) async fn renewed(&self) -> Offer {
+        loop {
+            if let Some(introduction) = self.lock().introduction.take() {
+                return introduction;
+            }
+            self.renewed.notified().await;
+        }
+    }
+
+    async fn introduce(&self) -> Result<Offer, Trouble> {
         let request = reply::request(0, "initialize", Some(&self.introduction));
         let headers = self.http.post_headers();
         let response = self.http.send(self.errand(Method::POST, &headers, &[], request.into())).await?;
@@ -283,13 +308,18 @@ impl Session {
         }
         // The old id stays until there is a new one, for it is how we learn that we are still forgotten.
         let id = response.headers().get(SESSION_ID).cloned();
-        response.into_body().whole().await?;
-        self.change(|state| state.id = id);
+        let answer = news::first_answer(response).await?;
+        let met = read_introduction(answer).map_err(|cause| Trouble::NotRenewed(cause.to_string()))?;
+        let version = met.revision.and_then(|revision| HeaderValue::from_str(&revision).ok());
+        self.change(|state| {
+            state.id = id;
+            state.version = version;
+        });
         let headers = Arc::clone(&self.lock().headers);
         let notice = reply::notification("notifications/initialized", None);
         let response = self.http.send(self.errand(Method::POST, &headers, &[], notice.into())).await?;
         response.into_body().discard().await;
-        Ok(())
+        Ok(met.offer)
     }
 
     fn remember(&self, response: &Response<Body>) {

@@ -1,26 +1,43 @@
-//! The older HTTP+SSE: the server opens a stream, names an address for requests on it, and answers there.
+//! The older HTTP+SSE: the server opens a stream, names an address for requests on it, and answers there. A stream that
+//! ends takes with it the answers that were to come on it, and the session; both are begun anew.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
+use catalog::Offer;
 use hyper::header::HeaderMap;
 use hyper::{Method, Uri};
 use protocol::events::{Event, Events};
 use protocol::lines::LONGEST_LINE;
-use upstream::Connection;
-use upstream::failure::Cause;
+use protocol::{Envelope, Kind, reply};
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, sleep, timeout};
+use upstream::acquaintance::read_introduction;
+use upstream::failure::Mishap;
+use upstream::{CallError, Connection};
 
 use crate::body::Body;
 use crate::http::{Errand, Http, Media};
-use crate::news::one_line;
+use crate::news::{FIRST_RETRY, LONGEST_RETRY, one_line};
 use crate::refusal::Refusal;
 use crate::trouble::Trouble;
+
+/// How long a server may take to open a stream again and to get to know us on it.
+const REOPENING_PATIENCE: Duration = Duration::from_secs(30);
+/// A stream that was open for this long was not ended at once.
+const LONG_ENOUGH: Duration = Duration::from_secs(10);
 
 /// Where requests go.
 pub(crate) struct Endpoint {
     pub(crate) http: Http,
-    url: Uri,
     headers: HeaderMap,
+    /// The parameters of `initialize`, for when the stream is opened again.
+    introduction: Vec<u8>,
+    /// The address that the stream named; without a stream, why there is none.
+    address: watch::Sender<Result<Uri, Trouble>>,
+    /// Somebody has something to send although there is no stream.
+    wanted: Notify,
 }
 
 /// An open stream.
@@ -30,7 +47,7 @@ pub(crate) struct Stream {
 }
 
 /// Opens the stream and waits for the address.
-pub(crate) async fn open(http: Http) -> Result<(Stream, Endpoint), Trouble> {
+async fn open(http: &Http) -> Result<(Stream, Uri), Trouble> {
     let headers = http.get_headers();
     let errand =
         Errand { method: Method::GET, url: &http.url, headers: &headers, own_headers: &[], body: Bytes::new() };
@@ -48,16 +65,41 @@ pub(crate) async fn open(http: Http) -> Result<(Stream, Endpoint), Trouble> {
         let event = stream.next_event().await?;
         if event.kind == "endpoint" {
             let url = http.relative(String::from_utf8_lossy(&event.data).trim())?;
-            let headers = http.post_headers();
-            return Ok((stream, Endpoint { http, url, headers }));
+            return Ok((stream, url));
         }
     }
 }
 
 impl Endpoint {
+    /// Opens the first stream.
+    pub(crate) async fn open(http: Http, introduction: Vec<u8>) -> Result<(Stream, Self), Trouble> {
+        let (stream, url) = open(&http).await?;
+        let (headers, address) = (http.post_headers(), watch::Sender::new(Ok(url)));
+        Ok((stream, Self { http, headers, introduction, address, wanted: Notify::new() }))
+    }
+
+    /// Where to post. Without a stream, one more attempt to open it is waited for.
+    pub(crate) async fn address(&self) -> Result<Uri, Trouble> {
+        let mut address = self.address.subscribe();
+        let known = address.borrow_and_update().clone();
+        let Err(trouble) = known else { return known };
+        self.wanted.notify_one();
+        let attempted = timeout(REOPENING_PATIENCE, address.changed()).await;
+        match if attempted.is_ok() { address.borrow().clone() } else { Err(trouble) } {
+            // Whatever it was that failed, it was not the letter at hand: that was not sent.
+            Err(trouble) if !trouble.left_untouched() => Err(Trouble::NotRenewed(trouble.to_string())),
+            found => found,
+        }
+    }
+
+    /// Why there is no stream, if there is none.
+    pub(crate) fn trouble(&self) -> Option<Trouble> {
+        self.address.borrow().as_ref().err().cloned()
+    }
+
     /// Posts one message. The answer comes on the stream, so only a refusal says anything.
-    pub(crate) async fn post(&self, body: Bytes) -> Result<(), Trouble> {
-        let errand = Errand { method: Method::POST, url: &self.url, headers: &self.headers, own_headers: &[], body };
+    pub(crate) async fn post(&self, url: &Uri, body: Bytes) -> Result<(), Trouble> {
+        let errand = Errand { method: Method::POST, url, headers: &self.headers, own_headers: &[], body };
         let response = self.http.send(errand).await?;
         if !response.status().is_success() {
             return Err(Refusal::read(response).await?.into_trouble());
@@ -65,16 +107,89 @@ impl Endpoint {
         response.into_body().discard().await;
         Ok(())
     }
+
+    /// Hands over every message, on one stream after the other.
+    pub(crate) async fn hear(&self, mut stream: Stream, connection: &Arc<Connection>) {
+        loop {
+            let opened_at = Instant::now();
+            let trouble = stream.hear_all(connection).await;
+            tracing::debug!(server = %connection.server(), %trouble, "its event stream ended");
+            self.address.send_modify(|address| *address = Err(trouble.clone()));
+            connection.lose_answers(&CallError::Remote {
+                server: connection.server(),
+                problem: format!("its event stream ended: {trouble}"),
+                mishap: Mishap::AnswerLost,
+            });
+            let introduction;
+            (stream, introduction) = self.reopen(connection, opened_at.elapsed() > LONG_ENOUGH).await;
+            connection.introduced_anew(introduction);
+        }
+    }
+
+    /// Opens the stream again: less and less often in vain, but at once when somebody has something to send.
+    async fn reopen(&self, connection: &Arc<Connection>, at_once: bool) -> (Stream, Offer) {
+        let mut pause = if at_once { Some(Duration::ZERO) } else { Some(FIRST_RETRY) };
+        loop {
+            let paused = async {
+                match pause {
+                    Some(pause) => sleep(pause).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = paused => {}
+                () = self.wanted.notified() => {}
+            }
+            let begun = timeout(REOPENING_PATIENCE, self.begin(connection)).await;
+            let trouble = match begun.unwrap_or(Err(Trouble::NoAnswer)) {
+                Ok((stream, url, introduction)) => {
+                    tracing::debug!(server = %connection.server(), "its event stream is open again");
+                    self.address.send_modify(|address| *address = Ok(url));
+                    return (stream, introduction);
+                }
+                Err(trouble) => trouble,
+            };
+            tracing::debug!(server = %connection.server(), %trouble, "could not open its event stream again");
+            // One that wants other credentials is not bothered with ours again and again.
+            pause = match trouble {
+                Trouble::Unauthorized { .. } => None,
+                _ => Some((pause.unwrap_or_default() * 2).clamp(FIRST_RETRY, LONGEST_RETRY)),
+            };
+            self.address.send_modify(|address| *address = Err(trouble));
+        }
+    }
+
+    /// Opens a stream and introduces us on it.
+    async fn begin(&self, connection: &Arc<Connection>) -> Result<(Stream, Uri, Offer), Trouble> {
+        let (mut stream, url) = open(&self.http).await?;
+        self.post(&url, reply::request(0, "initialize", Some(&self.introduction)).into()).await?;
+        let answer = stream.answer_to_introduction(connection).await?;
+        let met = read_introduction(answer).map_err(|cause| Trouble::NotRenewed(cause.to_string()))?;
+        self.post(&url, reply::notification("notifications/initialized", None).into()).await?;
+        Ok((stream, url, met.offer))
+    }
 }
 
 impl Stream {
-    /// Hands over every message, until the stream ends; with it the server is lost.
-    pub(crate) async fn hear_all(mut self, connection: &Arc<Connection>) -> Cause {
+    /// Hands over every message, until the stream ends.
+    async fn hear_all(&mut self, connection: &Arc<Connection>) -> Trouble {
         loop {
             match self.next_event().await {
                 Ok(event) if event.data.is_empty() => {}
                 Ok(event) => connection.take(one_line(event.data), None).await,
-                Err(trouble) => return Cause::Remote(format!("its event stream ended: {trouble}")),
+                Err(trouble) => return trouble,
+            }
+        }
+    }
+
+    /// The answer to our request 0. What comes before it is handed over.
+    async fn answer_to_introduction(&mut self, connection: &Arc<Connection>) -> Result<Bytes, Trouble> {
+        loop {
+            let message = self.next_event().await?.data;
+            match Envelope::scan(&message) {
+                Ok(Envelope { kind: Kind::Response { id, .. }, .. }) if id.of(&message) == b"0" => return Ok(message),
+                _ if message.is_empty() => {}
+                _ => connection.take(one_line(message), None).await,
             }
         }
     }

@@ -1,6 +1,7 @@
 //! What can go wrong with a request to a server.
 
 use hyper::StatusCode;
+use upstream::failure::Mishap;
 
 /// How much of an unwelcome answer is shown.
 const EXCERPT: usize = 200;
@@ -22,14 +23,16 @@ pub(crate) enum Trouble {
     Status { status: StatusCode, excerpt: String },
     #[error("it redirects to another place ({0}), which is not followed")]
     RedirectedAway(String),
-    #[error("it is busy (HTTP {0}), and stayed so")]
-    Busy(StatusCode),
+    #[error("it is busy (HTTP {0})")]
+    Busy(String),
     #[error("it answered with {0} instead of JSON or an event stream")]
     ForeignAnswer(String),
     #[error("its answer broke off: {0}")]
     BrokeOff(String),
     #[error("it did not answer the request")]
     NoAnswer,
+    #[error("it had forgotten us, and could not be met again: {0}")]
+    NotRenewed(String),
 }
 
 impl Trouble {
@@ -59,9 +62,32 @@ impl Trouble {
         }
     }
 
+    /// Whether this is how a server answers that does not know our session any more.
+    pub(crate) fn means_forgotten(&self) -> bool {
+        match self {
+            Self::Status { status: StatusCode::NOT_FOUND, .. } => true,
+            Self::Status { status: StatusCode::BAD_REQUEST, excerpt } => {
+                excerpt.to_ascii_lowercase().contains("session")
+            }
+            _ => false,
+        }
+    }
+
     /// Whether the server certainly did not do what it was asked.
     pub(crate) fn left_untouched(&self) -> bool {
         !matches!(self, Self::BrokeOff(_) | Self::NoAnswer | Self::Status { .. } | Self::ForeignAnswer(_))
+    }
+
+    /// What has become of a call that met it.
+    pub(crate) fn mishap(&self) -> Mishap {
+        match self {
+            Self::Unauthorized { .. } | Self::Status { .. } | Self::RedirectedAway(_) | Self::ForeignAnswer(_) => {
+                Mishap::Refused
+            }
+            Self::Busy(_) => Mishap::Busy,
+            _ if self.left_untouched() => Mishap::Unreachable,
+            _ => Mishap::AnswerLost,
+        }
     }
 }
 

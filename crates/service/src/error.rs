@@ -154,8 +154,9 @@ impl Error {
     pub fn context(&self) -> Value {
         match self {
             Self::ServerNotFound { key } => json!({ "server": key }),
-            Self::ServerAlreadyExists { name } | Self::ServerReadOnly { name } => json!({ "name": name }),
-            Self::ToolNotFound { name } => json!({ "name": name }),
+            Self::ServerAlreadyExists { name } | Self::ServerReadOnly { name } | Self::ToolNotFound { name } => {
+                json!({ "name": name })
+            }
             Self::ToolAmbiguous { name, candidates } => json!({ "name": name, "candidates": candidates }),
             Self::ServerUnavailable { server_id, name, status, .. }
             | Self::ConnectionFailed { server_id, name, status, .. } => {

@@ -17,6 +17,7 @@ use registry::{CredentialKey, Location, RawJson, ServerId, Source, Status, Store
 use serde_json::{Value, json};
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
+use upstream::failure::Mishap;
 use upstream::wire::{Letter, Post, Postbox, Wire};
 use upstream::{CallError, Connection, Ending, Stop, Upstream, Watcher};
 
@@ -89,7 +90,7 @@ impl FakeServer {
             _ => {}
         }
         drop(running);
-        let is_untouched = tool == "unreachable";
+        let mishap = if tool == "unreachable" { Mishap::Unreachable } else { Mishap::AnswerLost };
         let fails = match tool {
             "lost" => call == 0,
             "unreachable" | "lost-twice" => call < 2,
@@ -97,7 +98,7 @@ impl FakeServer {
         };
         if fails {
             let server = connection.server();
-            let error = CallError::Remote { server, problem: "the line is cut".into(), is_untouched };
+            let error = CallError::Remote { server, problem: "the line is cut".into(), mishap };
             return connection.fail(number, &error);
         }
         let id = number.to_string();

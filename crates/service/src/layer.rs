@@ -83,6 +83,10 @@ async fn insert_row(house: &Household, entry: &Entry) -> Result<Option<ServerRec
             tracing::error!(server = %name, "the config file has a server of a name that is registered; the registered one is used");
             Ok(None)
         }
+        Err(registry::Error::Invalid { what }) => {
+            tracing::error!(server = %entry.name, "the config file has a server that cannot be used: {what}");
+            Ok(None)
+        }
         Err(error) => Err(error.into()),
     }
 }
@@ -259,13 +263,13 @@ fn is_switched_off(config: &Map<String, Value>) -> bool {
 
 /// How a server of the file is reached, in the registry's words.
 fn transport(checked: &Config, name: &str, config: &Map<String, Value>) -> Transport {
+    // One that is switched off was not looked at as closely.
+    let is_sse = || config.get("type").and_then(Value::as_str) == Some("sse");
     match checked.servers.iter().find(|spec| spec.name.as_str() == name).map(|spec| &spec.transport) {
         Some(Way::Stdio(_)) => Transport::Stdio,
         Some(Way::Remote(remote)) if remote.dialect == Dialect::Sse => Transport::Sse,
-        Some(Way::Remote(_)) => Transport::Http,
-        // It is switched off, and was not looked at as closely.
         None if config.contains_key("command") => Transport::Stdio,
-        None if config.get("type").and_then(Value::as_str) == Some("sse") => Transport::Sse,
-        None => Transport::Http,
+        None if is_sse() => Transport::Sse,
+        Some(Way::Remote(_)) | None => Transport::Http,
     }
 }

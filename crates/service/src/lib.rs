@@ -89,7 +89,6 @@ pub struct Service {
     pub(crate) events: Events,
     pub(crate) settings: settings::Keeper,
     pub(crate) executions: Arc<executions::Executions>,
-    pub(crate) roster: Arc<roster::Roster>,
     pub(crate) house: Arc<Household>,
     pub(crate) began: Instant,
 }
@@ -123,7 +122,7 @@ impl Service {
         let house = Household::new(Founding {
             store: store.clone(),
             fleet: Arc::clone(&fleet),
-            roster: Arc::clone(&roster),
+            roster,
             events: events.clone(),
             settings: settings.clone(),
             executions: Arc::clone(&executions),
@@ -132,9 +131,14 @@ impl Service {
             chain,
             remote,
         });
-        layer::open(&house, config).await?;
         let began = Instant::now();
-        Ok(Arc::new(Self { store, fleet, aggregator, events, settings, executions, roster, house, began }))
+        let service = Arc::new(Self { store, fleet, aggregator, events, settings, executions, house, began });
+        if let Err(error) = layer::open(&service.house, config).await {
+            service.stop(Stop::Now);
+            service.ended().await;
+            return Err(error);
+        }
+        Ok(service)
     }
 
     /// The way in for MCP clients.

@@ -168,7 +168,7 @@ impl Service {
     /// Registers a server and, if wanted, connects it: waits up to 1.5 s for its tools.
     pub async fn register(&self, by: &Actor, new: Registration) -> Result<ServerView, Error> {
         let handle = to_the_end(Arc::clone(&self.house).register(by.clone(), new)).await?;
-        self.view_with_tools(&handle).await
+        Ok(self.view_with_tools(&handle).await)
     }
 
     /// All servers, in order, and how many there are in all.
@@ -216,7 +216,7 @@ impl Service {
     /// Connects it, and waits for how that goes.
     pub async fn connect(&self, by: &Actor, id_or_name: &str) -> Result<ServerView, Error> {
         let handle = to_the_end(Arc::clone(&self.house).connect(by.clone(), id_or_name.to_owned())).await?;
-        self.view_with_tools(&handle).await
+        Ok(self.view_with_tools(&handle).await)
     }
 
     /// Disconnects it: waits up to 30 s for calls in flight, or cancels them. Doing it again is fine.
@@ -349,13 +349,15 @@ impl Service {
         Ok(self.store.tools(&ToolFilter { server, ..ToolFilter::default() }, Page::ALL).await?.items)
     }
 
-    /// A server as it is shown, with its tools if they have been discovered.
-    async fn view_with_tools(&self, handle: &Handle) -> Result<ServerView, Error> {
+    /// A server as it is shown, with its tools if they have been discovered. That it is connected does not depend on
+    /// whether its tools can be read.
+    async fn view_with_tools(&self, handle: &Handle) -> ServerView {
         let mut view = view(handle);
         if view.record.status.is_up() {
-            view.tools = Some(self.kept_tools(Some(handle.id)).await?);
+            let tools = self.kept_tools(Some(handle.id)).await;
+            view.tools = tools.inspect_err(|error| tracing::warn!(%error, "could not read its tools")).ok();
         }
-        Ok(view)
+        view
     }
 }
 

@@ -97,7 +97,7 @@ impl Keeper {
 const DAY_MS: i64 = 24 * 3600 * 1000;
 
 /// What whole numbers may be, by name: from, to, and whether -1 means that there is no limit.
-const RANGES: [(&str, i64, i64, bool); 12] = [
+pub const RANGES: [(&str, i64, i64, bool); 12] = [
     ("timeout_ms", 1, DAY_MS, false),
     ("mcp_timeout_ms", 1, DAY_MS, false),
     ("concurrent_limit", 1, 100_000, false),

@@ -1,4 +1,5 @@
 //! The service with real servers behind it, and with servers that misbehave on purpose on a clock that stands still.
+#![expect(clippy::unwrap_used, reason = "helpers of tests are not tests to the lint")]
 
 mod setting;
 

@@ -133,6 +133,26 @@ impl Setting {
     }
 }
 
+impl Setting {
+    /// Waits until the last thing in a server's history is that state. What happened while the clock stood still may take
+    /// a while to be written: databases have clocks of their own.
+    pub(crate) async fn history_until(&self, server: &str, status: &str) -> Vec<String> {
+        let waiting = async {
+            loop {
+                let history = self.history(server).await;
+                if history.last().is_some_and(|last| last == status) {
+                    return history;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        match tokio::time::timeout(testkit::DEADLINE, waiting).await {
+            Ok(history) => history,
+            Err(_) => panic!("it never came to {status}: {:?}", self.history(server).await),
+        }
+    }
+}
+
 async fn next_or_soon(events: &mut broadcast::Receiver<Event>) {
     // Not everything that is waited for is an event.
     drop(tokio::time::timeout(Duration::from_millis(20), events.recv()).await);
@@ -163,6 +183,7 @@ pub(crate) fn fake(name: &str, args: &[&str]) -> Registration {
     registration(name, "stdio", json!({ "command": testkit::program("fake-server"), "args": args }))
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "a value is written where it is used")]
 pub(crate) fn registration(name: &str, transport: &str, config: Value) -> Registration {
     let body = json!({ "name": name, "transport_type": transport, "connection_config": config });
     serde_json::from_value(body).unwrap()

@@ -3,6 +3,7 @@
 mod programs;
 
 use std::io::Write as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
@@ -91,6 +92,8 @@ impl Postgres {
             keeper.args(["-c", option]);
         }
         keeper.arg("-c").arg(format!("unix_socket_directories={}", folder.display()));
+        // Whoever kills all of us at once must leave somebody to clear up.
+        keeper.process_group(0);
         let keeper = keeper.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("a shell can be started");
         self.keeper = Some(keeper);
         wait_until("PostgreSQL takes connections", || {

@@ -212,6 +212,24 @@ impl Puppet {
         self.stage.change(change);
     }
 
+    /// Over HTTP: forgets every session, as a server that was started anew has.
+    #[track_caller]
+    pub fn forget_sessions(&self) {
+        match &self.transport {
+            Transport::Stdio(_) => panic!("a server over stdio has no sessions"),
+            Transport::Http(web) => web.forget_sessions(),
+        }
+    }
+
+    /// Over HTTP: knows no session from now on, as one of several machines that share an address.
+    #[track_caller]
+    pub fn turn_forgetful(&self) {
+        match &self.transport {
+            Transport::Stdio(_) => panic!("a server over stdio has no sessions"),
+            Transport::Http(web) => web.turn_forgetful(),
+        }
+    }
+
     /// Ends the process at once, as a crash would. Over HTTP, every connection breaks and nobody listens any more.
     pub fn die(&self) {
         match &self.transport {

@@ -10,9 +10,10 @@ use catalog::{Hints, Item, Kind, Offer};
 use protocol::era::meta::Introduction;
 use protocol::reply::code;
 use protocol::scan::{Span, member};
-use protocol::{Era, Revision, reply, text};
+use protocol::{Envelope, Era, Kind as MessageKind, Revision, reply, text};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
+use crate::changes::News;
 use crate::connection::{Answer, Connection};
 use crate::failure::Cause;
 
@@ -98,11 +99,7 @@ impl Manners {
     }
 
     async fn initialize(&self, connection: &Connection) -> Result<Met, Cause> {
-        let answer = answered(connection, "initialize", Some(&self.introduction())).await?;
-        let result = object(&answer, "initialize")?;
-        let revision = member(&answer.line, result, "protocolVersion");
-        let revision = revision.and_then(|span| text::decode(span.of(&answer.line))).map(|text| text.into_owned());
-        Ok(Met { offer: offer(Era::Legacy, &answer.line, result, "serverInfo"), revision })
+        initialized(&answered(connection, "initialize", Some(&self.introduction())).await?)
     }
 
     async fn discover(&self, connection: &Connection) -> Result<Met, Cause> {
@@ -139,12 +136,16 @@ impl Manners {
         let mut pause = SHORTEST_PAUSE;
         loop {
             let asked_again_after = Instant::now();
-            let kinds = connection.changed().await;
+            let News { kinds, introduction } = connection.changed().await;
             // A server that never stops saying so is heard less and less often.
             let is_restless = asked_again_after.elapsed() < pause;
             pause = if is_restless { (pause * 2).min(LONGEST_PAUSE) } else { SHORTEST_PAUSE };
+            if let Some(Offer { capabilities, info, instructions, .. }) = introduction {
+                (offer.capabilities, offer.info, offer.instructions) = (capabilities, info, instructions);
+            }
             for kind in kinds {
                 if !self.asks_for(kind, &offer) {
+                    offer.set_items(kind, Vec::new(), Hints::NONE);
                     continue;
                 }
                 match timeout(self.patience, list(connection, kind)).await {
@@ -161,9 +162,28 @@ impl Manners {
     }
 }
 
-struct Met {
-    offer: Offer,
-    revision: Option<String>,
+/// What a server says of itself.
+#[derive(Debug)]
+pub struct Met {
+    /// What it offers, without its lists.
+    pub offer: Offer,
+    /// The revision it speaks.
+    pub revision: Option<String>,
+}
+
+/// Reads the whole message with which a server answers `initialize`.
+pub fn read_introduction(line: Bytes) -> Result<Met, Cause> {
+    match Envelope::scan(&line) {
+        Ok(Envelope { kind: MessageKind::Response { outcome, .. }, .. }) => initialized(&Answer { line, outcome }),
+        _ => Err(Cause::Nonsense { method: "initialize", problem: "something that is no answer".to_owned() }),
+    }
+}
+
+fn initialized(answer: &Answer) -> Result<Met, Cause> {
+    let result = object(answer, "initialize")?;
+    let revision = member(&answer.line, result, "protocolVersion");
+    let revision = revision.and_then(|span| text::decode(span.of(&answer.line))).map(|text| text.into_owned());
+    Ok(Met { offer: offer(Era::Legacy, &answer.line, result, "serverInfo"), revision })
 }
 
 fn object(answer: &Answer, method: &'static str) -> Result<Span, Cause> {

@@ -58,6 +58,8 @@ impl std::fmt::Debug for dyn Caller {
 /// An answer, whole, as the server wrote it.
 #[derive(Debug, Clone, Copy)]
 pub struct Answered<'a> {
+    /// Who answers.
+    pub server: &'a Connection,
     /// The message.
     pub line: &'a Bytes,
     /// Where our id stands; the caller puts its own there.

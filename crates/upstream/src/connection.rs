@@ -8,8 +8,10 @@
 //! - `own`: questions of our own
 //! - `hearing`: notifications of the server
 //! - `asked`: questions of the server
+//! - `batch`: several messages at once
 
 mod asked;
+mod batch;
 mod hearing;
 mod own;
 
@@ -19,8 +21,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use catalog::{Kind as ItemKind, ServerName};
-use protocol::envelope::{Envelope, Fault, Kind, salvage_id};
+use catalog::{Kind as ItemKind, Offer, ServerName};
+use protocol::envelope::{Envelope, Fault, Kind, Reason, salvage_id};
 use protocol::reply;
 use protocol::splice::{Edit, Piece, in_order, splice};
 use protocol::{Era, Line, Lines, Span};
@@ -28,7 +30,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::caller::{Answered, Caller};
-use crate::changes::Changes;
+use crate::changes::{Changes, News};
 use crate::ears::Ears;
 use crate::failure::{CallError, Cause, Ending, Phase, Unreadable};
 use crate::lifecycle::Watcher;
@@ -146,6 +148,11 @@ impl Connection {
     /// The server's place in the configuration.
     pub fn index(&self) -> usize {
         self.index
+    }
+
+    /// How long a request may take, if there is a limit.
+    pub fn limit(&self) -> Option<Duration> {
+        self.limit
     }
 
     /// How the server is talked to. Legacy until something else is known.
@@ -359,24 +366,43 @@ impl Connection {
         self.next_turn();
     }
 
+    /// What was sent will not be answered, but what is sent from now on may be.
+    pub fn lose_answers(&self, error: &CallError) {
+        let lost = self.lock().take_sent();
+        let mut callers = Vec::new();
+        for waiting in lost {
+            if let Waiting::Caller(call) = waiting {
+                call.caller.failed(&call.id, error);
+                remember(&mut callers, call.caller);
+            }
+        }
+        callers.iter().for_each(|caller| caller.flush());
+        self.withdraw_questions();
+        self.next_turn();
+    }
+
     /// The server has ended: read what is left, whether callers keep up or not.
     pub fn read_on(&self) {
         self.read_on.send_replace(true);
     }
 
     /// Waits until the server says that something has changed, and tells what.
-    pub async fn changed(&self) -> Vec<ItemKind> {
+    pub(crate) async fn changed(&self) -> News {
         self.changes.next().await
+    }
+
+    /// The server had forgotten us, and got to know us anew: it says `introduction` of itself now, and must be told again
+    /// whatever it was told.
+    pub fn introduced_anew(self: &Arc<Self>, introduction: Offer) {
+        self.changes.note_introduction(introduction);
+        if let Some(watcher) = self.watcher.upgrade() {
+            watcher.introduced_anew(self);
+        }
     }
 
     /// These may no longer be what we know of them.
     pub fn note_change(&self, kinds: &[ItemKind]) {
         self.changes.note(kinds);
-    }
-
-    /// How long a request may take, if the server's configuration says so.
-    pub fn limit(&self) -> Option<Duration> {
-        self.limit
     }
 
     /// Fails requests that take longer than they may; for ever, or returns never if there is no limit.
@@ -423,6 +449,7 @@ impl Connection {
             Ok(envelope @ Envelope { kind: Kind::Request { id, method }, .. }) => {
                 self.asked(line, id, method, envelope, about, callers);
             }
+            Err(Fault { reason: Reason::Batch, .. }) => self.receive_batch(&line, about, callers),
             Err(fault) => {
                 let Fault { reason, id } = fault;
                 let id = id.map(|id| id.of(&line)).or_else(|| salvage_id(&line, &line));
@@ -441,7 +468,7 @@ impl Connection {
         match waiting {
             Waiting::Caller(call) => {
                 self.deeds.fetch_add(1, Ordering::Relaxed);
-                call.caller.answered(&call.id, Answered { line: &line, id_at, outcome });
+                call.caller.answered(&call.id, Answered { server: self, line: &line, id_at, outcome });
                 remember(callers, call.caller);
                 self.next_turn();
             }

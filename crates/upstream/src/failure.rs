@@ -194,8 +194,8 @@ pub enum CallError {
         server: ServerName,
         /// What happened.
         problem: String,
-        /// Whether the server certainly did not do the work.
-        is_untouched: bool,
+        /// What became of it.
+        mishap: Mishap,
     },
     /// The server does not read its input, and enough is waiting already. The call was not sent.
     #[error("server `{server}` is not reading its input; {} MB are waiting", waiting >> 20)]
@@ -228,6 +228,19 @@ pub enum CallError {
     },
 }
 
+/// What became of a call to a server that runs elsewhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mishap {
+    /// It did not get there.
+    Unreachable,
+    /// The server has no time for it now.
+    Busy,
+    /// The server, or what is in its place, does not want it, and will not want it next time.
+    Refused,
+    /// It got there, and no answer came back.
+    AnswerLost,
+}
+
 /// What was wrong with an answer.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
 pub enum Unreadable {
@@ -258,7 +271,10 @@ impl CallError {
         match self {
             Self::Ended { .. } => "server_ended",
             Self::Unreadable { .. } => "unreadable_answer",
-            Self::Remote { .. } => "server_unreachable",
+            Self::Remote { mishap: Mishap::Unreachable, .. } => "server_unreachable",
+            Self::Remote { mishap: Mishap::Busy, .. } => "server_busy",
+            Self::Remote { mishap: Mishap::Refused, .. } => "server_refused",
+            Self::Remote { mishap: Mishap::AnswerLost, .. } => "answer_lost",
             Self::Congested { .. } => "server_congested",
             Self::TooSlow { .. } => "server_too_slow",
             Self::OthersTurn { .. } => "others_turn",
@@ -266,9 +282,14 @@ impl CallError {
         }
     }
 
-    /// Whether the server certainly did not see the call, so that sending it again cannot do the work twice.
+    /// Whether the server certainly did not do the work, so that sending the call again cannot do it twice, and may do
+    /// it next time.
     pub fn is_safe_to_retry(&self) -> bool {
-        matches!(self, Self::Congested { .. } | Self::OthersTurn { .. } | Self::Remote { is_untouched: true, .. })
+        match self {
+            Self::Congested { .. } | Self::OthersTurn { .. } => true,
+            Self::Remote { mishap, .. } => matches!(mishap, Mishap::Unreachable | Mishap::Busy),
+            Self::Ended { .. } | Self::Unreadable { .. } | Self::TooSlow { .. } | Self::Deserted { .. } => false,
+        }
     }
 }
 

@@ -37,6 +37,8 @@ pub trait Watcher: Send + Sync + std::fmt::Debug {
     fn running(&self, index: usize, connection: &Arc<Connection>, offer: Offer);
     /// What a running server offers has changed.
     fn changed(&self, index: usize, offer: Arc<Offer>);
+    /// A running server had forgotten us and knows us again, but nothing of what it was told before.
+    fn introduced_anew(self: Arc<Self>, server: &Arc<Connection>);
     /// A running server says something that is about no open request.
     fn heard(&self, server: &Arc<Connection>, method: &str, line: &Bytes, envelope: &Envelope);
     /// A running server wants to know something that is about no open request.

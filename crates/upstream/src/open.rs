@@ -17,11 +17,10 @@ use crate::caller::{Caller, Party};
 use crate::connection::Answer;
 use crate::failure::Ending;
 
-/// For how long a request that was given up keeps others from their turn, if the server does not say that it has heard.
+/// For how long a request that was given up may still make its server ask something, and keeps others from their turn if
+/// the server does not say that it has heard. Having heard is not having stopped: in most servers what was begun runs on.
+/// What it asks later than this cannot be told from what others are asked.
 pub(crate) const HAUNTING: Duration = Duration::from_secs(5);
-/// For how long a request that was given up may still make its server ask something. Having heard of a cancellation is
-/// not having stopped: in most servers what was begun runs on, and may ask much later.
-const LINGERING: Duration = Duration::from_secs(300);
 /// So many requests that were given up are remembered; with more, nobody can say whose a question is.
 const MOST_GHOSTS: usize = 1000;
 
@@ -223,22 +222,35 @@ impl Open {
         whose
     }
 
-    /// Whose it is if everything open belongs to one.
-    pub(crate) fn most_likely(&mut self) -> Whose {
+    /// Whose it is if everything open belongs to one, and so does everything that was given up.
+    fn most_likely(&mut self) -> Whose {
+        let whose = self.only_caller();
+        let Whose::Caller(caller) = &whose else { return whose };
+        let asker = caller.party().asker;
+        let is_surveyable = self.ghosts.len() < MOST_GHOSTS;
+        if is_surveyable && self.ghosts.iter().all(|ghost| ghost.asker == asker) { whose } else { Whose::Unclear }
+    }
+
+    /// Who it is if everything open belongs to one.
+    pub(crate) fn only_caller(&mut self) -> Whose {
         self.bury();
         let sent = || self.calls().filter(|(_, call)| !call.is_held);
         // The latest: its stream is the least likely to be closing.
         let Some((_, latest)) = sent().max_by_key(|&(number, _)| number) else { return Whose::Nobodys };
         let asker = latest.party.asker;
         let is_same = |other: u64| other == asker;
-        let is_surveyable = self.ghosts.len() < MOST_GHOSTS;
-        if is_surveyable
-            && sent().all(|(_, call)| is_same(call.party.asker))
-            && self.ghosts.iter().all(|ghost| is_same(ghost.asker))
-        {
+        let unheard = self.ghosts.iter().filter(|ghost| ghost.is_unheard).all(|ghost| is_same(ghost.asker));
+        if unheard && sent().all(|(_, call)| is_same(call.party.asker)) {
             return Whose::Caller(Arc::clone(&latest.caller));
         }
         Whose::Unclear
+    }
+
+    /// Everything that was sent, when none of it can be answered any more. Nobody is at it any more either.
+    pub(crate) fn take_sent(&mut self) -> Vec<Waiting> {
+        self.ghosts.clear();
+        let is_held = |waiting: &Waiting| matches!(waiting, Waiting::Caller(Call { is_held: true, .. }));
+        self.waiting.extract_if(|_, waiting| !is_held(waiting)).map(|(_, waiting)| waiting).collect()
     }
 
     /// Everything that waits, when nothing can be answered any more.
@@ -255,10 +267,7 @@ impl Open {
 
     fn bury(&mut self) {
         if !self.ghosts.is_empty() {
-            self.ghosts.retain(|ghost| ghost.since.elapsed() < LINGERING);
-            for ghost in &mut self.ghosts {
-                ghost.is_unheard &= ghost.since.elapsed() < HAUNTING;
-            }
+            self.ghosts.retain(|ghost| ghost.since.elapsed() < HAUNTING);
         }
     }
 

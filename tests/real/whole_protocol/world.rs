@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -119,7 +121,10 @@ impl World {
     #[track_caller]
     pub(super) fn run(&self, client: Client, plans: &[Plan]) -> Vec<Session> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        client.run(&self.parts, &self.sandbox, plans)
+        let sessions = client.run(&self.parts, &self.sandbox, plans);
+        // For that long nobody else is asked what the calls it has cancelled may still want to know.
+        thread::sleep(Duration::from_secs(5));
+        sessions
     }
 }
 

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use aggregator::load::{LoadError, Loaded};
 use aggregator::{Fleet, NamePolicy, Separator, ServerState};
-use catalog::{ConfigError, ServerSpec, Transport};
+use catalog::config::Warning;
+use catalog::{Config, ConfigError, ServerSpec, Transport};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use upstream::Report;
@@ -28,6 +29,9 @@ pub(crate) fn run(arguments: &CheckArguments) -> Result<(), Failure> {
             return Err(config::explain(&error));
         }
     };
+    for warning in &loaded.config.warnings {
+        output::say(format_args!("warning: {}", printable(&warning.to_string())));
+    }
     if arguments.start { start_all(loaded, arguments) } else { show_plan(&loaded, arguments.json) }
 }
 
@@ -38,7 +42,8 @@ fn show_plan(loaded: &Loaded, as_json: bool) -> Result<(), Failure> {
         let enabled =
             servers.iter().map(|spec| json!({"server": spec.name.as_str(), kind_of(spec): spec.transport.place()}));
         let disabled = disabled.iter().map(|name| json!({"server": name.as_str(), "disabled": true}));
-        return print_json(&json!({"ok": true, "servers": enabled.chain(disabled).collect::<Vec<_>>()}));
+        let servers: Vec<Value> = enabled.chain(disabled).collect();
+        return print_json(&json!({"ok": true, "servers": servers, "warnings": warnings(&loaded.config)}));
     }
     let header = ["SERVER", "PROGRAM OR ADDRESS"].map(str::to_owned);
     let enabled = servers.iter().map(|spec| [printable(spec.name.as_str()), printable(spec.transport.place())]);
@@ -47,6 +52,11 @@ fn show_plan(loaded: &Loaded, as_json: bool) -> Result<(), Failure> {
     print_lines(&aligned(&rows))?;
     output::say(format_args!("the config is fine: {} to start, {} disabled", servers.len(), disabled.len()));
     Ok(())
+}
+
+fn warnings(config: &Config) -> Vec<Value> {
+    let warning = |warning: &Warning| json!({"path": warning.path, "message": warning.message});
+    config.warnings.iter().map(warning).collect()
 }
 
 fn kind_of(spec: &ServerSpec) -> &'static str {
@@ -70,6 +80,7 @@ struct Finding {
 fn start_all(loaded: Loaded, arguments: &CheckArguments) -> Result<(), Failure> {
     words::tell_without_failures(arguments.debug);
     let options = session::options("mcp-aggregator", Separator::default(), NamePolicy::Auto, session::NOTHING)?;
+    let warnings = warnings(&loaded.config);
     let disabled: Vec<String> = loaded.config.disabled.iter().map(ToString::to_string).collect();
     let (fleet, mut findings) = session::with(loaded, options, async |session| find(session).await)?;
     // A report is complete only when its server has ended, which by now all have.
@@ -81,7 +92,8 @@ fn start_all(loaded: Loaded, arguments: &CheckArguments) -> Result<(), Failure> 
     if arguments.json {
         let servers = findings.iter().map(Finding::to_json);
         let disabled = disabled.iter().map(|name| json!({"server": name, "state": "disabled"}));
-        print_json(&json!({"ok": failed == 0, "servers": servers.chain(disabled).collect::<Vec<_>>()}))?;
+        let servers: Vec<Value> = servers.chain(disabled).collect();
+        print_json(&json!({"ok": failed == 0, "servers": servers, "warnings": warnings}))?;
     } else {
         print_lines(&table(&findings, &disabled))?;
     }

@@ -37,6 +37,32 @@ fn what_would_be_started_is_shown_without_secrets_and_nothing_is_started() {
 }
 
 #[test]
+fn what_is_given_but_not_used_is_told_and_the_config_is_run_all_the_same() {
+    let config = Config::new()
+        .raw(
+            r#"{"servers": {"lost": {"command": "x"}}, "mcpServers": {
+                "two ways": {"command": "true", "url": "http://127.0.0.1:1/"},
+                "the other": {"type": "http", "command": "true", "url": "http://127.0.0.1:1/"},
+                "one way": {"command": "true"}}}"#,
+        )
+        .write();
+    let warned = [
+        "warning: $.servers is not used, because there is `mcpServers` too\n",
+        "warning: $.mcpServers[\"two ways\"] has both `command` and `url`; `url` is not used\n",
+        "warning: $.mcpServers[\"the other\"] has both `command` and `url`; `command` is not used\n",
+    ];
+    let output = run("check", &config, &[]);
+    expect(&output, 0);
+    assert_eq!(output.stderr, format!("{}the config is fine: 3 to start, 0 disabled\n", warned.concat()));
+    let plan = json(&run("check", &config, &["--json"]));
+    assert_eq!(plan["warnings"][0]["path"], "$.servers");
+    assert_eq!(plan["warnings"].as_array().map(Vec::len), Some(3));
+    // Whoever starts it hears the same.
+    let output = run("tools", &config, &[]);
+    assert!(output.stderr.contains("$.servers is not used"), "{}", output.stderr);
+}
+
+#[test]
 fn a_wrong_config_is_told_with_all_its_problems() {
     let config = Config::new().raw(r#"{"mcpServers": {"a": {}, "b": {"command": 5}}}"#).write();
     let output = run("check", &config, &[]);

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Stdio};
 use std::thread;
 
@@ -13,20 +14,25 @@ use crate::{PROGRAM, Run, expect, one, run};
 struct Served {
     child: Child,
     address: String,
-    /// What it says after that.
+    /// What else it says.
     words: thread::JoinHandle<String>,
 }
 
 fn serve(mut run: Run) -> Served {
     let mut child = run.command.args(["--listen", "0"]).stderr(Stdio::piped()).spawn().unwrap();
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
-    let mut first = String::new();
-    stderr.read_line(&mut first).unwrap();
-    let address = first.trim().strip_prefix("listening on http://").unwrap_or_else(|| panic!("{first}")).to_owned();
+    let (mut said, mut line) = (String::new(), String::new());
+    let address = loop {
+        line.clear();
+        assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "{said}");
+        if let Some(address) = line.trim().strip_prefix("listening on http://") {
+            break address.to_owned();
+        }
+        said += &line;
+    };
     let words = thread::spawn(move || {
-        let mut rest = String::new();
-        stderr.read_to_string(&mut rest).unwrap();
-        rest
+        stderr.read_to_string(&mut said).unwrap();
+        said
     });
     Served { child, address, words }
 }
@@ -100,6 +106,22 @@ fn tokens_are_asked_for_and_never_told() {
     let words = served.stop();
     assert!(words.contains("Bearer <token>"), "{words}");
     assert!(!words.contains("hunter2") && !words.contains("swordfish"), "{words}");
+}
+
+#[test]
+fn tokens_that_others_can_read_or_guess_are_warned_of() {
+    let config = one();
+    let tokens = config.folder().join("tokens");
+    let serve_with = |text: &str, mode: u32| {
+        std::fs::write(&tokens, text).unwrap();
+        std::fs::set_permissions(&tokens, std::fs::Permissions::from_mode(mode)).unwrap();
+        serve(Run::new("serve", config.path()).args(&["--token-file", tokens.to_str().unwrap()])).stop()
+    };
+    let words = serve_with("ann:hunter2\nbob:0123456789abcdef\n", 0o644);
+    assert!(words.contains("can be guessed") && words.contains("ann") && !words.contains("bob"), "{words}");
+    assert!(words.contains("chmod 600") && !words.contains("hunter2"), "{words}");
+    let words = serve_with("bob:0123456789abcdef\n", 0o600);
+    assert!(!words.contains("WARN"), "{words}");
 }
 
 #[test]

@@ -16,6 +16,7 @@ use protocol::era::{elicitation, error, label, meta, result};
 use protocol::reply::{self, code};
 use protocol::splice::Edit;
 use protocol::{Span, text};
+use tokio::time::Instant;
 use upstream::{Answered, CallError, Caller, Connection, Notice, Party, Question, Request};
 
 use super::parking::Crossings;
@@ -25,8 +26,11 @@ use crate::answering::{Answering, failure};
 use crate::call::id_of;
 use crate::client::next_number;
 use crate::level::Level;
-use crate::logs;
+use crate::logs::{self, Wish};
 
+/// A parked call keeps its turn at a server that serves one client at a time for this part of the time a client may take
+/// to come back. Whoever closes a form has no way to say so, and others wait.
+const SHARE_OF_PATIENCE: u32 = 10;
 /// What a server asks within this time is asked together.
 const ONE_BREATH: Duration = Duration::from_millis(5);
 
@@ -47,6 +51,8 @@ pub(super) struct NewerClient {
     patience: Duration,
     /// Our number for the call at the server, once it is sent.
     sent_as: AtomicU64,
+    /// The log messages it wants, as long as it lives.
+    _wish: Option<Wish>,
     state: Mutex<State>,
     myself: std::sync::Weak<Self>,
 }
@@ -62,6 +68,8 @@ struct State {
     /// What became of the call while nobody waited.
     outcome: Option<Outcome>,
     round: u64,
+    /// Since when nobody waits for it here.
+    parked_at: Option<Instant>,
     last_key: u64,
     is_over: bool,
     /// What the client would have had to offer for a question that was refused: the JSON of capabilities.
@@ -93,6 +101,7 @@ pub(super) fn send(crossing: &Crossing<'_>) {
     let (client, params) = (crossing.to.client(), &crossing.envelope.params);
     let binding = Binding {
         principal: client.principal().to_string(),
+        server: crossing.connection.index(),
         digest: digest(&crossing.method, &crossing.renamed, &crossing.renamed_envelope().params),
     };
     let waiting = Waiting::of(crossing);
@@ -105,6 +114,7 @@ pub(super) fn send(crossing: &Crossing<'_>) {
     let renamed = crossing.renamed_envelope();
     let plain = input::without_retry(&crossing.renamed, &renamed);
     let request = meta::to_legacy(&plain, &scanned(&plain));
+    let wish = waiting.level.map(|level| Wish::new(&crossing.aggregator.fleet, crossing.connection, level));
     let call = Arc::new_cyclic(|myself| NewerClient {
         number: next_number(),
         crossings: Arc::clone(&crossing.aggregator.crossings),
@@ -116,16 +126,13 @@ pub(super) fn send(crossing: &Crossing<'_>) {
         request,
         patience: crossing.aggregator.options.answer_timeout,
         sent_as: AtomicU64::new(0),
+        _wish: wish,
         state: Mutex::new(State { waiting: Some(waiting), ..State::default() }),
         myself: myself.clone(),
     });
     if !call.crossings.enter(&call) {
         let text = "Too many calls are under way";
         return crossing.to.close_with(&reply::error(crossing.id(), code::INTERNAL_ERROR, text, None));
-    }
-    let level = call.lock().waiting.as_ref().and_then(|waiting| waiting.level);
-    if let Some(level) = level {
-        crossing.aggregator.fleet.want_level(crossing.connection, level);
     }
     call.forward();
 }
@@ -232,6 +239,7 @@ impl NewerClient {
         let untold = std::mem::take(&mut state.untold);
         state.told.extend(untold);
         state.round += 1;
+        state.parked_at = Some(Instant::now());
         let round = state.round;
         let requests: Vec<_> = state.told.iter().map(|(key, asked)| self.put(key, asked)).collect();
         drop(state);
@@ -385,6 +393,10 @@ impl Caller for NewerClient {
         let params = question.envelope.params.span.map_or(&b"{}"[..], |span| span.of(&question.line));
         let known = ["elicitation/create", "sampling/createMessage", "roots/list"];
         let mut state = self.lock();
+        if state.waiting.as_ref().is_some_and(|waiting| waiting.to.client().questions.is_closed()) {
+            drop(state);
+            return question.refuse(code::METHOD_NOT_FOUND, &format!("Method not found: {method}"));
+        }
         let is_offered = match &state.waiting {
             Some(waiting) => elicitation::is_offered(&waiting.capabilities, &method, params),
             // Whoever comes back says anew what it offers; it has offered to answer something before.
@@ -431,6 +443,12 @@ impl Caller for NewerClient {
         if let Some(to) = to {
             to.flush();
         }
+    }
+
+    fn is_away(&self) -> bool {
+        let state = self.lock();
+        let turn = self.patience / SHARE_OF_PATIENCE;
+        state.waiting.is_none() && state.parked_at.is_some_and(|since| since.elapsed() > turn)
     }
 
     fn catching_up(&self) -> Option<Pin<Box<dyn Future<Output = ()> + Send + '_>>> {

@@ -5,6 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use catalog::Scope;
@@ -13,15 +14,28 @@ use protocol::era::input::{self, Wanted, WantedRequest};
 use protocol::era::result::ResultType;
 use protocol::era::{elicitation, error, label, meta, result};
 use protocol::reply::{self, code};
+use tokio::time::{Instant, timeout_at};
 use upstream::{Answered, CallError, Caller, Connection, Notice, Party, Question, Request};
 
 use super::{Crossing, scanned};
-use crate::answering::Answering;
+use crate::answering::{Answering, failure};
 use crate::call::id_of;
 use crate::client::next_number;
+use crate::questions::Questions;
+use crate::way::Way;
 
 /// How often a server may want to know more before its call is given up.
 const MOST_ROUNDS: usize = 10;
+
+/// Why the server does not get to know what it wants.
+enum Unanswered {
+    /// The client answers with this error.
+    Declined(Bytes),
+    /// The call has taken as long as it may.
+    TooLate(Duration),
+    /// The client has said its last word.
+    Gone,
+}
 
 /// The client's side of such a call.
 struct OlderClient {
@@ -31,6 +45,7 @@ struct OlderClient {
     /// The request as the server understands it.
     request: Bytes,
     rounds: AtomicUsize,
+    since: Instant,
     /// Itself, to be handed over when the request is sent again.
     myself: std::sync::Weak<Self>,
 }
@@ -45,6 +60,7 @@ pub(super) fn send(crossing: &Crossing<'_>) {
         method: crossing.method.clone(),
         request: request.clone(),
         rounds: AtomicUsize::new(0),
+        since: Instant::now(),
         myself: myself.clone(),
     });
     caller.forward(crossing.id(), &request);
@@ -82,27 +98,49 @@ impl OlderClient {
         client.request_closed();
         let owner = Arc::clone(&client);
         client.park(id.clone(), &self.to, async move {
-            let mut responses = Vec::with_capacity(wanted.requests.len());
-            let asked: Vec<_> = wanted
-                .requests
-                .iter()
-                .map(|request| (request, owner.questions.ask(&way, &request.method, &myself.asked_params(request))))
-                .collect();
-            for (request, answer) in asked {
-                match answer.await {
-                    Ok(Ok(response)) => responses.push((request.key.clone(), response)),
-                    Ok(Err(error)) => {
-                        myself.to.say(&with_error(&id, &error));
-                        return myself.to.flush();
-                    }
-                    Err(_) => return,
+            match myself.within_limit(myself.answers(&way, &wanted)).await {
+                Ok(responses) => {
+                    let envelope = scanned(&myself.request);
+                    let again = input::retry(&myself.request, &envelope, &responses, wanted.state.as_deref());
+                    owner.request_opened();
+                    myself.forward(&id, &again);
+                }
+                Err(Unanswered::Declined(error)) => {
+                    myself.to.say(&with_error(&id, &error));
+                    myself.to.flush();
+                }
+                Err(Unanswered::TooLate(limit)) => {
+                    let error = CallError::TooSlow { server: myself.connection.server(), limit };
+                    myself.to.say(&failure(&id, &error));
+                    myself.to.flush();
+                }
+                Err(Unanswered::Gone) => {
+                    myself.to.say(&myself.refusal(&id, "needs to know something, and the client says no more"));
+                    myself.to.flush();
                 }
             }
-            let envelope = scanned(&myself.request);
-            let again = input::retry(&myself.request, &envelope, &responses, wanted.state.as_deref());
-            owner.request_opened();
-            myself.forward(&id, &again);
         });
+    }
+
+    /// What the client answers to everything the server wants to know. What is not waited for to its end is taken back.
+    async fn answers(&self, way: &Arc<dyn Way>, wanted: &Wanted) -> Result<Vec<(Bytes, Bytes)>, Unanswered> {
+        let ask = |request: &WantedRequest| {
+            Questions::ask(self.to.client(), way, &request.method, &self.asked_params(request))
+        };
+        // All at once: the client may put them side by side.
+        let asked: Vec<_> = wanted.requests.iter().map(|request| (request, ask(request))).collect();
+        let mut responses = Vec::with_capacity(asked.len());
+        for (request, inquiry) in asked {
+            let response = inquiry.answer().await.ok_or(Unanswered::Gone)?.map_err(Unanswered::Declined)?;
+            responses.push((request.key.clone(), response));
+        }
+        Ok(responses)
+    }
+
+    /// The limit of a call includes the time a person takes to answer. At the server each round counts anew.
+    async fn within_limit<T>(&self, answers: impl Future<Output = Result<T, Unanswered>>) -> Result<T, Unanswered> {
+        let Some(limit) = self.connection.limit() else { return answers.await };
+        timeout_at(self.since + limit, answers).await.unwrap_or(Err(Unanswered::TooLate(limit)))
     }
 
     /// What is asked, as a legacy client understands it and a person sees who asks.
@@ -120,9 +158,13 @@ impl OlderClient {
 
     /// Ends the call; `why` says what the server did.
     fn refuse(&self, id: &[u8], why: &str) {
+        self.to.close_with(&self.refusal(id, why));
+    }
+
+    fn refusal(&self, id: &[u8], why: &str) -> Vec<u8> {
         let server = self.connection.server();
         let data = reply::object([("server", reply::string(server.as_ref()))]);
-        self.to.close_with(&reply::error(id, code::INTERNAL_ERROR, &format!("server `{server}` {why}"), Some(&data)));
+        reply::error(id, code::INTERNAL_ERROR, &format!("server `{server}` {why}"), Some(&data))
     }
 
     fn pass(&self, id: &[u8], line: &Bytes, translated: Option<Bytes>, id_at: Span) {
@@ -139,7 +181,7 @@ impl Caller for OlderClient {
     }
 
     fn answered(&self, id: &[u8], answer: Answered<'_>) {
-        let Answered { line, id_at, outcome } = answer;
+        let Answered { line, id_at, outcome, .. } = answer;
         match outcome {
             Ok(found) if result::kind(line, found) == ResultType::InputRequired => match input::read(line, found) {
                 Some(wanted) => self.inquire(id, wanted),

@@ -28,6 +28,8 @@ pub(crate) struct Slip {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Binding {
     pub(crate) principal: String,
+    /// The server the request went to. Two may have a tool of the same name, or come to have the same resource.
+    pub(crate) server: usize,
     /// Of the request: its method and parameters, but for what changes when it is sent again.
     pub(crate) digest: [u8; 32],
 }
@@ -57,7 +59,8 @@ impl Sealer {
 
     fn signature(&self, said: &str, binding: &Binding) -> Hmac<Sha256> {
         let mut signature = Hmac::<Sha256>::new_from_slice(&self.0).expect("a key may have any length");
-        for part in [said.as_bytes(), binding.principal.as_bytes(), &binding.digest] {
+        let server = (binding.server as u64).to_be_bytes();
+        for part in [said.as_bytes(), binding.principal.as_bytes(), &server, &binding.digest] {
             signature.update(&(part.len() as u64).to_be_bytes());
             signature.update(part);
         }
@@ -108,10 +111,11 @@ mod tests {
     fn a_slip_is_good_for_whom_and_what_it_was_given_out_for() {
         let sealer = Sealer::new();
         let slip = Slip { call: 7, round: 2, until: 99 };
-        let binding = Binding { principal: "ann".into(), digest: [1; 32] };
+        let binding = Binding { principal: "ann".into(), server: 0, digest: [1; 32] };
         let text = sealer.seal(slip, &binding);
         assert_eq!(sealer.open(&text, &binding), Some(slip));
-        assert_eq!(sealer.open(&text, &Binding { principal: "bob".into(), digest: [1; 32] }), None);
+        assert_eq!(sealer.open(&text, &Binding { principal: "bob".into(), ..binding }), None);
+        assert_eq!(sealer.open(&text, &Binding { server: 1, ..binding.clone() }), None);
         assert_eq!(sealer.open(&text, &Binding { digest: [2; 32], ..binding.clone() }), None);
         assert_eq!(sealer.open(&text.replacen("v1.7", "v1.8", 1), &binding), None);
         assert_eq!(sealer.open(&format!("{text}A"), &binding), None);

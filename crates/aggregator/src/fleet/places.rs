@@ -230,6 +230,10 @@ impl Fleet {
             server.state = state;
             server.offer = offer.unwrap_or_else(|| Arc::new(Offer::new(Era::Legacy)));
         });
+        let mut retired = lock(&self.retired);
+        retired.retain(|connection| connection.strong_count() > 0);
+        retired.extend(connection.as_ref().map(Arc::downgrade));
+        drop(retired);
         connection
     }
 
@@ -250,7 +254,7 @@ impl Fleet {
     pub fn remove(&self, index: usize) {
         self.stand(index, ServerState::Removed, None);
         lock(&self.reports).remove(&index);
-        lock(&self.lowered).remove(&index);
+        self.levels().forget(index);
     }
 
     /// Somebody needs the server at `index`.

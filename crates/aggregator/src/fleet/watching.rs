@@ -24,11 +24,22 @@ impl Watcher for Fleet {
         if has_logs {
             self.set_level_of_new(connection);
         }
+        // It may have lived before, and been followed then.
+        if let Some(fleet) = self.itself.upgrade() {
+            fleet.follow_anew(connection);
+        }
     }
 
     fn changed(&self, index: usize, offer: Arc<Offer>) {
         self.change(index, |server, _| server.offer = Arc::clone(&offer));
         self.places.at(index).tell(Happening::Changed(offer));
+    }
+
+    fn introduced_anew(self: Arc<Self>, server: &Arc<Connection>) {
+        if self.view().snapshot.servers()[server.index()].offer.has("logging") {
+            self.set_level_of_new(server);
+        }
+        self.follow_anew(server);
     }
 
     fn heard(&self, server: &Arc<Connection>, method: &str, line: &Bytes, envelope: &Envelope) {

@@ -41,7 +41,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             Schema::named("Settings"),
         ),
         Endpoint::patch("/settings", "Change settings", |asked| Box::pin(change_settings(asked)))
-            .about("What is not named stays. If anything is wrong, nothing is changed. It takes effect at once.")
+            .about("What is not named stays; null takes a setting back to its default. If anything is wrong, nothing is changed. It takes effect at once.")
             .takes(schemas::changed_settings())
             .answers(200, "All settings as they are then.", Schema::named("Settings")),
         Endpoint::get("/audit", "Who changed what", |asked| Box::pin(audit(asked)))

@@ -76,7 +76,9 @@ impl Schema {
             (Kind::Integer { least, most }, Value::Number(number)) => {
                 let is_within = number.as_i64().is_some_and(|number| (*least..=*most).contains(&number));
                 if !is_within && (number.is_i64() || number.is_u64()) {
-                    say("value_error", between(*least, *most));
+                    let is_low = number.as_i64().is_some_and(|number| number < *least);
+                    let kind = if is_low { "greater_than_equal" } else { "less_than_equal" };
+                    say(kind, between(*least, *most));
                 } else if !is_within {
                     say("int_type", "expected a whole number".to_owned());
                 }
@@ -172,8 +174,9 @@ mod tests {
     fn numbers_are_whole_and_within_their_limits() {
         let kind = |value| problems(&Schema::integer(0, 9), &value).first().map(|(_, kind)| *kind);
         assert_eq!(kind(json!(9)), None);
-        assert_eq!(kind(json!(10)), Some("value_error"));
-        assert_eq!(kind(json!(u64::MAX)), Some("value_error"));
+        assert_eq!(kind(json!(10)), Some("less_than_equal"));
+        assert_eq!(kind(json!(-1)), Some("greater_than_equal"));
+        assert_eq!(kind(json!(u64::MAX)), Some("less_than_equal"));
         assert_eq!(kind(json!(1.5)), Some("int_type"));
         assert_eq!(kind(json!("1")), Some("int_type"));
     }

@@ -7,18 +7,22 @@ mod transport;
 
 use super::path::{JsonPath, quoted};
 use super::tree::{self, Member, Node};
-use super::{Accepted, Config, Problem};
+use super::{Accepted, Config, Problem, Warning};
 use crate::server::{ServerName, ServerSpec};
 use report::{MissingVariable, Wanted, given_often};
+
+/// What VS Code calls `mcpServers`.
+const OF_VS_CODE: &str = "servers";
 
 type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// Checks the whole config.
 pub(super) fn config(root: &Node, accepted: Accepted, lookup: Lookup<'_>) -> Result<Config, Vec<Problem>> {
-    let mut check = Check { accepted, lookup, problems: Vec::new(), missing: Vec::new() };
+    let mut check = Check { accepted, lookup, problems: Vec::new(), missing: Vec::new(), warnings: Vec::new() };
     let config = check.root(root);
+    let warnings = std::mem::take(&mut check.warnings);
     let problems = check.into_problems();
-    if problems.is_empty() { Ok(config) } else { Err(problems) }
+    if problems.is_empty() { Ok(Config { warnings, ..config }) } else { Err(problems) }
 }
 
 struct Check<'a> {
@@ -27,6 +31,7 @@ struct Check<'a> {
     problems: Vec<Problem>,
     /// In order of first use.
     missing: Vec<MissingVariable>,
+    warnings: Vec<Warning>,
 }
 
 /// Whether a text gets its variables filled in. Those of a disabled server may well be unset.
@@ -60,7 +65,7 @@ impl Check<'_> {
         };
         let names: &[&str] = match self.accepted {
             Accepted::StdioOnly => &["mcpServers"],
-            Accepted::All => &["mcpServers", "servers"],
+            Accepted::All => &["mcpServers", OF_VS_CODE],
         };
         let found = names.iter().find_map(|name| Some((*name, tree::get(members, name)?)));
         let Some((name, servers)) = found else {
@@ -68,6 +73,10 @@ impl Check<'_> {
             self.problem_with_hint(&path, "is missing", missing_servers_hint(members));
             return Config::default();
         };
+        // Whoever merges the configs of two clients ends up with both.
+        if name != OF_VS_CODE && tree::get(members, OF_VS_CODE).is_some() {
+            self.warning(&path.member(OF_VS_CODE), format!("is not used, because there is `{name}` too"));
+        }
         let path = path.member(name);
         if let Some((_, count)) = tree::repeated(members).iter().find(|(key, _)| *key == name) {
             self.problem(&path, given_often(*count));
@@ -128,7 +137,7 @@ fn missing_servers_hint(members: &[Member]) -> Option<String> {
     if let Some((key, _)) = members.iter().find(near_miss) {
         return Some(format!("rename {} to \"mcpServers\"", quoted(key)));
     }
-    if tree::get(members, "servers").is_some() {
+    if tree::get(members, OF_VS_CODE).is_some() {
         return Some("\"servers\" is what VS Code calls it; rename it to \"mcpServers\"".to_owned());
     }
     if members.iter().any(is_server) {

@@ -65,6 +65,21 @@ pub enum ProblemKind {
     MissingVariable,
 }
 
+/// One thing that can be run as it is, but that somebody should look at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Warning {
+    /// Where, as in `$.mcpServers.git`.
+    pub path: String,
+    /// What. Continues the path as a sentence.
+    pub message: String,
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.path, self.message)
+    }
+}
+
 fn utf16_hint(utf16: bool) -> &'static str {
     if utf16 { "\n  hint: the file looks like UTF-16; save it as UTF-8" } else { "" }
 }

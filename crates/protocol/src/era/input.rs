@@ -154,11 +154,7 @@ pub fn without_retry(line: &Bytes, envelope: &Envelope) -> Bytes {
 /// The addresses a legacy server wants visited first, as questions for [`required`]; `None` if the error says nothing
 /// of the kind.
 pub fn from_url_error(line: &Bytes, error: Span) -> Option<Vec<(String, &'static str, Bytes)>> {
-    let error_code = member(line, error, "code")?;
-    if error_code.of(line) != code::URL_ELICITATION_REQUIRED.to_string().as_bytes() {
-        return None;
-    }
-    let asked = elements(line, member(line, member(line, error, "data")?, "elicitations")?)?;
+    let asked = visits(line, error);
     if asked.is_empty() {
         return None;
     }
@@ -168,6 +164,16 @@ pub fn from_url_error(line: &Bytes, error: Span) -> Option<Vec<(String, &'static
         Some((format!("url-{}", index + 1), elicitation::METHOD, params))
     };
     asked.iter().enumerate().map(question).collect()
+}
+
+/// Where the addresses stand that an error wants visited first, each with its message; none in any other error.
+pub fn visits(line: &[u8], error: Span) -> Vec<Span> {
+    let is_meant = |error_code: &Span| error_code.of(line) == code::URL_ELICITATION_REQUIRED.to_string().as_bytes();
+    let asked = member(line, error, "code").filter(is_meant).and_then(|_| {
+        let asked = member(line, member(line, error, "data")?, "elicitations")?;
+        elements(line, asked)
+    });
+    asked.unwrap_or_default()
 }
 
 #[cfg(test)]

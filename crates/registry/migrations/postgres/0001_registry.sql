@@ -56,6 +56,8 @@ CREATE TABLE mcp.tools (
 CREATE INDEX idx_tools_source_server ON mcp.tools (source_server_id, position);
 CREATE INDEX idx_tools_name ON mcp.tools (name);
 CREATE INDEX idx_tools_original_name ON mcp.tools (original_name);
+-- Counted often, and counting must not read whole definitions.
+CREATE INDEX idx_tools_is_classified ON mcp.tools (is_classified);
 
 CREATE TABLE mcp.server_connection_history (
     id         BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

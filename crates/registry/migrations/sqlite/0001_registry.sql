@@ -54,6 +54,8 @@ CREATE TABLE tools (
 CREATE INDEX idx_tools_source_server ON tools (source_server_id, position);
 CREATE INDEX idx_tools_name ON tools (name);
 CREATE INDEX idx_tools_original_name ON tools (original_name);
+-- Counted often, and counting must not read whole definitions.
+CREATE INDEX idx_tools_is_classified ON tools (is_classified);
 
 CREATE TABLE server_connection_history (
     id         INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -71,9 +73,10 @@ CREATE TABLE settings (
     updated_at INTEGER NOT NULL
 ) STRICT;
 
--- No reference to a server: what was done stays known when the server is gone.
+-- No reference to a server: what was done stays known when the server is gone. Ids are in the order of time, so rows that
+-- are ordered by them are appended.
 CREATE TABLE executions (
-    id            TEXT PRIMARY KEY,
+    id            TEXT NOT NULL PRIMARY KEY,
     server_id     TEXT,
     server_name   TEXT NOT NULL,
     tool_name     TEXT NOT NULL,
@@ -90,7 +93,7 @@ CREATE TABLE executions (
     error_message TEXT,
     arguments     TEXT,
     result        TEXT
-) STRICT;
+) STRICT, WITHOUT ROWID;
 CREATE INDEX idx_executions_submitted ON executions (submitted_at, id);
 CREATE INDEX idx_executions_server ON executions (server_id, submitted_at);
 CREATE INDEX idx_executions_unfinished ON executions (submitted_at) WHERE completed_at IS NULL;

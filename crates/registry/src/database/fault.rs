@@ -1,5 +1,8 @@
 //! What a database said, in words that both have in common.
 
+use std::error::Error as _;
+use std::io;
+
 use rusqlite::ErrorCode;
 use rusqlite::ffi;
 use tokio_postgres::error::SqlState;
@@ -59,10 +62,8 @@ fn is_wrong_type(error: &rusqlite::Error) -> bool {
 impl From<tokio_postgres::Error> for Fault {
     fn from(error: tokio_postgres::Error) -> Self {
         let Some(code) = error.code() else {
-            // What is no answer of the database comes from the way to it, or from our own encoding of a value.
-            let is_ours =
-                error.to_string().starts_with("error serializing") || error.to_string().contains("deserializ");
-            return if is_ours { Self::Refused(error.into()) } else { Self::Unavailable(error.into()) };
+            // No answer of the database: the way to it is broken, unless something on it will not do by itself.
+            return if is_lasting(&error) { Self::Refused(error.into()) } else { Self::Unavailable(error.into()) };
         };
         match code.code().get(..2).unwrap_or_default() {
             // Connection, resources, operator's intervention, system: all pass. So does losing against another.
@@ -74,6 +75,13 @@ impl From<tokio_postgres::Error> for Fault {
             _ => Self::Refused(error.into()),
         }
     }
+}
+
+/// A certificate that is not good, or a value that cannot be sent or read. The library tells kinds only by their words.
+fn is_lasting(error: &tokio_postgres::Error) -> bool {
+    let cause = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
+    let is_bad_certificate = cause.is_some_and(|cause| cause.kind() == io::ErrorKind::InvalidData);
+    is_bad_certificate || error.to_string().contains("serializing")
 }
 
 impl From<deadpool_postgres::PoolError> for Fault {

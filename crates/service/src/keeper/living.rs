@@ -1,18 +1,17 @@
 //! One life of a server: met, served with, parted from.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use aggregator::fleet::{Happening, Lived};
 use catalog::{Kind, Offer, ServerState};
-use registry::{Status, StatusChange};
-use tokio::time::{Instant, sleep, sleep_until};
+use registry::{Status, Timestamp};
+use tokio::time::{Instant, sleep};
 use upstream::failure::Cause;
 use upstream::{Connection, Ending, Report, Stop};
 
-use super::backoff::{self, LASTING, Next};
-use super::health::{Condition, Look, Seen};
+use super::backoff::{self, Next};
+use super::watching::Due;
 use super::{End, Keeper, Order, Rest, Step};
 use crate::spec;
 
@@ -37,28 +36,6 @@ enum Parting {
     Idle,
     /// Everything ends.
     Stopping,
-}
-
-/// What is watched while a server is up.
-struct Watch {
-    connection: Arc<Connection>,
-    began: Instant,
-    has_lasted: bool,
-    next_check: Instant,
-    check: Option<Pin<Box<dyn Future<Output = Seen> + Send>>>,
-    deeds_checked: u64,
-    /// Since when nothing was to do, and how much was done until then.
-    idle_since: Instant,
-    idle_deeds: u64,
-}
-
-/// What it is time for.
-enum Due {
-    /// It has stood long enough to be a good connection.
-    Lasting,
-    Check,
-    Checked(Seen),
-    Idleness,
 }
 
 impl Keeper {
@@ -141,7 +118,7 @@ impl Keeper {
                     Order::Connect(reply) => drop(reply.send(Ok(()))),
                     Order::End(end) => return self.end(lived, &watch.connection, end).await,
                     Order::Adopt(adoption) => if self.adopt(adoption) {
-                        return self.replace(lived).await;
+                        return self.retire(lived, ServerState::Waking, Parting::Anew).await;
                     },
                     Order::Refresh => watch.connection.note_change(&Kind::ALL),
                     Order::Stop => return Parting::Stopping,
@@ -164,137 +141,98 @@ impl Keeper {
                         }
                     }
                     Due::Idleness => if watch.is_idle_for(Duration::from_secs(self.house.settings.now().idle_timeout_s)) {
-                        return self.put_to_sleep(lived).await;
+                        return self.retire(lived, ServerState::Dormant, Parting::Idle).await;
                     },
                 },
             }
         }
     }
 
-    fn watch(&self, connection: Arc<Connection>) -> Watch {
-        let now = Instant::now();
-        Watch {
-            began: now,
-            has_lasted: false,
-            // Servers that came up together are not all looked at together.
-            next_check: now + self.check_interval().mul_f64(0.5 + 0.5 * backoff::chance()),
-            check: None,
-            deeds_checked: connection.deeds(),
-            idle_since: now,
-            idle_deeds: connection.deeds(),
-            connection,
-        }
-    }
-
-    fn check_interval(&self) -> Duration {
-        Duration::from_secs(self.house.settings.now().health_check_interval_s.max(1))
-    }
-
-    /// When to look whether a lazy server has nothing to do.
-    fn idle_look(&self, watch: &Watch) -> Option<Instant> {
-        let limit = Duration::from_secs(self.house.settings.now().idle_timeout_s);
-        let step = (limit / 8).clamp(Duration::from_millis(50), Duration::from_secs(10));
-        let looked = Instant::now().max(watch.idle_since);
-        self.shown.is_lazy.then(|| looked + step)
-    }
-
-    fn look(&self, watch: &Watch) -> Look {
-        let url = self.shown.record.health_check_url.clone();
-        Look {
-            connection: Arc::clone(&watch.connection),
-            url: url.zip(self.house.probe),
-            limit: Duration::from_millis(self.house.settings.now().health_check_timeout_ms),
-            deeds_before: watch.deeds_checked,
-        }
-    }
-
-    /// Notes what a look showed; why the server is to be given up, if it is.
-    fn note_check(&mut self, seen: Seen, open_calls: usize) -> Option<String> {
-        let condition = self.shown.pulse.note(seen);
-        let counters = &self.house.executions.counters(self.handle.place);
-        counters.checked(condition == Condition::Well);
-        let (status, why) = match condition {
-            Condition::Well => (Status::Connected, None),
-            Condition::Unclear => (self.shown.record.status, self.shown.record.error_message.clone()),
-            Condition::Unwell(why) => (Status::Degraded, Some(why)),
-            // Some servers do one thing at a time. What one of them is at is not ended because it does not chat.
-            Condition::Lost(why) if open_calls > 0 => (Status::Degraded, Some(why)),
-            Condition::Lost(why) => return Some(why),
-        };
-        let at = self.shown.pulse.last_check;
-        if (status, &why) == (self.shown.record.status, &self.shown.record.error_message) {
-            self.shown.record.last_health_check = at;
-            self.publish();
-            if let Some(at) = at {
-                self.house.records.looked_at(self.handle.id, at);
-            }
-        } else {
-            let change = StatusChange { error_message: why, last_health_check: at, ..StatusChange::to(status) };
-            self.stand_with(change, None);
-        }
-        None
-    }
-
     /// Ends it for good, or for now: nothing new is begun, and what was begun may finish.
-    async fn end(&mut self, lived: &mut Lived, connection: &Arc<Connection>, end: End) -> Parting {
+    async fn end(&mut self, lived: &mut Lived, connection: &Connection, end: End) -> Parting {
         self.house.fleet.keep_on_offer(self.handle.place, false);
-        let (status, since) = (self.shown.record.status, self.shown.since);
-        // Calls are refused from here on, with the words for what it is about to be.
-        self.shown.record.status = Status::Disconnected;
-        self.lie_down();
-        (self.shown.record.status, self.shown.since) = (status, since);
-
+        self.refuse_calls();
         let deadline = Instant::now() + DRAINING;
         let mut ends = vec![end];
         while connection.open_calls() > 0 && Instant::now() < deadline && !ends.iter().any(|end| end.force) {
             let order = tokio::select! {
                 () = sleep(DRAIN_LOOK) => continue,
+                happening = lived.next() => match happening {
+                    // What it offers came back with it.
+                    Some(Happening::Running(_) | Happening::Changed(_)) => {
+                        self.refuse_calls();
+                        continue;
+                    }
+                    Some(Happening::Ended(_) | Happening::Reported(_)) | None => break,
+                },
                 order = self.next_order() => order,
             };
             match order {
                 Order::End(end) => ends.push(end),
                 // Whoever asked may be gone.
                 Order::Connect(reply) => drop(reply.send(Err("it is being disconnected".to_owned()))),
-                Order::Adopt(adoption) => drop(self.adopt(adoption)),
+                // However it is reached from now on, it ends.
+                Order::Adopt(adoption) => {
+                    self.adopt(adoption);
+                }
                 Order::Refresh => {}
                 Order::Stop => break,
             }
         }
-        let name = &self.shown.record.name;
-        let cancelled =
-            self.house.executions.cancel_all_at(self.handle.place, &format!("server `{name}` is being disconnected"));
-        if cancelled > 0 {
-            tracing::warn!(server = %name, cancelled, "calls were cancelled because their server is being disconnected");
-        }
+        self.cancel_calls();
         lived.stop(Stop::Gently);
         Parting::Asked(ends)
     }
 
-    /// Ends it to begin anew: who calls meanwhile waits.
-    async fn replace(&mut self, lived: &mut Lived) -> Parting {
-        self.retire(lived, ServerState::Waking).await;
-        Parting::Anew
+    /// Nothing of it is on offer any more, and who calls it is told what it is about to be.
+    fn refuse_calls(&mut self) {
+        let (status, since) = (self.shown.record.status, self.shown.since);
+        (self.shown.record.status, self.shown.since) = (Status::Disconnected, Timestamp::now());
+        self.lie_down();
+        (self.shown.record.status, self.shown.since) = (status, since);
     }
 
-    /// Ends it until it is needed again.
-    async fn put_to_sleep(&mut self, lived: &mut Lived) -> Parting {
-        self.retire(lived, ServerState::Dormant).await;
-        Parting::Idle
+    /// Ends what is still under way.
+    fn cancel_calls(&self) {
+        let name = &self.shown.record.name;
+        let why = format!("server `{name}` is being disconnected");
+        let cancelled = self.house.executions.cancel_all_at(self.handle.place, &why);
+        if cancelled > 0 {
+            tracing::warn!(server = %name, cancelled, "calls were cancelled because their server is being disconnected");
+        }
     }
 
-    /// Takes it out of use, lets it finish what it is at, and ends it. What it offers stays on offer.
-    async fn retire(&mut self, lived: &mut Lived, state: ServerState) {
+    /// Takes it out of use, lets it finish what it is at, and ends it: for this reason, unless a better one comes up. What
+    /// it offers stays on offer, and who calls it meanwhile waits.
+    async fn retire(&mut self, lived: &mut Lived, state: ServerState, reason: Parting) -> Parting {
         let (fleet, place) = (&self.house.fleet, self.handle.place);
         fleet.keep_on_offer(place, true);
         let connection = fleet.retire(place, state, self.known.clone());
+        let is_busy = || connection.as_ref().is_some_and(|connection| connection.open_calls() > 0);
         let deadline = Instant::now() + DRAINING;
-        while connection.as_ref().is_some_and(|connection| connection.open_calls() > 0)
-            && Instant::now() < deadline
-            && !*self.stopping.borrow()
-        {
-            sleep(DRAIN_LOOK).await;
+        let (mut parting, mut ends) = (reason, Vec::<End>::new());
+        while is_busy() && Instant::now() < deadline && !ends.iter().any(|end| end.force) {
+            let order = tokio::select! {
+                () = sleep(DRAIN_LOOK) => continue,
+                order = self.next_order() => order,
+            };
+            match order {
+                Order::End(end) => ends.push(end),
+                Order::Connect(reply) => {
+                    self.awaiting.push(reply);
+                    parting = Parting::Anew;
+                }
+                Order::Adopt(adoption) => {
+                    if self.adopt(adoption) {
+                        parting = Parting::Anew;
+                    }
+                }
+                Order::Refresh => {}
+                Order::Stop => break,
+            }
         }
         lived.stop(Stop::Gently);
+        if ends.is_empty() { parting } else { Parting::Asked(ends) }
     }
 
     /// What comes after a life.
@@ -323,7 +261,9 @@ impl Keeper {
     fn after_loss(&mut self, why: &str, has_lasted: bool) -> Step {
         if has_lasted {
             self.stand(Status::Error, Some(why.to_owned()), None);
-            return Step::Connect(self.known.clone());
+            // One that nobody needs right now is started when somebody does.
+            let can_wait = self.shown.is_lazy && !self.house.fleet.is_awaited(self.handle.place);
+            return if can_wait { Step::Doze } else { Step::Connect(self.known.clone()) };
         }
         self.failures += 1;
         self.answer(Err(why));
@@ -346,41 +286,6 @@ impl Keeper {
         self.failures += 1;
         self.answer(Err(why));
         Step::Rest(Rest { status: Status::Error, why: Some(why.to_owned()), done: Vec::new() })
-    }
-}
-
-impl Watch {
-    /// Waits for what it is time for next. Nothing is lost when it is given up.
-    async fn due(&mut self, idle_look: Option<Instant>) -> Due {
-        let lasting = self.began + LASTING;
-        let is_checking = self.check.is_some();
-        let check = async {
-            match &mut self.check {
-                Some(check) => check.await,
-                None => std::future::pending().await,
-            }
-        };
-        let idle = async {
-            match idle_look {
-                Some(moment) => sleep_until(moment).await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            () = sleep_until(lasting), if !self.has_lasted => Due::Lasting,
-            seen = check => Due::Checked(seen),
-            () = sleep_until(self.next_check), if !is_checking => Due::Check,
-            () = idle => Due::Idleness,
-        }
-    }
-
-    /// Whether there was nothing to do for that long.
-    fn is_idle_for(&mut self, limit: Duration) -> bool {
-        let deeds = self.connection.deeds();
-        if deeds != self.idle_deeds || self.connection.open_calls() > 0 {
-            (self.idle_deeds, self.idle_since) = (deeds, Instant::now());
-        }
-        self.idle_since.elapsed() >= limit
     }
 }
 

@@ -15,6 +15,8 @@ use crate::{Actor, Error, Event, Problem, spec};
 
 /// How long a registration waits for the connection and the tools.
 const REGISTRATION_PATIENCE: Duration = Duration::from_millis(1500);
+/// How long a change waits for what happened before it to be written. As long as the registry tries.
+const WRITING_PATIENCE: Duration = Duration::from_secs(5);
 
 impl Household {
     pub(super) async fn register(self: Arc<Self>, by: Actor, new: Registration) -> Result<Arc<Handle>, Error> {
@@ -53,6 +55,7 @@ impl Household {
             return Err(Error::ServerReadOnly { name: before.name });
         }
         let (patch, is_anew) = patch(&before, update)?;
+        self.written_down(&handle).await;
         let switched = patch.enabled.filter(|&enabled| enabled != before.enabled);
         let record = self.store.update_server(before.id, patch).await?;
         self.audit(&by, "server.update", &before.name, Some(differences(&before, &record)));
@@ -110,6 +113,7 @@ impl Household {
     pub(super) async fn switch(self: Arc<Self>, by: Actor, key: String, on: bool) -> Result<Arc<Handle>, Error> {
         let handle = self.find(&key)?;
         let _changing = handle.changing.lock().await;
+        self.written_down(&handle).await;
         let patch = ServerPatch { enabled: Some(on), ..ServerPatch::default() };
         let record = self.store.update_server(handle.id, patch).await?;
         self.audit(&by, if on { "server.enable" } else { "server.disable" }, &record.name, None);
@@ -120,6 +124,15 @@ impl Household {
             handle.end(Goal::Disabled, false).await;
         }
         Ok(handle.clone())
+    }
+}
+
+impl Household {
+    /// Waits until what happened to a server is written: what is written next must not be overtaken by it.
+    async fn written_down(&self, handle: &Handle) {
+        if !self.records.caught_up(handle.id, WRITING_PATIENCE).await {
+            tracing::warn!(server = %handle.shown().record.name, "what happened to it is not written yet");
+        }
     }
 }
 

@@ -125,6 +125,22 @@ async fn a_server_is_connected_anew_when_it_is_reached_otherwise() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_call_in_flight_may_finish_and_a_new_one_waits_while_its_server_is_connected_anew() {
+    let setting = Setting::new().await;
+    setting.service.register(&somebody(), fake("one", &[])).await.unwrap();
+    let Registration { connection_config, .. } = fake("one", &["--tools", "1"]);
+    let update = Update { connection_config: Some(connection_config), ..Update::default() };
+    let (before, ()) = tokio::join!(setting.call("one.sleep", json!({ "ms": 700 })), async {
+        in_flight(&setting, "one").await;
+        setting.service.update(&somebody(), "one", update).await.unwrap();
+    });
+    assert_eq!(before["result"]["content"][0]["text"], "slept", "{before}");
+    let after = setting.call("one.tool_0", json!({})).await;
+    assert!(after["result"].is_object(), "{after}");
+    setting.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_dies_is_connected_again() {
     let setting = Setting::new().await;
     setting.service.register(&somebody(), fake("one", &[])).await.unwrap();

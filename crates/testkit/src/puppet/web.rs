@@ -1,6 +1,6 @@
 //! A puppet over Streamable HTTP: each POST waits for the test, or is answered by the script.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, BufReader, ErrorKind};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::Ordering;
@@ -36,6 +36,11 @@ struct State {
     stream: Option<Sender<Reply>>,
     /// What was pushed while there was none.
     unsent: Vec<String>,
+    /// The sessions that were begun and not forgotten since.
+    sessions: BTreeSet<String>,
+    last_session: u64,
+    /// It knows no session, not even the latest.
+    is_forgetful: bool,
 }
 
 impl Web {
@@ -74,6 +79,22 @@ impl Web {
         }
     }
 
+    /// Forgets every session, as one that was started anew has; the stream of those that listen breaks.
+    pub(super) fn forget_sessions(&self) {
+        let mut state = self.shared.state();
+        state.sessions.clear();
+        if let Some(stream) = state.stream.take() {
+            // It fails if the client was faster.
+            stream.send(Reply::Break).ok();
+        }
+    }
+
+    /// From now on it knows no session as soon as it is begun.
+    pub(super) fn turn_forgetful(&self) {
+        self.shared.state().is_forgetful = true;
+        self.forget_sessions();
+    }
+
     /// Stops listening and breaks every connection.
     pub(super) fn close(&self) {
         let mut state = self.shared.state();
@@ -102,6 +123,21 @@ impl Shared {
         state.sockets.push(socket.try_clone().expect("a test has file descriptors to spare"));
         true
     }
+
+    fn begin_session(&self) -> String {
+        let mut state = self.state();
+        state.last_session += 1;
+        let id = format!("session-{}", state.last_session);
+        if !state.is_forgetful {
+            state.sessions.insert(id.clone());
+        }
+        id
+    }
+
+    /// Whether the request names a session that is no more, or never was.
+    fn is_forgotten(&self, request: &Request) -> bool {
+        request.header("mcp-session-id").is_some_and(|id| !self.state().sessions.contains(id))
+    }
 }
 
 fn serve(shared: &Shared, socket: &TcpStream) -> io::Result<()> {
@@ -110,6 +146,7 @@ fn serve(shared: &Shared, socket: &TcpStream) -> io::Result<()> {
     let mut writer = socket;
     while let Some(request) = Request::read(&mut reader, &mut writer, 0)? {
         match request.method.as_str() {
+            "POST" | "GET" if shared.is_forgotten(&request) => wire::write_whole(&mut writer, Head::new(404), b"")?,
             "POST" => post(shared, socket, request)?,
             "GET" => get(shared, socket)?,
             "DELETE" => wire::write_whole(&mut writer, Head::new(200), b"")?,
@@ -126,7 +163,7 @@ fn post(shared: &Shared, mut socket: &TcpStream, request: Request) -> io::Result
     let way = Way::Answer { to, headers: Arc::new(headers), fate: Arc::clone(&fate) };
     let message = Received::new(request.body, way);
     let head = if message.is("initialize") {
-        Head::new(200).with("Mcp-Session-Id", "the-one-session")
+        Head::new(200).with("Mcp-Session-Id", shared.begin_session())
     } else {
         Head::new(200)
     };

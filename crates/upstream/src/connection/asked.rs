@@ -57,7 +57,7 @@ impl Connection {
 
     /// Who alone has requests open here, if it is only one.
     pub fn only_caller(&self) -> Option<Arc<dyn Caller>> {
-        match self.lock().most_likely() {
+        match self.lock().only_caller() {
             Whose::Caller(caller) => Some(caller),
             Whose::Nobodys | Whose::Unclear => None,
         }

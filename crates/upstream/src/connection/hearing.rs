@@ -69,7 +69,7 @@ impl Connection {
             Some(_) => self.lock().whose(about),
             // A legacy server speaks to everybody; a modern one only about requests.
             None if self.era() == Era::Legacy => Whose::Nobodys,
-            None => self.lock().most_likely(),
+            None => self.lock().only_caller(),
         };
         match whose {
             Whose::Caller(caller) => {

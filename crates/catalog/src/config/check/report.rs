@@ -2,7 +2,7 @@
 
 use super::super::path::{JsonPath, is_identifier, quoted};
 use super::super::tree::{self, Member, Node};
-use super::super::{Problem, ProblemKind};
+use super::super::{Problem, ProblemKind, Warning};
 use super::Check;
 use std::collections::HashSet;
 
@@ -64,6 +64,10 @@ impl Check<'_> {
             message: message.into(),
             hint: hint.map(Into::into),
         });
+    }
+
+    pub(super) fn warning(&mut self, path: &JsonPath, message: String) {
+        self.warnings.push(Warning { path: path.to_string(), message });
     }
 
     pub(super) fn variable_is_missing(&mut self, name: &str, path: &JsonPath) {

@@ -52,6 +52,7 @@ impl Check<'_> {
             Some(Stated { key, written, kind }) => (kind, Some((key, written))),
             None => (Some(Kind::of_members(server)), None),
         };
+        self.warn_of_second_way(server, kind.as_ref());
         match (kind, self.accepted) {
             (Some(Kind::Program), _) => self.program(server).map(Transport::Stdio),
             (Some(Kind::Remote(dialect)), Accepted::All) => self.remote(server, dialect).map(Transport::Remote),
@@ -70,6 +71,17 @@ impl Check<'_> {
                 None
             }
         }
+    }
+
+    /// One of the two is not used, and nobody would notice.
+    fn warn_of_second_way(&mut self, server: &Entry<'_>, kind: Option<&Kind>) {
+        let address = ADDRESS_KEYS.into_iter().find(|key| server.get(key).is_some());
+        let (Some(address), Some(_), Some(kind)) = (address, server.get("command"), kind) else { return };
+        let unused = match kind {
+            Kind::Program => address,
+            Kind::Remote(_) => "command",
+        };
+        self.warning(&server.path, format!("has both `command` and `{address}`; `{unused}` is not used"));
     }
 
     fn stated<'e>(&mut self, server: &Entry<'e>) -> Option<Stated<'e>> {

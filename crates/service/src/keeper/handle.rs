@@ -1,0 +1,140 @@
+//! A keeper as everybody else sees it: what its server is like right now, and the orders it takes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use registry::{ServerId, ServerRecord, Status, Timestamp};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::timeout;
+
+use super::Pulse;
+
+/// So many orders may wait for a keeper that is busy ending its server.
+const MAILBOX: usize = 16;
+
+/// What an administrator wants of a server.
+pub(crate) enum Order {
+    /// Connect it now, and say how that went.
+    Connect(Reply),
+    /// End it.
+    End(End),
+    /// It is registered otherwise.
+    Adopt(Adoption),
+    /// Have what it offers discovered anew.
+    Refresh,
+    /// Everything ends.
+    Stop,
+}
+
+/// Who wants to know how an attempt to connect went: why it did not work.
+pub(crate) type Reply = oneshot::Sender<Result<(), String>>;
+
+/// How a server is to end.
+pub(crate) struct End {
+    pub(crate) goal: Goal,
+    /// Calls in flight are cancelled, not waited for.
+    pub(crate) force: bool,
+    pub(crate) done: oneshot::Sender<()>,
+}
+
+/// What is to become of a server. What is later here includes what is earlier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Goal {
+    Disconnected,
+    Disabled,
+    Removed,
+}
+
+/// Another registration of the same server.
+pub(crate) struct Adoption {
+    pub(crate) record: Box<ServerRecord>,
+    /// It is reached otherwise, so it must be connected anew.
+    pub(crate) anew: bool,
+    pub(crate) done: oneshot::Sender<()>,
+}
+
+/// The keeper of a server, to everybody else.
+pub(crate) struct Handle {
+    pub(crate) id: ServerId,
+    pub(crate) place: usize,
+    /// One administrator at a time may change it.
+    pub(crate) changing: tokio::sync::Mutex<()>,
+    orders: mpsc::Sender<Order>,
+    shown: watch::Sender<Arc<Shown>>,
+}
+
+/// A server as it is right now.
+#[derive(Debug, Clone)]
+pub(crate) struct Shown {
+    /// Its registration, and how things stand.
+    pub(crate) record: ServerRecord,
+    /// Since when they stand so.
+    pub(crate) since: Timestamp,
+    /// When the next attempt to connect is made.
+    pub(crate) retry_at: Option<Timestamp>,
+    pub(crate) is_lazy: bool,
+    pub(crate) pulse: Pulse,
+}
+
+impl Handle {
+    /// A keeper to be, and where it gets its orders from.
+    pub(super) fn new(place: usize, shown: Shown) -> (Arc<Self>, mpsc::Receiver<Order>) {
+        let (sender, orders) = mpsc::channel(MAILBOX);
+        let handle = Self {
+            id: shown.record.id,
+            place,
+            changing: tokio::sync::Mutex::default(),
+            orders: sender,
+            shown: watch::Sender::new(Arc::new(shown)),
+        };
+        (Arc::new(handle), orders)
+    }
+
+    /// How it is right now.
+    pub(crate) fn shown(&self) -> Arc<Shown> {
+        Arc::clone(&self.shown.borrow())
+    }
+
+    /// Waits until it is connected, or the attempt has failed; but not longer than `limit`.
+    pub(crate) async fn decided(&self, limit: Duration) {
+        let is_decided = |shown: &Arc<Shown>| {
+            let status = shown.record.status;
+            status.is_up() || matches!(status, Status::Error | Status::Disabled)
+        };
+        // The keeper's last word is as good as any if there is no other.
+        drop(timeout(limit, self.shown.subscribe().wait_for(is_decided)).await);
+    }
+
+    /// Gives an order. One to a keeper that is gone is lost, and so is what it would have answered with.
+    pub(crate) async fn order(&self, order: Order) {
+        drop(self.orders.send(order).await);
+    }
+
+    /// Has it connected; why it did not work, if it did not.
+    pub(crate) async fn connect(&self) -> Result<(), String> {
+        let (reply, outcome) = oneshot::channel();
+        self.order(Order::Connect(reply)).await;
+        outcome.await.unwrap_or_else(|_| Err("it was removed meanwhile".to_owned()))
+    }
+
+    /// Has it ended.
+    pub(crate) async fn end(&self, goal: Goal, force: bool) {
+        let (done, ended) = oneshot::channel();
+        self.order(Order::End(End { goal, force, done })).await;
+        // A keeper that is gone has ended everything.
+        ended.await.ok();
+    }
+
+    /// Has it taken over another registration.
+    pub(crate) async fn adopt(&self, record: ServerRecord, anew: bool) {
+        let (done, adopted) = oneshot::channel();
+        self.order(Order::Adopt(Adoption { record: Box::new(record), anew, done })).await;
+        // A keeper that is gone has nothing to adopt.
+        adopted.await.ok();
+    }
+
+    /// This is how it is from now on.
+    pub(super) fn show(&self, shown: Shown) {
+        self.shown.send_replace(Arc::new(shown));
+    }
+}
