@@ -16,7 +16,7 @@ mod tools;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use testkit::http_client::Ask;
+use testkit::http_client::{Ask, Connection};
 use testkit::serve::Fetched;
 use testkit::{Launch, Serve, program, wait_until};
 
@@ -96,6 +96,31 @@ impl Rest {
     #[track_caller]
     pub(crate) fn call(&self, name: &str, arguments: Value) -> Fetched {
         self.post("/tools/call", &json!({"name": name, "arguments": arguments}))
+    }
+
+    /// Makes a call that takes for ever, and waits until the server has it. Its id, and the call.
+    #[track_caller]
+    pub(crate) fn begin_to_hang(&self, server: &str) -> (String, Begun) {
+        let mut connection = self.serve.connect();
+        let body = json!({"name": format!("{server}.hang")}).to_string();
+        connection.send(&Ask::post(&format!("{PREFIX}/execute"), body));
+        let id = wait_until("the call is on its way", || {
+            let running = self.get("/executions?status=executing").json();
+            running[0]["id"].as_str().map(str::to_owned)
+        });
+        (id, Begun(connection))
+    }
+}
+
+/// A call whose answer is still to come.
+pub(crate) struct Begun(Connection);
+
+impl Begun {
+    #[track_caller]
+    pub(crate) fn answer(&mut self) -> Fetched {
+        let mut answer = self.0.answer();
+        let body = String::from_utf8_lossy(&answer.bytes()).into_owned();
+        Fetched { status: answer.status, headers: answer.headers().clone(), body }
     }
 }
 

@@ -10,8 +10,7 @@ use testkit::{Serve, program};
 
 use super::parts::{Part, Parts};
 
-const CHECKS: &str =
-    "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance";
+const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance";
 const SECONDS: &str = "60";
 
 #[test]

@@ -54,26 +54,20 @@ fn every_call_is_an_execution_whatever_way_it_came() {
 fn a_call_under_way_is_seen_and_can_be_cancelled() {
     let rest = Rest::start();
     rest.register("one", &[]);
-    std::thread::scope(|scope| {
-        let call = scope.spawn(|| rest.call("one.hang", json!({})));
-        let id = wait_for(&rest, "?status=executing", 1)[0]["id"].as_str().unwrap().to_owned();
-        assert_eq!(expect(200, &rest.delete(&format!("/executions/{id}")))["status"], "cancelled");
-        expect_error(409, "EXECUTION_CANCELLED", &call.join().unwrap());
-        // One that is over stays as it is.
-        assert_eq!(expect(200, &rest.delete(&format!("/executions/{id}")))["status"], "cancelled");
-        assert_eq!(expect(200, &rest.get(&format!("/executions/{id}")))["status"], "cancelled");
-    });
+    let (id, mut call) = rest.begin_to_hang("one");
+    assert_eq!(expect(200, &rest.delete(&format!("/executions/{id}")))["status"], "cancelled");
+    expect_error(409, "EXECUTION_CANCELLED", &call.answer());
+    // One that is over stays as it is.
+    assert_eq!(expect(200, &rest.delete(&format!("/executions/{id}")))["status"], "cancelled");
+    assert_eq!(expect(200, &rest.get(&format!("/executions/{id}")))["status"], "cancelled");
 }
 
 #[test]
 fn a_client_that_goes_takes_its_call_along() {
     let rest = Rest::start();
     rest.register("one", &[]);
-    let mut connection = rest.serve.connect();
-    let body = json!({"name": "one.hang"}).to_string();
-    connection.send(&testkit::http_client::Ask::post("/api/v1/aggregator/execute", body));
-    wait_for(&rest, "?status=executing", 1);
-    drop(connection);
+    let (_, call) = rest.begin_to_hang("one");
+    drop(call);
     wait_for(&rest, "?status=cancelled", 1);
 }
 
@@ -81,13 +75,10 @@ fn a_client_that_goes_takes_its_call_along() {
 fn everything_can_be_stopped_and_allowed_again() {
     let rest = Rest::start();
     rest.register("one", &[]);
-    std::thread::scope(|scope| {
-        let call = scope.spawn(|| rest.call("one.hang", json!({})));
-        wait_for(&rest, "?status=executing", 1);
-        let stopped = expect(200, &rest.order("/executions/stop"));
-        assert_eq!((&stopped["stopped"], &stopped["cancelled"]), (&json!(true), &json!(1)));
-        assert_eq!(call.join().unwrap().status, 409);
-    });
+    let (_, mut call) = rest.begin_to_hang("one");
+    let stopped = expect(200, &rest.order("/executions/stop"));
+    assert_eq!((&stopped["stopped"], &stopped["cancelled"]), (&json!(true), &json!(1)));
+    assert_eq!(call.answer().status, 409);
     expect_error(409, "EXECUTION_STOPPED", &rest.call("one.echo", json!({})));
     assert_eq!(expect(200, &rest.order("/executions/reset"))["stopped"], false);
     expect(200, &rest.call("one.echo", json!({})));
@@ -98,15 +89,12 @@ fn limits_are_told_as_such() {
     let rest = Rest::start();
     rest.register("one", &[]);
     expect(200, &rest.patch("/settings", &json!({"concurrent_limit": 1, "queue_limit": 0})));
-    std::thread::scope(|scope| {
-        let call = scope.spawn(|| rest.call("one.hang", json!({})));
-        let id = wait_for(&rest, "?status=executing", 1)[0]["id"].as_str().unwrap().to_owned();
-        let refused = rest.call("one.echo", json!({}));
-        expect_error(429, "LIMIT_REACHED", &refused);
-        assert!(refused.headers.contains_key("retry-after"));
-        rest.delete(&format!("/executions/{id}"));
-        call.join().unwrap();
-    });
+    let (id, mut call) = rest.begin_to_hang("one");
+    let refused = rest.call("one.echo", json!({}));
+    expect_error(429, "LIMIT_REACHED", &refused);
+    assert!(refused.headers.contains_key("retry-after"));
+    rest.delete(&format!("/executions/{id}"));
+    call.answer();
     expect(200, &rest.call("one.echo", json!({})));
 }
 

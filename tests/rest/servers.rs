@@ -1,7 +1,7 @@
 //! Servers: registered, looked at, changed, connected, tried, removed.
 
 use serde_json::{Value, json};
-use testkit::{HttpServer, Script, wait_until};
+use testkit::{HttpServer, Script};
 
 use super::{Rest, expect, expect_error, expect_problems, fake, names};
 
@@ -179,16 +179,10 @@ fn disconnecting_twice_is_fine_and_calls_are_refused_in_between() {
 fn disconnecting_by_force_cancels_calls_in_flight() {
     let rest = Rest::start();
     rest.register("one", &[]);
-    std::thread::scope(|scope| {
-        let call = scope.spawn(|| rest.call("one.hang", json!({})));
-        wait_until("the call is on its way", || {
-            let running = rest.get("/executions?status=executing").json();
-            (!running.as_array()?.is_empty()).then_some(())
-        });
-        assert_eq!(expect(200, &rest.order("/servers/one/disconnect?force=true"))["status"], "disconnected");
-        let answer = call.join().unwrap();
-        assert!([409, 502, 503].contains(&answer.status), "{answer:?}");
-    });
+    let (_, mut call) = rest.begin_to_hang("one");
+    assert_eq!(expect(200, &rest.order("/servers/one/disconnect?force=true"))["status"], "disconnected");
+    let answer = call.answer();
+    assert!([409, 502, 503].contains(&answer.status), "{answer:?}");
 }
 
 #[test]
