@@ -94,7 +94,7 @@ impl Rest {
     }
 
     #[track_caller]
-    pub(crate) fn call(&self, name: &str, arguments: Value) -> Fetched {
+    pub(crate) fn call(&self, name: &str, arguments: &Value) -> Fetched {
         self.post("/tools/call", &json!({"name": name, "arguments": arguments}))
     }
 

@@ -51,7 +51,7 @@ fn every_endpoint_is_in_the_document() {
 /// What `value` has that `schema` does not tell.
 fn untold(document: &Value, schema: &Value, value: &Value, place: &str, found: &mut Vec<String>) {
     let schema = match schema["$ref"].as_str() {
-        Some(name) => document.pointer(name.trim_start_matches('#')).unwrap(),
+        Some(name) => document.pointer(name.trim_start_matches('#')).expect("a schema that is named is there"),
         None => schema,
     };
     if let (Some(items), Some(values)) = (schema.get("items"), value.as_array()) {
@@ -76,7 +76,7 @@ fn answers_have_all_the_document_promises_and_nothing_it_does_not_tell() {
     let rest = Rest::start();
     let document = document(&rest);
     rest.register("one", &["--tools", "1"]);
-    let execution = expect(200, &rest.call("one.echo", json!({})))["metadata"]["execution_id"].clone();
+    let execution = expect(200, &rest.call("one.echo", &json!({})))["metadata"]["execution_id"].clone();
     rest.order("/servers/one/disconnect");
     rest.order("/servers/one/connect");
     let mut found = Vec::new();

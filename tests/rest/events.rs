@@ -17,7 +17,7 @@ fn what_happens_to_servers_tools_and_calls_is_told_with_names_and_growing_ids() 
     assert_eq!(stream.next_event().unwrap().comment.as_deref(), Some("hello"));
 
     rest.register("one", &[]);
-    rest.call("one.echo", json!({}));
+    rest.call("one.echo", &json!({}));
     rest.delete("/servers/one");
     let mut seen: Vec<Event> = Vec::new();
     while seen.last().and_then(|event| event.kind.as_deref()) != Some("server.removed") {

@@ -18,7 +18,7 @@ fn wait_for(rest: &Rest, query: &str, count: usize) -> Vec<Value> {
 fn every_call_is_an_execution_whatever_way_it_came() {
     let rest = Rest::start();
     let id = rest.register("one", &[])["id"].clone();
-    expect(200, &rest.call("one.echo", json!({})));
+    expect(200, &rest.call("one.echo", &json!({})));
     let body = json!({"name": "one.size", "source": "user-codeblock", "document_path": "notes.md", "section_line": 7});
     expect(200, &rest.post("/execute", &body));
     rest.serve.session("/mcp").ask("tools/call", json!({"name": "one.pid", "arguments": {}}));
@@ -79,9 +79,9 @@ fn everything_can_be_stopped_and_allowed_again() {
     let stopped = expect(200, &rest.order("/executions/stop"));
     assert_eq!((&stopped["stopped"], &stopped["cancelled"]), (&json!(true), &json!(1)));
     assert_eq!(call.answer().status, 409);
-    expect_error(409, "EXECUTION_STOPPED", &rest.call("one.echo", json!({})));
+    expect_error(409, "EXECUTION_STOPPED", &rest.call("one.echo", &json!({})));
     assert_eq!(expect(200, &rest.order("/executions/reset"))["stopped"], false);
-    expect(200, &rest.call("one.echo", json!({})));
+    expect(200, &rest.call("one.echo", &json!({})));
 }
 
 #[test]
@@ -90,12 +90,12 @@ fn limits_are_told_as_such() {
     rest.register("one", &[]);
     expect(200, &rest.patch("/settings", &json!({"concurrent_limit": 1, "queue_limit": 0})));
     let (id, mut call) = rest.begin_to_hang("one");
-    let refused = rest.call("one.echo", json!({}));
+    let refused = rest.call("one.echo", &json!({}));
     expect_error(429, "LIMIT_REACHED", &refused);
     assert!(refused.headers.contains_key("retry-after"));
     rest.delete(&format!("/executions/{id}"));
     call.answer();
-    expect(200, &rest.call("one.echo", json!({})));
+    expect(200, &rest.call("one.echo", &json!({})));
 }
 
 #[test]

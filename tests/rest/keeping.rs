@@ -15,7 +15,7 @@ fn story(mut rest: Rest, mut again: impl FnMut(Rest, bool) -> Rest) {
     expect(200, &rest.patch("/settings", &json!({"timeout_ms": 12_345})));
     expect(200, &rest.patch("/servers/one", &json!({"name": "uno"})));
     expect(200, &rest.order("/servers/uno/disable"));
-    expect(200, &rest.call("two.echo", json!({})));
+    expect(200, &rest.call("two.echo", &json!({})));
 
     for kill in [false, true] {
         rest = again(rest, kill);
@@ -24,7 +24,7 @@ fn story(mut rest: Rest, mut again: impl FnMut(Rest, bool) -> Rest) {
         assert_eq!((&one["id"], &one["status"]), (&id, &json!("disabled")));
         assert_eq!(names(&expect(200, &rest.get("/servers/uno/tools"))), ["uno.tool_0", "uno.tool_1"]);
         rest.wait_for_status("two", "connected");
-        let told = expect(200, &rest.call("two.env", json!({"name": "TOKEN"})));
+        let told = expect(200, &rest.call("two.env", &json!({"name": "TOKEN"})));
         assert!(told.to_string().contains("swordfish"), "{told}");
         assert_eq!(expect(200, &rest.get("/settings"))["timeout_ms"], 12_345);
         let echoes = rest.get("/executions?tool_name=echo");

@@ -44,7 +44,7 @@ fn a_server_that_fails_makes_the_whole_degraded_and_is_named() {
     });
     let health = expect(200, &rest.get("/health"));
     assert_eq!(health["issues"][0]["server_name"], "broken", "{health}");
-    expect(200, &rest.call("one.echo", json!({})));
+    expect(200, &rest.call("one.echo", &json!({})));
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn settings_are_read_changed_and_checked() {
     assert_eq!((&changed["timeout_ms"], &changed["mcp_timeout_ms"]), (&json!(100), &json!(5)));
     assert_eq!(expect(200, &rest.get("/settings")), changed);
     rest.register("one", &[]);
-    expect_error(504, "EXECUTION_TIMEOUT", &rest.call("one.hang", json!({})));
+    expect_error(504, "EXECUTION_TIMEOUT", &rest.call("one.hang", &json!({})));
     let back = expect(200, &rest.patch("/settings", &json!({"timeout_ms": null, "mcp_timeout_ms": null})));
     assert_eq!(back, before);
 
@@ -99,8 +99,8 @@ fn every_change_is_noted_with_the_name_of_the_token() {
 fn numbers_for_prometheus_are_well_formed_and_count() {
     let rest = Rest::start();
     rest.register("one", &["--tools", "1"]);
-    expect(200, &rest.call("one.echo", json!({})));
-    expect_error(502, "EXECUTION_FAILED", &rest.call("one.raw_error", json!({"error": r#"{"code":1,"message":""}"#})));
+    expect(200, &rest.call("one.echo", &json!({})));
+    expect_error(502, "EXECUTION_FAILED", &rest.call("one.raw_error", &json!({"error": r#"{"code":1,"message":""}"#})));
     let answer = rest.serve.fetch(&Ask::new("GET", "/metrics"));
     assert_eq!(answer.status, 200);
     assert!(answer.headers["content-type"].starts_with("text/plain; version=0.0.4"));

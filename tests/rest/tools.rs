@@ -51,7 +51,7 @@ fn a_tool_is_called_in_three_ways() {
 #[test]
 fn a_name_that_several_have_is_answered_with_all_it_could_be() {
     let rest = with_two();
-    let context = expect_error(400, "TOOL_AMBIGUOUS", &rest.call("echo", json!({})));
+    let context = expect_error(400, "TOOL_AMBIGUOUS", &rest.call("echo", &json!({})));
     let mut candidates: Vec<&str> =
         context["candidates"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
     candidates.sort_unstable();
@@ -81,7 +81,7 @@ fn a_tool_that_says_it_failed_is_a_result_like_any_other() {
     let rest = Rest::start();
     rest.register("one", &[]);
     let result = r#"{"content":[],"isError":true}"#;
-    let told = expect(200, &rest.call("one.raw", json!({"result": result})));
+    let told = expect(200, &rest.call("one.raw", &json!({"result": result})));
     assert_eq!(told["isError"], true);
     let execution = told["metadata"]["execution_id"].as_str().unwrap();
     assert_eq!(expect(200, &rest.get(&format!("/executions/{execution}")))["status"], "error");
@@ -91,12 +91,12 @@ fn a_tool_that_says_it_failed_is_a_result_like_any_other() {
 fn calls_that_fail_say_how() {
     let rest = Rest::start();
     rest.register("one", &[]);
-    expect_error(404, "TOOL_NOT_FOUND", &rest.call("one.nothing", json!({})));
+    expect_error(404, "TOOL_NOT_FOUND", &rest.call("one.nothing", &json!({})));
     let body = json!({"name": "echo", "server_id": "nobody"});
     expect_error(404, "SERVER_NOT_FOUND", &rest.post("/tools/call", &body));
 
     let error = r#"{"code":-32099,"message":"no luck","data":[1]}"#;
-    let context = expect_error(502, "EXECUTION_FAILED", &rest.call("one.raw_error", json!({"error": error})));
+    let context = expect_error(502, "EXECUTION_FAILED", &rest.call("one.raw_error", &json!({"error": error})));
     assert_eq!(context["error"], serde_json::from_str::<Value>(error).unwrap());
     assert_eq!(context["server_name"], "one");
 
@@ -104,7 +104,7 @@ fn calls_that_fail_say_how() {
     let context = expect_error(504, "EXECUTION_TIMEOUT", &rest.post("/tools/call", &body));
     assert!(context["execution_id"].is_string(), "{context}");
 
-    let answer = rest.call("one.crash", json!({"code": 3}));
+    let answer = rest.call("one.crash", &json!({"code": 3}));
     assert!([502, 503].contains(&answer.status), "{answer:?}");
 }
 

@@ -73,13 +73,19 @@ fn connection_config() -> Schema {
         .such_as(json!({"command": "npx", "args": ["-y", "some-server"], "env": {"TOKEN": "${TOKEN}"}}))
 }
 
+/// An address that may be written with variables.
 fn address() -> Schema {
-    let fits = |text: &str| {
-        let text = text.to_ascii_lowercase();
-        (text.starts_with("http://") || text.starts_with("https://")) && !text.contains('\0')
+    let shape = Shape {
+        pattern: "^([hH][tT][tT][pP][sS]?://|\\$)[^\\u0000]*$",
+        fits: |text| (is_address(text) || text.starts_with('$')) && !text.contains('\0'),
+        says: "an address begins with http:// or https://",
     };
-    let says = "an address begins with http:// or https://";
-    Schema::shaped(Shape { pattern: "^[hH][tT][tT][pP][sS]?://[^\\u0000]*$", fits, says }, ADDRESS)
+    Schema::shaped(shape, ADDRESS)
+}
+
+fn is_address(text: &str) -> bool {
+    let text = text.to_ascii_lowercase();
+    text.starts_with("http://") || text.starts_with("https://")
 }
 
 fn transport() -> Schema {
@@ -87,7 +93,12 @@ fn transport() -> Schema {
 }
 
 fn health_check_url() -> Schema {
-    address().or_null().about("Asked by GET whether the server is well, instead of itself.")
+    let shape = Shape {
+        pattern: "^[hH][tT][tT][pP][sS]?://[^\\u0000]*$",
+        fits: |text| is_address(text) && !text.contains('\0'),
+        says: "an address begins with http:// or https://",
+    };
+    Schema::shaped(shape, ADDRESS).or_null().about("Asked by GET whether the server is well, instead of itself.")
 }
 
 /// A server to be registered.
