@@ -16,6 +16,7 @@ mod listing;
 mod real;
 mod relay;
 mod remote_servers;
+mod rest;
 mod rooms;
 mod setting;
 mod sockets;

@@ -13,6 +13,8 @@ pub(super) enum Part {
     Npm,
     /// Servers and the `mcp` client from PyPI.
     Python,
+    /// Schemathesis from PyPI.
+    Contract,
 }
 
 /// A folder that holds what the test asked for.
@@ -47,6 +49,7 @@ impl Parts {
         match part {
             Part::Npm => self.node().is_file(),
             Part::Python => self.python().is_file(),
+            Part::Contract => self.contract_python().is_file(),
         }
     }
 
@@ -56,6 +59,11 @@ impl Parts {
 
     pub(super) fn python(&self) -> PathBuf {
         self.folder.join("python/bin/python")
+    }
+
+    /// The Python that has Schemathesis. Its programs name the folder they were installed into, which was another.
+    pub(super) fn contract_python(&self) -> PathBuf {
+        self.folder.join("contract/bin/python")
     }
 
     /// The folder that npm installed into.

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use registry::Page;
+use serde::Serialize;
 use serde::de::{Deserializer as _, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -58,6 +59,15 @@ impl Asked {
     /// Whether the query, or the body, says yes.
     pub(crate) fn says(&self, name: &str) -> bool {
         self.query.get(name) == Some(&Value::Bool(true)) || self.body.get(name) == Some(Value::Bool(true))
+    }
+
+    /// The part that is wanted of a list that is there; all of it, if no part is asked for.
+    pub(crate) fn part_of<T: Serialize>(&self, all: &[T]) -> Answer {
+        let number =
+            |name: &str| self.query.get(name).and_then(Value::as_u64).and_then(|number| number.try_into().ok());
+        let rest = all.get(number("offset").unwrap_or(0)..).unwrap_or_default();
+        let part = &rest[..number("limit").unwrap_or(rest.len()).min(rest.len())];
+        Answer::page(part, all.len() as u64)
     }
 
     /// The part of a list that is wanted.

@@ -110,8 +110,17 @@ impl Endpoint {
     /// It answers with a part of a list.
     pub(crate) fn pages(self, about: &'static str, item: Schema) -> Self {
         let limit = Schema::integer(1, MOST_AT_ONCE).by_default(100).about("At most so many.");
-        let offset = Schema::integer(0, i64::from(i32::MAX)).by_default(0).about("After so many others.");
-        let mut endpoint = self.asks("limit", limit).asks("offset", offset).answers(200, about, Schema::list(item));
+        self.asks("limit", limit).asks("offset", offset()).listing(about, item)
+    }
+
+    /// It answers with a list, or with a part of it if one is asked for.
+    pub(crate) fn parts(self, about: &'static str, item: Schema) -> Self {
+        let limit = Schema::integer(1, i64::from(u32::MAX)).about("At most so many; else all.");
+        self.asks("limit", limit).asks("offset", offset()).listing(about, item)
+    }
+
+    fn listing(self, about: &'static str, item: Schema) -> Self {
+        let mut endpoint = self.answers(200, about, Schema::list(item));
         if let Some(reply) = endpoint.answers.last_mut() {
             reply.is_page = true;
         }
@@ -178,6 +187,10 @@ impl Endpoint {
             }
         }
     }
+}
+
+fn offset() -> Schema {
+    Schema::integer(0, i64::from(i32::MAX)).by_default(0).about("After so many others.")
 }
 
 fn decode(value: &str) -> String {

@@ -35,11 +35,14 @@ enum Kind {
     },
     Number,
     Truth,
-    /// An object with members of any name.
-    AnyObject,
+    /// An object that somebody else looks into; what is known of its members is told and not checked.
+    AnyObject {
+        told: Vec<Member>,
+        at_least_one_of: Vec<&'static str>,
+    },
     Object {
         members: Vec<Member>,
-        one_of_required: Vec<&'static str>,
+        either_of: Vec<&'static str>,
         is_open: bool,
     },
     List(Box<Schema>),
@@ -127,12 +130,12 @@ impl Schema {
 
     /// An object with any members.
     pub(crate) fn any_object() -> Self {
-        Self::of(Kind::AnyObject)
+        Self::of(Kind::AnyObject { told: Vec::new(), at_least_one_of: Vec::new() })
     }
 
     /// An object; its members are added by [`Schema::with`] and [`Schema::may_have`]. Others are ignored.
     pub(crate) fn object() -> Self {
-        Self::of(Kind::Object { members: Vec::new(), one_of_required: Vec::new(), is_open: true })
+        Self::of(Kind::Object { members: Vec::new(), either_of: Vec::new(), is_open: true })
     }
 
     /// A list.
@@ -161,16 +164,18 @@ impl Schema {
     }
 
     fn member(mut self, member: Member) -> Self {
-        if let Kind::Object { members, .. } = &mut self.kind {
+        if let Kind::Object { members, .. } | Kind::AnyObject { told: members, .. } = &mut self.kind {
             members.push(member);
         }
         self
     }
 
-    /// The object must have at least one of these members.
-    pub(crate) fn with_one_of(mut self, names: &[&'static str]) -> Self {
-        if let Kind::Object { one_of_required, .. } = &mut self.kind {
-            one_of_required.extend(names);
+    /// The object must have one of these members.
+    pub(crate) fn with_either(mut self, names: &[&'static str]) -> Self {
+        if let Kind::Object { either_of: choices, .. } | Kind::AnyObject { at_least_one_of: choices, .. } =
+            &mut self.kind
+        {
+            choices.extend(names);
         }
         self
     }

@@ -59,7 +59,33 @@ fn connection_config() -> Schema {
              call), `era` (legacy, modern) and `lazy`. `${VAR}` is kept as written and filled in when connecting. It \
              is kept encrypted; secrets are shown as `***`, and what is sent back as `***` stays as it was.",
         )
+        .with_either(&["command", "url", "base_url"])
+        .may_have("command", Schema::kept_text().about("The program that is started."))
+        .may_have("args", Schema::list(Schema::kept_text()))
+        .may_have("env", Schema::any_object().about("Texts by the names of variables."))
+        .may_have("cwd", Schema::kept_text())
+        .may_have("url", address())
+        .may_have("base_url", address())
+        .may_have("headers", Schema::any_object().about("Texts by the names of headers."))
+        .may_have("timeout", Schema::integer(1, 86_400_000).about("Milliseconds that a call may take."))
+        .may_have("era", Schema::word(["legacy", "modern"]))
+        .may_have("lazy", Schema::truth().about("It starts when it is needed."))
         .such_as(json!({"command": "npx", "args": ["-y", "some-server"], "env": {"TOKEN": "${TOKEN}"}}))
+}
+
+/// An address that may be written with variables.
+fn address() -> Schema {
+    let shape = Shape {
+        pattern: "^([hH][tT][tT][pP][sS]?://|\\$)[^\\u0000]*$",
+        fits: |text| (is_address(text) || text.starts_with('$')) && !text.contains('\0'),
+        says: "an address begins with http:// or https://",
+    };
+    Schema::shaped(shape, ADDRESS)
+}
+
+fn is_address(text: &str) -> bool {
+    let text = text.to_ascii_lowercase();
+    text.starts_with("http://") || text.starts_with("https://")
 }
 
 fn transport() -> Schema {
@@ -67,7 +93,12 @@ fn transport() -> Schema {
 }
 
 fn health_check_url() -> Schema {
-    Schema::kept_text().at_most(ADDRESS).or_null().about("Asked by GET whether the server is well, instead of itself.")
+    let shape = Shape {
+        pattern: "^[hH][tT][tT][pP][sS]?://[^\\u0000]*$",
+        fits: |text| is_address(text) && !text.contains('\0'),
+        says: "an address begins with http:// or https://",
+    };
+    Schema::shaped(shape, ADDRESS).or_null().about("Asked by GET whether the server is well, instead of itself.")
 }
 
 /// A server to be registered.
@@ -113,7 +144,7 @@ pub(crate) fn call() -> Schema {
     Schema::object()
         .may_have("name", Schema::kept_text().about("`server.tool`, or the tool's own name.").such_as("github.search"))
         .may_have("tool_name", Schema::kept_text().about("The same as `name`."))
-        .with_one_of(&["name", "tool_name"])
+        .with_either(&["name", "tool_name"])
         .may_have("arguments", Schema::any_object().about("What the tool takes. Passed on byte for byte."))
         .may_have("server_id", Schema::kept_text().or_null().about("The server, by id or name."))
         .may_have("source", Schema::word(sources).by_default("rest").about("Which way the call came."))

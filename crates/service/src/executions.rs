@@ -160,8 +160,8 @@ impl Executions {
         };
         let gate = if asked.origin.source == Source::Mcp { &self.mcp_gate } else { &self.gate };
         let (slot, turn) = gate.enter(asked.place).map_err(|full| refused(Refused::Full(full)))?;
-        let limit = u64::try_from(self.settings.now().session_limit).ok();
-        if let (Some(session), Some(limit)) = (session, limit)
+        if let Some(session) = session
+            && let Ok(limit) = u64::try_from(self.settings.now().session_limit)
             && !self.sessions.count(session, limit)
         {
             return Err(refused(Refused::SessionOver(limit)));

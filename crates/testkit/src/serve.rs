@@ -24,7 +24,7 @@ const LISTENING: &str = "listening on http://";
 pub struct Serve {
     driver: Driver,
     address: SocketAddr,
-    config: ConfigFile,
+    config: Option<ConfigFile>,
 }
 
 impl Serve {
@@ -43,7 +43,19 @@ impl Serve {
             .arg(config.path())
             .arg("--data-dir")
             .arg(config.folder().join("data"));
-        let driver = adjust(launch).start();
+        Self::run(adjust(launch), Some(config))
+    }
+
+    /// Starts it without a config: its servers are those of its registry. `folder` is where that is.
+    #[track_caller]
+    pub fn in_folder(folder: &Path, adjust: impl FnOnce(Launch) -> Launch) -> Self {
+        let launch = Launch::program(program("mcp-aggregator")).args(["serve", "--listen", "127.0.0.1:0"]);
+        Self::run(adjust(launch.arg("--data-dir").arg(folder)), None)
+    }
+
+    #[track_caller]
+    fn run(launch: Launch, config: Option<ConfigFile>) -> Self {
+        let driver = launch.start();
         driver.wait_for_stderr(LISTENING);
         let address = wait_until("the whole line with the address", || address_in(&driver.stderr_text()));
         Self { driver, address, config }
@@ -55,8 +67,9 @@ impl Serve {
     }
 
     /// The folder of its config.
+    #[track_caller]
     pub fn folder(&self) -> &Path {
-        self.config.folder()
+        self.config.as_ref().expect("it was started with a config").folder()
     }
 
     /// The pid of the program.

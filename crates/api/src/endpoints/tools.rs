@@ -15,17 +15,18 @@ use crate::schema::Schema;
 use crate::schemas;
 
 pub(super) fn endpoints() -> Vec<Endpoint> {
-    let tools = || Schema::list(Schema::named("Tool"));
+    let tool = || Schema::named("Tool");
     vec![
         Endpoint::get("/tools", "List tools", |asked| Box::pin(list(asked)))
             .about("Those of connected servers; of one server, those it is known to have.")
             .asks("server_id", Schema::kept_text().about("Only those of this server, by id or name."))
-            .answers(200, "Tools, server by server in its own order.", tools())
+            .parts("Tools, server by server in its own order.", tool())
             .fails(&["SERVER_NOT_FOUND", "VALIDATION_ERROR"]),
         of_server(Endpoint::get("/servers/{server}/tools", "List the tools of a server", |asked| {
             Box::pin(of_one(asked))
         }))
-        .answers(200, "Its tools in its own order.", tools()),
+        .parts("Its tools in its own order.", tool())
+        .fails(&["VALIDATION_ERROR"]),
         of_server(Endpoint::post("/servers/{server}/tools/refresh", "Ask a server for its tools anew", |asked| {
             Box::pin(refresh(asked))
         }))
@@ -63,11 +64,13 @@ fn calling(endpoint: Endpoint) -> Endpoint {
 }
 
 async fn list(asked: Asked) -> Result<Answer, Error> {
-    Ok(Answer::ok(&asked.service.tools(asked.text("server_id")).await?))
+    let tools = asked.service.tools(asked.text("server_id")).await?;
+    Ok(asked.part_of(&tools))
 }
 
 async fn of_one(asked: Asked) -> Result<Answer, Error> {
-    Ok(Answer::ok(&asked.service.tools(Some(asked.server())).await?))
+    let tools = asked.service.tools(Some(asked.server())).await?;
+    Ok(asked.part_of(&tools))
 }
 
 async fn refresh(asked: Asked) -> Result<Answer, Error> {

@@ -17,7 +17,7 @@ impl Schema {
         given: &[(String, Box<RawValue>)],
         problems: &mut Vec<Problem>,
     ) {
-        let Kind::Object { members, one_of_required, is_open } = &self.kind else { return };
+        let Kind::Object { members, either_of, is_open } = &self.kind else { return };
         let find = |name: &str| given.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value);
         for Member { name, schema, is_required } in members {
             match find(name) {
@@ -26,8 +26,8 @@ impl Schema {
                 Some(value) => schema.check_raw(&inside(place, name), value, problems),
             }
         }
-        if let [first, ..] = one_of_required[..]
-            && !one_of_required.iter().any(|name| find(name).is_some())
+        if let [first, ..] = either_of[..]
+            && !either_of.iter().any(|name| find(name).is_some())
         {
             problems.push(missing(inside(place, first)));
         }
@@ -41,7 +41,7 @@ impl Schema {
 
     fn check_raw(&self, place: &[String], value: &RawValue, problems: &mut Vec<Problem>) {
         // What goes to a server as it came is not taken apart: it may hold numbers that no program of ours can.
-        if matches!(self.kind, Kind::AnyObject) && value.get().starts_with('{') {
+        if matches!(self.kind, Kind::AnyObject { .. }) && value.get().starts_with('{') {
             return;
         }
         match serde_json::from_str(value.get()) {
@@ -60,7 +60,7 @@ impl Schema {
             (Kind::Anything | Kind::Named(_) | Kind::Either(_), _)
             | (Kind::Truth, Value::Bool(_))
             | (Kind::Number, Value::Number(_))
-            | (Kind::AnyObject, Value::Object(_)) => {}
+            | (Kind::AnyObject { .. }, Value::Object(_)) => {}
             (Kind::Text { shape, longest, .. }, Value::String(text)) => {
                 if let Some(longest) = longest.filter(|&longest| text.chars().count() > longest) {
                     say("string_too_long", format!("at most {longest} characters"));
@@ -113,7 +113,7 @@ impl Kind {
             Self::Integer { .. } => ("int_type", "a whole number"),
             Self::Number => ("float_type", "a number"),
             Self::Truth => ("bool_type", "true or false"),
-            Self::AnyObject | Self::Object { .. } => ("dict_type", "an object"),
+            Self::AnyObject { .. } | Self::Object { .. } => ("dict_type", "an object"),
             Self::List(_) => ("list_type", "a list"),
             Self::Anything | Self::Either(_) | Self::Named(_) => ("value_error", "something else"),
         }

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Kind, Schema};
+use super::{Kind, Member, Schema};
 
 impl Schema {
     /// The schema as JSON.
@@ -46,18 +46,17 @@ impl Kind {
             Self::Integer { least, most } => json!({"type": "integer", "minimum": least, "maximum": most}),
             Self::Number => json!({"type": "number"}),
             Self::Truth => json!({"type": "boolean"}),
-            Self::AnyObject => json!({"type": "object"}),
-            Self::Object { members, one_of_required, is_open } => {
-                let properties: Map<String, Value> =
-                    members.iter().map(|member| (member.name.to_owned(), member.schema.shown())).collect();
-                let required: Vec<_> =
-                    members.iter().filter(|member| member.is_required).map(|member| member.name).collect();
-                let mut shown = json!({"type": "object", "properties": properties});
-                if !required.is_empty() {
-                    shown["required"] = required.into();
+            Self::AnyObject { told, at_least_one_of } => {
+                let mut shown = object(told);
+                if !at_least_one_of.is_empty() {
+                    shown["anyOf"] = choices(at_least_one_of);
                 }
-                if !one_of_required.is_empty() {
-                    shown["anyOf"] = one_of_required.iter().map(|name| json!({"required": [name]})).collect();
+                shown
+            }
+            Self::Object { members, either_of, is_open } => {
+                let mut shown = object(members);
+                if !either_of.is_empty() {
+                    shown["oneOf"] = choices(either_of);
                 }
                 if !is_open {
                     shown["additionalProperties"] = false.into();
@@ -73,6 +72,24 @@ impl Kind {
             _ => unreachable!("every kind is shown as an object"),
         }
     }
+}
+
+fn object(members: &[Member]) -> Value {
+    let mut shown = json!({"type": "object"});
+    if !members.is_empty() {
+        let properties: Map<String, Value> =
+            members.iter().map(|member| (member.name.to_owned(), member.schema.shown())).collect();
+        shown["properties"] = Value::Object(properties);
+    }
+    let required: Vec<_> = members.iter().filter(|member| member.is_required).map(|member| member.name).collect();
+    if !required.is_empty() {
+        shown["required"] = required.into();
+    }
+    shown
+}
+
+fn choices(names: &[&str]) -> Value {
+    names.iter().map(|name| json!({"required": [name]})).collect()
 }
 
 /// The same, or null.

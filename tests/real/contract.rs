@@ -1,0 +1,44 @@
+//! Schemathesis reads the OpenAPI document and sends everything it allows, and much that it does not: whatever comes back
+//! must be what the document says, and nothing may break.
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use serde_json::json;
+use testkit::http_client::Ask;
+use testkit::{Serve, program};
+
+use super::parts::{Part, Parts};
+
+const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance";
+const SECONDS: &str = "60";
+
+#[test]
+fn answers_are_what_the_openapi_document_says_whatever_is_sent() {
+    let Some(parts) = Parts::with(&[Part::Contract]) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    // Programs that are made up must not be found by chance.
+    let nothing = folder.path().join("no-programs");
+    fs::create_dir(&nothing).unwrap();
+    let serve = Serve::in_folder(&folder.path().join("data"), |launch| {
+        launch.env("PATH", &nothing).env("MCP_AGGREGATOR_START_TIMEOUT", "5")
+    });
+    let config = json!({"command": program("fake-server"), "args": ["--only-generated", "--tools", "3"]});
+    let server = json!({"name": "one", "transport_type": "stdio", "connection_config": config});
+    assert_eq!(serve.fetch(&Ask::post("/api/v1/aggregator/servers", server.to_string())).status, 201);
+
+    let run = Command::new(parts.contract_python())
+        .args(["-m", "schemathesis.cli", "--config-file"])
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/real/contract.toml"))
+        .args(["run", &format!("http://{}/api/v1/openapi.json", serve.address())])
+        // It has no end.
+        .args(["--exclude-path", "/api/v1/aggregator/events"])
+        .args(["--checks", CHECKS, "--max-time", SECONDS, "--request-timeout", "30", "--workers", "2"])
+        .current_dir(folder.path())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&run.stdout);
+    assert!(run.status.success(), "{told}\n{}", serve.stderr_text());
+    assert_eq!(serve.fetch(&Ask::new("GET", "/health")).status, 200, "it is still there");
+}

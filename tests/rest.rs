@@ -1,0 +1,173 @@
+//! The REST API of `mcp-aggregator serve`: every endpoint, and every way to fail.
+//!
+//! - [`servers`]: registered, changed, connected, tried, removed; [`keeping`]: what a restart leaves
+//! - [`tools`]: what there is, and calls; [`executions`]: the account of them
+//! - [`overview`]: state, health, settings, audit, metrics; [`events`]: what happens, as it happens
+//! - [`mistakes`]: what makes no sense, in one shape; [`document`]: what the OpenAPI document promises
+
+mod document;
+mod events;
+mod executions;
+mod keeping;
+mod mistakes;
+mod overview;
+mod servers;
+mod tools;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use testkit::http_client::{Ask, Connection};
+use testkit::serve::Fetched;
+use testkit::{Launch, Serve, program, wait_until};
+
+const PREFIX: &str = "/api/v1/aggregator";
+
+/// A service with an empty registry of its own.
+pub(crate) struct Rest {
+    pub(crate) serve: Serve,
+    folder: TempDir,
+}
+
+impl Rest {
+    #[track_caller]
+    pub(crate) fn start() -> Self {
+        Self::start_as(|launch| launch)
+    }
+
+    #[track_caller]
+    pub(crate) fn start_as(adjust: impl FnOnce(Launch) -> Launch) -> Self {
+        let folder = TempDir::with_prefix("rest-").expect("a temporary folder can be made");
+        let serve = Serve::in_folder(&folder.path().join("data"), adjust);
+        Self { serve, folder }
+    }
+
+    /// Ends it, and starts another with the same registry.
+    #[track_caller]
+    fn restarted(self, kill: bool) -> Self {
+        let Self { mut serve, folder } = self;
+        serve.signal(if kill { testkit::Signal::KILL } else { testkit::Signal::TERM });
+        serve.wait_exit();
+        Self { serve: Serve::in_folder(&folder.path().join("data"), |launch| launch), folder }
+    }
+
+    #[track_caller]
+    pub(crate) fn get(&self, path: &str) -> Fetched {
+        self.serve.fetch(&Ask::new("GET", &format!("{PREFIX}{path}")))
+    }
+
+    #[track_caller]
+    pub(crate) fn post(&self, path: &str, body: &Value) -> Fetched {
+        self.serve.fetch(&Ask::post(&format!("{PREFIX}{path}"), body.to_string()))
+    }
+
+    /// A POST without a body.
+    #[track_caller]
+    pub(crate) fn order(&self, path: &str) -> Fetched {
+        self.serve.fetch(&Ask::new("POST", &format!("{PREFIX}{path}")).header("Content-Length", "0"))
+    }
+
+    #[track_caller]
+    pub(crate) fn patch(&self, path: &str, body: &Value) -> Fetched {
+        let ask = Ask::new("PATCH", &format!("{PREFIX}{path}")).header("Content-Type", "application/json");
+        self.serve.fetch(&ask.body(body.to_string()))
+    }
+
+    #[track_caller]
+    pub(crate) fn delete(&self, path: &str) -> Fetched {
+        self.serve.fetch(&Ask::new("DELETE", &format!("{PREFIX}{path}")))
+    }
+
+    /// Registers a fake server and waits until it is connected.
+    #[track_caller]
+    pub(crate) fn register(&self, name: &str, arguments: &[&str]) -> Value {
+        let registered = expect(201, &self.post("/servers", &fake(name, arguments)));
+        self.wait_for_status(name, "connected");
+        registered
+    }
+
+    #[track_caller]
+    pub(crate) fn wait_for_status(&self, name: &str, status: &str) -> Value {
+        wait_until(&format!("server `{name}` is {status}"), || {
+            let server = self.get(&format!("/servers/{name}")).json();
+            (server["status"] == status).then_some(server)
+        })
+    }
+
+    #[track_caller]
+    pub(crate) fn call(&self, name: &str, arguments: &Value) -> Fetched {
+        self.post("/tools/call", &json!({"name": name, "arguments": arguments}))
+    }
+
+    /// Makes a call that takes for ever, and waits until the server has it. Its id, and the call.
+    #[track_caller]
+    pub(crate) fn begin_to_hang(&self, server: &str) -> (String, Begun) {
+        let mut connection = self.serve.connect();
+        let body = json!({"name": format!("{server}.hang")}).to_string();
+        connection.send(&Ask::post(&format!("{PREFIX}/execute"), body));
+        let id = wait_until("the call is on its way", || {
+            let running = self.get("/executions?status=executing").json();
+            running[0]["id"].as_str().map(str::to_owned)
+        });
+        (id, Begun(connection))
+    }
+}
+
+/// A call whose answer is still to come.
+pub(crate) struct Begun(Connection);
+
+impl Begun {
+    #[track_caller]
+    pub(crate) fn answer(&mut self) -> Fetched {
+        let mut answer = self.0.answer();
+        let body = String::from_utf8_lossy(&answer.bytes()).into_owned();
+        Fetched { status: answer.status, headers: answer.headers().clone(), body }
+    }
+}
+
+/// What registers a fake server.
+pub(crate) fn fake(name: &str, arguments: &[&str]) -> Value {
+    let command = program("fake-server");
+    let config = json!({"command": command.to_str().expect("our folders are UTF-8"), "args": arguments});
+    json!({"name": name, "transport_type": "stdio", "connection_config": config})
+}
+
+/// The body of an answer that has this status.
+#[track_caller]
+pub(crate) fn expect(status: u16, answer: &Fetched) -> Value {
+    assert_eq!(answer.status, status, "{answer:?}");
+    if answer.body.is_empty() { Value::Null } else { answer.json() }
+}
+
+/// The `context` of an answer that is an error with this status and code.
+#[track_caller]
+pub(crate) fn expect_error(status: u16, code: &str, answer: &Fetched) -> Value {
+    let body = expect(status, answer);
+    assert_eq!(body["error_code"], code, "{body}");
+    assert!(body["detail"].is_string() || body["detail"].is_array(), "{body}");
+    assert!(body["context"].is_object(), "{body}");
+    assert_eq!(body.as_object().expect("an error is an object").len(), 3, "{body}");
+    assert_eq!(answer.headers["content-type"], "application/json");
+    body["context"].clone()
+}
+
+/// The places and kinds of what is wrong with a request.
+#[track_caller]
+pub(crate) fn expect_problems(answer: &Fetched) -> Vec<(String, String)> {
+    let context = expect_error(422, "VALIDATION_ERROR", answer);
+    let body = answer.json();
+    assert_eq!(body["detail"], context["errors"], "the list is in both places");
+    let text = |value: &Value| value.as_str().expect("a text").to_owned();
+    let problems = body["detail"].as_array().expect("a list of problems").iter();
+    problems
+        .map(|problem| {
+            assert!(problem["msg"].is_string(), "{problem}");
+            let place = problem["loc"].as_array().expect("a place").iter().map(text).collect::<Vec<_>>();
+            (place.join("."), text(&problem["type"]))
+        })
+        .collect()
+}
+
+/// The names in a list.
+pub(crate) fn names(list: &Value) -> Vec<&str> {
+    list.as_array().into_iter().flatten().filter_map(|item| item["name"].as_str()).collect()
+}

@@ -1,0 +1,110 @@
+//! Executions: the account of all calls, whatever way they came.
+
+use serde_json::{Value, json};
+use testkit::{Talk, wait_until};
+
+use super::{Rest, expect, expect_error, expect_problems};
+
+/// The executions there are for a query, once there are so many.
+#[track_caller]
+fn wait_for(rest: &Rest, query: &str, count: usize) -> Vec<Value> {
+    wait_until(&format!("{count} executions for `{query}`"), || {
+        let listed = rest.get(&format!("/executions{query}")).json();
+        listed.as_array().filter(|listed| listed.len() == count).cloned()
+    })
+}
+
+#[test]
+fn every_call_is_an_execution_whatever_way_it_came() {
+    let rest = Rest::start();
+    let id = rest.register("one", &[])["id"].clone();
+    expect(200, &rest.call("one.echo", &json!({})));
+    let body = json!({"name": "one.size", "source": "user-codeblock", "document_path": "notes.md", "section_line": 7});
+    expect(200, &rest.post("/execute", &body));
+    rest.serve.session("/mcp").ask("tools/call", json!({"name": "one.pid", "arguments": {}}));
+
+    let listed = wait_for(&rest, "", 3);
+    let told: Vec<_> = listed.iter().map(|one| (one["tool_name"].as_str(), one["source"].as_str())).collect();
+    let expected =
+        [("pid", "mcp"), ("size", "user-codeblock"), ("echo", "rest")].map(|(tool, way)| (Some(tool), Some(way)));
+    assert_eq!(told, expected, "newest first");
+    assert!(listed.iter().all(|one| one["status"] == "success" && one["server_id"] == id));
+    assert_eq!((&listed[1]["document_path"], &listed[1]["section_line"]), (&json!("notes.md"), &json!(7)));
+    assert_eq!((&listed[2]["arguments"], &listed[2]["result"]), (&Value::Null, &Value::Null), "nobody's business");
+
+    for (query, count) in [
+        ("?source=mcp", 1),
+        ("?tool_name=echo", 1),
+        ("?status=SUCCESS", 3),
+        ("?status=error", 0),
+        ("?server_id=one", 3),
+        ("?document_path=notes.md", 1),
+        ("?until=2020-01-01T00:00:00Z", 0),
+        ("?since=2020-01-01T00:00:00%2B02:00&limit=2", 2),
+    ] {
+        wait_for(&rest, query, count);
+    }
+    assert_eq!(wait_for(&rest, &format!("?server_id={}", id.as_str().unwrap()), 3).len(), 3);
+    assert_eq!(rest.get("/executions?limit=1").headers["x-total-count"], "3");
+    assert_eq!(expect_problems(&rest.get("/executions?since=yesterday"))[0].0, "query.since");
+    assert_eq!(expect_problems(&rest.get("/executions?status=fine"))[0].0, "query.status");
+}
+
+#[test]
+fn a_call_under_way_is_seen_and_can_be_cancelled() {
+    let rest = Rest::start();
+    rest.register("one", &[]);
+    let (id, mut call) = rest.begin_to_hang("one");
+    assert_eq!(expect(200, &rest.delete(&format!("/executions/{id}")))["status"], "cancelled");
+    expect_error(409, "EXECUTION_CANCELLED", &call.answer());
+    // One that is over stays as it is.
+    assert_eq!(expect(200, &rest.delete(&format!("/executions/{id}")))["status"], "cancelled");
+    assert_eq!(expect(200, &rest.get(&format!("/executions/{id}")))["status"], "cancelled");
+}
+
+#[test]
+fn a_client_that_goes_takes_its_call_along() {
+    let rest = Rest::start();
+    rest.register("one", &[]);
+    let (_, call) = rest.begin_to_hang("one");
+    drop(call);
+    wait_for(&rest, "?status=cancelled", 1);
+}
+
+#[test]
+fn everything_can_be_stopped_and_allowed_again() {
+    let rest = Rest::start();
+    rest.register("one", &[]);
+    let (_, mut call) = rest.begin_to_hang("one");
+    let stopped = expect(200, &rest.order("/executions/stop"));
+    assert_eq!((&stopped["stopped"], &stopped["cancelled"]), (&json!(true), &json!(1)));
+    assert_eq!(call.answer().status, 409);
+    expect_error(409, "EXECUTION_STOPPED", &rest.call("one.echo", &json!({})));
+    assert_eq!(expect(200, &rest.order("/executions/reset"))["stopped"], false);
+    expect(200, &rest.call("one.echo", &json!({})));
+}
+
+#[test]
+fn limits_are_told_as_such() {
+    let rest = Rest::start();
+    rest.register("one", &[]);
+    expect(200, &rest.patch("/settings", &json!({"concurrent_limit": 1, "queue_limit": 0})));
+    let (id, mut call) = rest.begin_to_hang("one");
+    let refused = rest.call("one.echo", &json!({}));
+    expect_error(429, "LIMIT_REACHED", &refused);
+    assert!(refused.headers.contains_key("retry-after"));
+    rest.delete(&format!("/executions/{id}"));
+    call.answer();
+    expect(200, &rest.call("one.echo", &json!({})));
+}
+
+#[test]
+fn an_execution_that_is_not_there_is_not_found() {
+    let rest = Rest::start();
+    for id in ["01a1e0bf-01ef-7e04-9588-257765870c66", "nonsense", "%00"] {
+        let path = format!("/executions/{id}");
+        assert_eq!(rest.get(&path).status, 404);
+        assert_eq!(rest.delete(&path).status, 404);
+    }
+    expect_error(404, "EXECUTION_NOT_FOUND", &rest.get("/executions/nonsense"));
+}

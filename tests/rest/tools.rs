@@ -1,0 +1,141 @@
+//! Tools: what there is, and calls of them.
+
+use serde_json::{Value, json};
+
+use super::{Rest, expect, expect_error, expect_problems, names};
+
+fn with_two() -> Rest {
+    let rest = Rest::start();
+    rest.register("one", &[]);
+    rest.register("two", &["--tools", "1"]);
+    rest
+}
+
+#[test]
+fn tools_are_listed_of_all_servers_or_of_one() {
+    let rest = with_two();
+    let all = expect(200, &rest.get("/tools"));
+    assert!(names(&all).contains(&"one.echo") && names(&all).contains(&"two.echo"));
+    for query in ["/tools?server_id=two", "/servers/two/tools"] {
+        let of_two = expect(200, &rest.get(query));
+        assert!(names(&of_two).iter().all(|name| name.starts_with("two.")), "{of_two}");
+        let tool = &of_two[0];
+        assert_eq!((&tool["name"], &tool["original_name"]), (&json!("two.tool_0"), &json!("tool_0")));
+        assert_eq!(tool["input_schema"]["required"], json!(["path"]));
+        let part = rest.get(&format!("{query}{}limit=2&offset=1", if query.contains('?') { '&' } else { '?' }));
+        assert_eq!(expect(200, &part), json!([of_two[1], of_two[2]]));
+        assert_eq!(part.headers["x-total-count"], of_two.as_array().unwrap().len().to_string());
+        assert_eq!((&tool["is_external"], &tool["is_classified"]), (&json!(true), &json!(false)));
+    }
+}
+
+#[test]
+fn a_tool_is_called_in_three_ways() {
+    let rest = with_two();
+    let id = rest.get("/servers/two").json()["id"].clone();
+    for (body, strategy, server) in [
+        (json!({"name": "one.echo"}), "namespace_resolved", "one"),
+        (json!({"tool_name": "echo", "server_id": "two"}), "server_specified", "two"),
+        (json!({"name": "echo", "server_id": id}), "server_specified", "two"),
+        (json!({"name": "tool_0"}), "original_name", "two"),
+    ] {
+        for path in ["/tools/call", "/execute"] {
+            let result = expect(200, &rest.post(path, &body));
+            let metadata = &result["metadata"];
+            assert_eq!(metadata["routing_strategy"], strategy, "{result}");
+            assert_eq!(metadata["routed_to"], server);
+            for time in ["routing_time_ms", "execution_time_ms", "total_time_ms"] {
+                assert!(metadata[time].as_f64().is_some_and(|time| time >= 0.0), "{metadata}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_name_that_several_have_is_answered_with_all_it_could_be() {
+    let rest = with_two();
+    let context = expect_error(400, "TOOL_AMBIGUOUS", &rest.call("echo", &json!({})));
+    let mut candidates: Vec<&str> =
+        context["candidates"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    candidates.sort_unstable();
+    assert_eq!(candidates, ["one.echo", "two.echo"]);
+}
+
+#[test]
+fn arguments_and_results_are_the_same_bytes_on_both_sides() {
+    let rest = Rest::start();
+    rest.register("one", &[]);
+    let arguments = r#"{"n" : 1e400,"twice":1,"twice":1.0,"s":"\ud800\u0041/","big":123456789012345678901234567890}"#;
+    let ask =
+        |body: String| rest.serve.fetch(&testkit::http_client::Ask::post("/api/v1/aggregator/tools/call", body)).body;
+    let told = ask(format!(r#"{{"name":"one.echo","arguments":{arguments}}}"#));
+    assert!(told.contains(&format!(r#""structuredContent":{arguments}"#)), "{told}");
+
+    let result = r#"{ "content":[{"type":"text","text":"\u00e9"}], "metadata": {"mine":1.0} }"#;
+    let body = json!({"name": "one.raw", "arguments": {"result": result}}).to_string();
+    let told = ask(body);
+    let kept = result.strip_suffix('}').unwrap();
+    assert!(told.starts_with(kept), "{told}");
+    assert!(told[kept.len()..].starts_with(r#","_aggregator":{"execution_id":"#), "ours has another name: {told}");
+}
+
+#[test]
+fn a_tool_that_says_it_failed_is_a_result_like_any_other() {
+    let rest = Rest::start();
+    rest.register("one", &[]);
+    let result = r#"{"content":[],"isError":true}"#;
+    let told = expect(200, &rest.call("one.raw", &json!({"result": result})));
+    assert_eq!(told["isError"], true);
+    let execution = told["metadata"]["execution_id"].as_str().unwrap();
+    assert_eq!(expect(200, &rest.get(&format!("/executions/{execution}")))["status"], "error");
+}
+
+#[test]
+fn calls_that_fail_say_how() {
+    let rest = Rest::start();
+    rest.register("one", &[]);
+    expect_error(404, "TOOL_NOT_FOUND", &rest.call("one.nothing", &json!({})));
+    let body = json!({"name": "echo", "server_id": "nobody"});
+    expect_error(404, "SERVER_NOT_FOUND", &rest.post("/tools/call", &body));
+
+    let error = r#"{"code":-32099,"message":"no luck","data":[1]}"#;
+    let context = expect_error(502, "EXECUTION_FAILED", &rest.call("one.raw_error", &json!({"error": error})));
+    assert_eq!(context["error"], serde_json::from_str::<Value>(error).unwrap());
+    assert_eq!(context["server_name"], "one");
+
+    let body = json!({"name": "one.hang", "timeout_ms": 50});
+    let context = expect_error(504, "EXECUTION_TIMEOUT", &rest.post("/tools/call", &body));
+    assert!(context["execution_id"].is_string(), "{context}");
+
+    let answer = rest.call("one.crash", &json!({"code": 3}));
+    assert!([502, 503].contains(&answer.status), "{answer:?}");
+}
+
+#[test]
+fn mistakes_in_a_call_are_told_with_their_place() {
+    let rest = Rest::start();
+    for (body, place, kind) in [
+        (json!({}), "body.name", "missing"),
+        (json!({"name": 1}), "body.name", "string_type"),
+        (json!({"name": "a", "arguments": []}), "body.arguments", "dict_type"),
+        (json!({"name": "a", "timeout_ms": 0}), "body.timeout_ms", "greater_than_equal"),
+        (json!({"name": "a", "source": "mcp"}), "body.source", "enum"),
+        (json!({"name": "a", "tool_name": "b"}), "body.tool_name", "value_error"),
+    ] {
+        let problems = expect_problems(&rest.post("/tools/call", &body));
+        assert_eq!(problems, [(place.to_owned(), kind.to_owned())], "{body}");
+    }
+}
+
+#[test]
+fn what_is_registered_over_rest_is_there_for_mcp_clients_at_once() {
+    let rest = Rest::start();
+    let mut session = rest.serve.session("/mcp");
+    rest.register("late", &["--only-generated", "--tools", "1"]);
+    use testkit::Talk as _;
+    let listed = session.ask("tools/list", json!({}));
+    assert_eq!(names(&listed["result"]["tools"]), ["late.tool_0"]);
+    rest.delete("/servers/late");
+    let listed = session.ask("tools/list", json!({}));
+    assert_eq!(listed["result"]["tools"], json!([]));
+}
