@@ -204,6 +204,7 @@ impl House {
             is_growing: true,
             reach: Reach::EVERYTHING,
             answer_timeout: Duration::from_secs(5),
+            surface: aggregator::Surface::Full,
             capabilities: "{}",
         };
         let chain = Chain::enter(None, folder.path()).unwrap();

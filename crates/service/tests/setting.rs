@@ -168,6 +168,7 @@ async fn open(store: &Store, folder: &TempDir, remote: Life) -> Arc<Service> {
         names: NamePolicy::default(),
         start_timeout: Duration::from_secs(30),
         answer_timeout: Duration::from_secs(30),
+        surface: aggregator::Surface::Full,
         is_growing: false,
         reach: Reach::EVERYTHING,
         capabilities: "{}",

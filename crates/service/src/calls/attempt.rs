@@ -102,6 +102,7 @@ impl Attempt {
             scope: Scope::One(execution.place()),
             principal: Arc::clone(&call.actor.name),
             is_alone: false,
+            surface: aggregator::Surface::Full,
         };
         let client = Client::carrying(setup, Arc::clone(&attempt) as _);
         // There is no person behind it who could answer.
