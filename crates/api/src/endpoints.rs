@@ -3,6 +3,7 @@
 mod executions;
 mod overview;
 mod page;
+mod search;
 mod servers;
 mod tools;
 
@@ -13,6 +14,7 @@ pub(crate) fn all() -> Vec<Endpoint> {
     [
         group("Servers", servers::endpoints()),
         group("Tools", tools::endpoints()),
+        group("Search", search::endpoints()),
         group("Executions", executions::endpoints()),
         group("Service", overview::endpoints()),
         group("This document", page::endpoints()),

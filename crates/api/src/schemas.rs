@@ -9,6 +9,7 @@ use crate::schema::{Schema, Shape};
 /// Longer texts than this are nothing anybody reads.
 const DESCRIPTION: usize = 10_000;
 const ADDRESS: usize = 8_000;
+const QUERY: usize = 8_000;
 
 macro_rules! words {
     ($name:ident) => {
@@ -21,6 +22,8 @@ pub(crate) fn all() -> Vec<(&'static str, Schema)> {
     vec![
         ("Server", server()),
         ("Tool", tool()),
+        ("FoundTool", found_tool()),
+        ("Findings", findings()),
         ("Health", server_health()),
         ("HistoryEvent", history_event()),
         ("TestReport", test_report()),
@@ -207,6 +210,61 @@ pub(crate) fn tool() -> Schema {
         .with("position", Schema::count().about("Its place in its server's list."))
 }
 
+/// What can be looked for.
+pub(crate) fn search() -> Schema {
+    let fits = |text: &str| !text.trim().is_empty();
+    let query = Shape { pattern: "\\S", fits, says: "say in some words what you want to do" };
+    Schema::object()
+        .with(
+            "query",
+            Schema::shaped(query, QUERY).about("What you want to do, in plain words.").such_as("create an issue"),
+        )
+        .may_have("limit", Schema::integer(1, 1000).by_default(10).about("At most so many."))
+        .may_have("server_filter", Schema::list(Schema::kept_text()).about("Only of these servers, by id or name."))
+        .may_have("skill_filter", Schema::list(Schema::kept_text()).about("Only with one of these skills."))
+        .may_have("threshold", Schema::number().by_default(0).about("Only what scores at least so much, from 0 to 1."))
+        .may_have("include_schemas", Schema::truth().by_default(false).about("With what each tool takes."))
+        .may_have("include_external", Schema::truth().by_default(true).about("Tools of servers; all tools are."))
+}
+
+fn found_tool() -> Schema {
+    let source = Schema::object()
+        .with("id", Schema::formatted("uuid"))
+        .with("name", Schema::text())
+        .with("status", words!(Status));
+    let why = Schema::object()
+        .with("matched_words", Schema::list(Schema::text()).about("The words of the request that it has."))
+        .with("lexical_score", Schema::number().about("How well its words fit, from 0 to 1."))
+        .with("vector_score", Schema::number().or_null().about("How near its meaning is, from 0 to 1."));
+    Schema::object()
+        .with("name", Schema::text().about("`server.tool`."))
+        .with("original_name", Schema::text().about("The name its server gave it."))
+        .with("description", Schema::text().or_null())
+        .with("score", Schema::number().about("How well it fits, from 0 to 1."))
+        .with("source_server", source)
+        .with("skill_ids", Schema::list(Schema::text()))
+        .with("primary_skill_id", Schema::text().or_null())
+        .with("is_classified", Schema::truth())
+        .with("why", why)
+        .may_have("input_schema", Schema::anything().about("A JSON Schema, as the server wrote it."))
+}
+
+fn findings() -> Schema {
+    let metadata = Schema::object()
+        .with("strategy", Schema::text())
+        .with("by_meaning", Schema::truth().about("Whether meanings were compared, or words alone."))
+        .with("servers_searched", Schema::count())
+        .with("total_tools_searched", Schema::count())
+        .with("tools_without_vectors", Schema::count().about("Found by words alone for now."))
+        .with("embedding_time_ms", Schema::number())
+        .with("search_time_ms", Schema::number())
+        .with("total_time_ms", Schema::number());
+    Schema::object()
+        .with("query", Schema::text())
+        .with("tools", Schema::list(Schema::named("FoundTool")))
+        .with("metadata", metadata)
+}
+
 fn server_health() -> Schema {
     Schema::object()
         .with("server_id", Schema::formatted("uuid"))
@@ -353,7 +411,18 @@ fn each_setting() -> Vec<(&'static str, Schema)> {
     });
     let pauses = Schema::list(Schema::count()).about("How long to wait before each further attempt to connect.");
     let payloads = Schema::truth().about("Whether arguments and results are kept with executions.");
-    numbers.chain([("retry_backoff_ms", pauses), ("store_payloads", payloads)]).collect()
+    let pinned = Schema::list(name_of_tool()).about("Tools that clients see even where they see little else.");
+    let others = [("retry_backoff_ms", pauses), ("store_payloads", payloads), ("pinned_tools", pinned)];
+    numbers.chain(others).collect()
+}
+
+fn name_of_tool() -> Schema {
+    let shape = Shape {
+        pattern: "^[^\\u0000]+$",
+        fits: |name| !name.is_empty() && !name.contains('\0'),
+        says: "the full name of a tool, as in `server.tool`",
+    };
+    Schema::shaped(shape, 255)
 }
 
 fn audit_record() -> Schema {

@@ -3,7 +3,7 @@
 //! # Layout
 //! - `text`: from what people and servers write to words that can be compared
 //! - `lexical`: tools by words (BM25)
-//! - `embedder`: the seam to whatever makes vectors; `minilm`: the model that comes with the program
+//! - `embedder`: the seam to whatever makes vectors; `minilm`: the model that comes with the program; `builtin`: the same, read when needed
 //! - `vectors`: vectors in memory, compared exactly
 //! - `document`, `query`: what is read of a tool and of a request
 //! - `index`: all of it together
@@ -37,6 +37,8 @@
 //! # }
 //! ```
 
+#[cfg(feature = "builtin-model")]
+mod builtin;
 mod document;
 mod embedder;
 mod index;
@@ -47,6 +49,8 @@ mod query;
 mod text;
 mod vectors;
 
+#[cfg(feature = "builtin-model")]
+pub use builtin::BuiltIn;
 pub use document::{Document, TextHash, embed_documents};
 pub use embedder::{EmbedError, Embedder};
 pub use index::{Hit, Index, Lacking, Limits};

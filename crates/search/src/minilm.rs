@@ -20,7 +20,9 @@ use crate::embedder::{EmbedError, Embedder};
 const WEIGHTS: &[u8] = include_bytes!("../model/minilm-l3.safetensors");
 const VOCABULARY: &str = include_str!("../model/vocabulary.txt");
 
-const HIDDEN: usize = 384;
+/// Names the model and how its weights are kept.
+pub(crate) const ID: &str = "paraphrase-minilm-l3-v2/q4";
+pub(crate) const HIDDEN: usize = 384;
 const INNER: usize = 1536;
 const HEADS: usize = 12;
 const HEAD: usize = HIDDEN / HEADS;
@@ -109,7 +111,7 @@ impl MiniLm {
 
 impl Embedder for MiniLm {
     fn id(&self) -> &'static str {
-        "paraphrase-minilm-l3-v2/q4"
+        ID
     }
 
     fn dimension(&self) -> usize {

@@ -10,6 +10,7 @@
 //! - `layer.rs`: the config file as a read-only layer of servers; `trial.rs`: a server tried apart from all others
 //! - [`calls`]: a tool called from here; [`executions`]: the account of all calls: limits, stop, history;
 //!   `recorder.rs`: writes it down
+//! - [`finding`]: tools found by words and by meaning
 //! - [`metrics`]: numbers for whoever watches
 //! - [`settings`]: what can be changed while it runs; [`events`]: what happens, for who wants to know
 //! - `overview`: the audit log, and whether the database is there
@@ -21,6 +22,7 @@ pub mod events;
 pub mod executions;
 #[cfg(test)]
 mod fake;
+pub mod finding;
 mod household;
 mod keeper;
 mod layer;
@@ -71,6 +73,8 @@ pub struct Setup {
     pub probe: Option<Probe>,
     /// The config file, if there is one.
     pub config: Option<ConfigFile>,
+    /// What makes vectors of texts, for programs that find tools by meaning.
+    pub embedder: Option<Arc<dyn search::Embedder>>,
 }
 
 /// A config file: a layer of servers that are changed only there.
@@ -90,6 +94,7 @@ pub struct Service {
     pub(crate) settings: settings::Keeper,
     pub(crate) executions: Arc<executions::Executions>,
     pub(crate) house: Arc<Household>,
+    pub(crate) finder: Arc<finding::Finder>,
     pub(crate) began: Instant,
 }
 
@@ -105,7 +110,7 @@ impl Service {
     }
 
     async fn found(setup: Setup, keeps_account: bool) -> Result<Arc<Self>, Error> {
-        let Setup { store, options, chain, remote, probe, config } = setup;
+        let Setup { store, options, chain, remote, probe, config, embedder } = setup;
         let options = Options { is_growing: true, ..options };
         store.reset_connections().await?;
         let settings = settings::Keeper::load(&store).await?;
@@ -131,8 +136,10 @@ impl Service {
             chain,
             remote,
         });
+        let finder = finding::Finder::start(&house, embedder);
+        aggregator.ask(Arc::new(finding::Usher(Arc::clone(&finder))));
         let began = Instant::now();
-        let service = Arc::new(Self { store, fleet, aggregator, events, settings, executions, house, began });
+        let service = Arc::new(Self { store, fleet, aggregator, events, settings, executions, house, finder, began });
         if let Err(error) = layer::open(&service.house, config).await {
             service.stop(Stop::Now);
             service.ended().await;

@@ -61,7 +61,7 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<(), Failure> {
         let address = listener.local_addr().map_err(|error| start(&error))?;
         let store = storage.open().await?;
         let (remote, probe) = (Some(remote::life as _), Some(remote::probe as _));
-        let setup = Setup { store: store.clone(), options, chain, remote, probe, config };
+        let setup = Setup { store: store.clone(), options, chain, remote, probe, config, embedder: embedder() };
         let opened = match no_history {
             true => Service::open_without_account(setup).await,
             false => Service::open(setup).await,
@@ -82,6 +82,14 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<(), Failure> {
         store.close().await;
         served.map_err(|error| Failure::new(format!("could not serve: {error}")))
     })
+}
+
+/// What finds tools by meaning, where the program has it.
+fn embedder() -> Option<Arc<dyn search::Embedder>> {
+    #[cfg(feature = "builtin-model")]
+    return Some(Arc::new(search::BuiltIn));
+    #[cfg(not(feature = "builtin-model"))]
+    return None;
 }
 
 fn config_file(path: PathBuf) -> Result<ConfigFile, Failure> {
