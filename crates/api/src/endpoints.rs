@@ -1,5 +1,6 @@
 //! Everything that can be asked for, group by group: each file says what, and does it.
 
+mod backup;
 mod executions;
 mod overview;
 mod page;
@@ -15,6 +16,7 @@ pub(crate) fn all() -> Vec<Endpoint> {
         group("Tools", tools::endpoints()),
         group("Executions", executions::endpoints()),
         group("Service", overview::endpoints()),
+        group("Backup", backup::endpoints()),
         group("This document", page::endpoints()),
     ]
     .into_iter()
