@@ -69,9 +69,9 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<(), Failure> {
         };
         let service =
             opened.map_err(|error| Failure::new(format!("could not open the service: {}", with_causes(&error))))?;
-        announce(address, tokens.is_some());
         // Commands find us by it, as long as we answer.
         let service_file = say_where(&storage, address);
+        announce(address, tokens.is_some());
         let front = Front {
             aggregator: Arc::clone(service.aggregator()),
             tokens,

@@ -37,7 +37,7 @@ pub(super) fn tell(one: &OneServer, server: &Value, done: &str) -> Result<(), Fa
         return output::print_json(server);
     }
     let standing = standing(server);
-    let more = if standing == done { String::new() } else { format!(": {standing}") };
+    let more = standing.strip_prefix(done).map_or_else(|| format!(": {standing}"), str::to_owned);
     say(format_args!("{done} `{}`{more}", one.server));
     Ok(())
 }

@@ -81,7 +81,7 @@ fn decide(mut found: Found, known: &[String], url: Option<&str>, before: &[Plann
             known.iter().any(|known| known == name)
                 || before.iter().any(|other| other.fate == Fate::Add && other.name == name)
         };
-        (free(wished, is_taken), Fate::Add)
+        (free(&wished, is_taken), Fate::Add)
     };
     found.registration.insert("name".to_owned(), json!(name));
     let problem = match fate {
@@ -139,13 +139,13 @@ fn fitting(name: &str) -> String {
 }
 
 /// The name, or with a number behind it if it is taken.
-fn free(name: String, is_taken: impl Fn(&str) -> bool) -> String {
-    if !is_taken(&name) {
-        return name;
+fn free(name: &str, is_taken: impl Fn(&str) -> bool) -> String {
+    if !is_taken(name) {
+        return name.to_owned();
     }
     let numbered = |number: u32| {
         let number = format!("-{number}");
-        let short = name.get(..LONGEST_NAME - number.len()).unwrap_or(&name);
+        let short = name.get(..LONGEST_NAME - number.len()).unwrap_or(name);
         format!("{short}{number}")
     };
     (2..).map(numbered).find(|name| !is_taken(name)).expect("there are more numbers than servers")
