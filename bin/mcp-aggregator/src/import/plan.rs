@@ -156,9 +156,9 @@ mod tests {
     use super::*;
     use crate::import::found_in;
 
-    fn planned(servers: Value, known: &[&str]) -> Vec<(String, Fate)> {
+    fn planned(servers: &Value, known: &[&str]) -> Vec<(String, Fate)> {
         let known: Vec<String> = known.iter().map(|&name| name.to_owned()).collect();
-        let found = found_in(&servers, "f");
+        let found = found_in(servers, "f");
         plan(found, &known, Some("http://127.0.0.1:9000")).into_iter().map(|one| (one.name, one.fate)).collect()
     }
 
@@ -186,10 +186,10 @@ mod tests {
         let name = |name: &str, fate: Fate| (name.to_owned(), fate);
         let twice = Fate::Twice { first: "f".to_owned() };
         assert_eq!(
-            planned(file.clone(), &["a"]),
+            planned(&file, &["a"]),
             [name("a", Fate::Exists), name("b", Fate::Add), name("b", twice), name("b-2", Fate::Add)]
         );
-        assert!(planned(file, &["a", "b", "b-2"]).iter().all(|(_, fate)| *fate == Fate::Exists));
+        assert!(planned(&file, &["a", "b", "b-2"]).iter().all(|(_, fate)| *fate == Fate::Exists));
     }
 
     #[test]
@@ -200,13 +200,13 @@ mod tests {
             "c": {"command": "npx", "args": ["mcp-remote", "http://127.0.0.1:8808/sse"]},
             "d": {"url": "http://localhost:90001/mcp"},
         }});
-        let fates: Vec<Fate> = planned(file, &[]).into_iter().map(|(_, fate)| fate).collect();
+        let fates: Vec<Fate> = planned(&file, &[]).into_iter().map(|(_, fate)| fate).collect();
         assert_eq!(fates, [Fate::Ours, Fate::Ours, Fate::Ours, Fate::Add]);
     }
 
     #[test]
     fn what_makes_no_sense_is_told() {
-        let fates = planned(json!({"mcpServers": {"a": {"args": []}}}), &[]);
+        let fates = planned(&json!({"mcpServers": {"a": {"args": []}}}), &[]);
         assert!(matches!(&fates[0].1, Fate::Unusable { why } if why.contains("command")), "{fates:?}");
     }
 }
