@@ -35,7 +35,7 @@ fn crowded() -> Home {
 
 fn names(servers: &Value) -> Vec<&str> {
     let mut names: Vec<&str> =
-        servers.as_array().unwrap().iter().filter_map(|server| server["name"].as_str()).collect();
+        servers.as_array().into_iter().flatten().filter_map(|server| server["name"].as_str()).collect();
     names.sort_unstable();
     names
 }
