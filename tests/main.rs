@@ -18,6 +18,7 @@ mod relay;
 mod remote_servers;
 mod rest;
 mod rooms;
+mod service_cli;
 mod setting;
 mod sockets;
 mod stopping;

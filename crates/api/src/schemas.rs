@@ -34,6 +34,8 @@ pub(crate) fn all() -> Vec<(&'static str, Schema)> {
         ("ServiceHealth", service_health()),
         ("Settings", settings()),
         ("AuditRecord", audit_record()),
+        ("Registry", backup()),
+        ("ImportReport", import_report()),
         ("Problem", problem()),
         ("Error", error()),
     ]
@@ -433,6 +435,31 @@ fn audit_record() -> Schema {
         .with("action", Schema::text().such_as("server.register"))
         .with("target", Schema::text().or_null())
         .with("details", Schema::anything())
+}
+
+/// A registry in one piece.
+pub(crate) fn backup() -> Schema {
+    let server = registration().may_have("deployment_type", words!(Deployment).or_null());
+    Schema::object()
+        .with("format", Schema::word(["mcp-aggregator registry"]))
+        .with("version", Schema::integer(1, 1))
+        .may_have("exported_at", moment().or_null())
+        .may_have("servers", Schema::list(server))
+        .may_have("settings", changed_settings())
+        .may_have("bindings", Schema::list(Schema::any_object()).about("Which servers sections of documents use."))
+        .such_as(json!({"format": "mcp-aggregator registry", "version": 1, "servers": []}))
+}
+
+fn import_report() -> Schema {
+    let names = |about| Schema::list(Schema::text()).about(about);
+    Schema::object()
+        .with("added", names("New servers."))
+        .with("replaced", names("Always empty: nothing is replaced."))
+        .with("kept", names("Servers that were there, and stayed as they are."))
+        .with("without_secrets", names("Servers whose secrets are masked. They are registered, but switched off."))
+        .with("settings", Schema::count().about("How many settings were set."))
+        .with("bindings", Schema::count().about("How many bindings were made."))
+        .with("bindings_left_out", Schema::count().about("How many bindings name a server that is not there."))
 }
 
 fn problem() -> Schema {

@@ -96,6 +96,17 @@ impl Http {
         Ok(status)
     }
 
+    /// Sends a request with JSON, or nothing, in it once. Whatever comes back is an answer.
+    pub(crate) async fn once(&self, method: Method, body: Bytes) -> Result<Response<Body>, Trouble> {
+        let mut headers = self.headers.clone();
+        headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+        if !body.is_empty() {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        }
+        let errand = Errand { method, url: &self.url, headers: &headers, own_headers: &[], body };
+        self.pool.send(errand.request(&self.url)).await
+    }
+
     /// Closes connections that were idle for too long.
     pub(crate) fn tidy(&self) {
         self.pool.tidy();

@@ -8,7 +8,7 @@
 //! - `annotations`: what modern requests repeat in their headers
 //! - `sse`: the older HTTP+SSE: requests to one address, all answers on one stream
 //! - `http`: requests and asking again; `refusal`: answers that are no success; `trouble`: what can go wrong
-//! - [`probe`]: whether somebody is well at an address
+//! - [`probe`]: whether somebody is well at an address; [`request`]: one request to who is no MCP server
 //! - `pool`: connections kept for the next request; `body`: answers read from them; `news`: streams of events in those
 
 mod annotations;
@@ -20,6 +20,7 @@ mod news;
 mod pool;
 mod probe;
 mod refusal;
+mod request;
 mod session;
 mod sse;
 mod trouble;
@@ -37,6 +38,7 @@ use upstream::{Ending, Phase, Stop, Upstream, Watcher};
 use crate::approach::meet;
 
 pub use probe::probe;
+pub use request::{Request, Response, Unanswered, request};
 
 /// How long saying goodbye may take.
 const FAREWELL: Duration = Duration::from_secs(1);

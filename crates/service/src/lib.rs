@@ -13,9 +13,10 @@
 //! - [`finding`]: tools found by words and by meaning
 //! - [`metrics`]: numbers for whoever watches
 //! - [`settings`]: what can be changed while it runs; [`events`]: what happens, for who wants to know
-//! - `overview`: the audit log, and whether the database is there
+//! - `overview`: the audit log, and whether the database is there; [`backup`]: the whole registry in one piece
 //! - [`Error`]: what went wrong, told once for every edge
 
+pub mod backup;
 pub mod calls;
 pub mod error;
 pub mod events;

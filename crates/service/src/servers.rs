@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::keeper::{Handle, Order};
-use crate::{Actor, Error, Service, spec, trial};
+use crate::{Actor, Error, Problem, Service, spec, trial};
 
 /// How long a reader waits for what was discovered just now to be written.
 const WRITING_PATIENCE: Duration = Duration::from_secs(1);
@@ -148,6 +148,33 @@ pub struct State {
     pub last_sync: Option<registry::Timestamp>,
     /// For how long the service has run.
     pub uptime_seconds: f64,
+}
+
+impl Registration {
+    /// Everything that is wrong with it.
+    pub fn problems(&self) -> Vec<Problem> {
+        deeds::problems_with(self)
+    }
+
+    /// The same, but secrets may be masked.
+    pub(crate) fn problems_but_masks(&self) -> Vec<Problem> {
+        let mut bare = self.clone();
+        bare.connection_config = without_masks(&self.connection_config);
+        bare.problems()
+    }
+}
+
+/// The same with something else where there is a mask: only whether it is there is of interest.
+fn without_masks(config: &Map<String, Value>) -> Map<String, Value> {
+    fn bare(value: &Value) -> Value {
+        match value {
+            Value::String(text) => text.replace(registry::MASK, "masked").into(),
+            Value::Array(items) => items.iter().map(bare).collect(),
+            Value::Object(members) => Value::Object(without_masks(members)),
+            other => other.clone(),
+        }
+    }
+    config.iter().map(|(name, value)| (name.clone(), bare(value))).collect()
 }
 
 impl Update {
@@ -368,7 +395,7 @@ fn view(handle: &Handle) -> ServerView {
 }
 
 /// Does something to its end, even if whoever asked for it is gone meanwhile.
-async fn to_the_end<T: Send + 'static>(deed: impl Future<Output = T> + Send + 'static) -> T {
+pub(crate) async fn to_the_end<T: Send + 'static>(deed: impl Future<Output = T> + Send + 'static) -> T {
     match tokio::spawn(deed).await {
         Ok(done) => done,
         Err(broken) => std::panic::resume_unwind(broken.into_panic()),

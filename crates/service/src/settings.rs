@@ -86,7 +86,7 @@ impl Keeper {
     }
 
     /// Nobody else changes them while this is held.
-    async fn changing(&self) -> tokio::sync::MutexGuard<'_, ()> {
+    pub(crate) async fn changing(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.0.changing.lock().await
     }
 

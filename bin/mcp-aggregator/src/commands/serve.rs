@@ -21,6 +21,7 @@ use crate::arguments::ServeArguments;
 use crate::failure::Failure;
 use crate::output::say;
 use crate::rest::Rest;
+use crate::service_file::ServiceFile;
 use crate::session::Signals;
 use crate::storage::{StorageArguments, with_causes};
 use crate::{config, session};
@@ -68,6 +69,8 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<(), Failure> {
         };
         let service =
             opened.map_err(|error| Failure::new(format!("could not open the service: {}", with_causes(&error))))?;
+        // Commands find us by it, as long as we answer.
+        let service_file = say_where(&storage, address);
         announce(address, tokens.is_some());
         let front = Front {
             aggregator: Arc::clone(service.aggregator()),
@@ -78,6 +81,7 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<(), Failure> {
             annexe: Some(Arc::new(Rest(Api::new(Arc::clone(&service))))),
         };
         let served = serve(front, listener, &mut signals).await;
+        drop(service_file);
         stop(&service, &mut signals).await;
         store.close().await;
         served.map_err(|error| Failure::new(format!("could not serve: {error}")))
@@ -136,13 +140,29 @@ async fn stop(service: &Service, signals: &mut Signals) {
     }
 }
 
-/// Says where we are, and what to paste where.
-fn announce(address: SocketAddr, has_tokens: bool) {
-    // "All addresses" is no address to connect to.
-    let reached = match address.ip() {
+/// Where we are reached from this machine: "all addresses" is no address to connect to.
+fn reached_at(address: SocketAddr) -> SocketAddr {
+    match address.ip() {
         ip if ip.is_unspecified() => SocketAddr::new(Ipv4Addr::LOCALHOST.into(), address.port()),
         _ => address,
+    }
+}
+
+/// Leaves word in the data directory. Where that cannot be done, commands need `--url`.
+fn say_where(storage: &StorageArguments, address: SocketAddr) -> Option<ServiceFile> {
+    let folder = storage.folder().ok()?;
+    let url = format!("http://{}", reached_at(address));
+    let database = storage.location().ok()?.to_string();
+    let written = ServiceFile::write(&folder, &url, &database);
+    let problem = |error: &io::Error| {
+        tracing::warn!(%error, folder = %folder.display(), "could not leave word where we are; commands need --url");
     };
+    written.inspect_err(problem).ok()
+}
+
+/// Says where we are, and what to paste where.
+fn announce(address: SocketAddr, has_tokens: bool) {
+    let reached = reached_at(address);
     let headers = if has_tokens { r#", "headers": {"Authorization": "Bearer <token>"}"# } else { "" };
     say(format_args!("listening on http://{address}"));
     say(format_args!(
