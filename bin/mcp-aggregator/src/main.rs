@@ -7,6 +7,7 @@
 //! - [`owners`], [`suggestion`]: from what a user typed to the servers, or the names, that may be meant
 //! - [`tool_arguments`], [`answer`]: what goes into a call and what comes out of it
 //! - [`admission`]: who may come in over HTTP; [`rest`]: the REST API beside it; [`storage`]: where the registry is
+//! - [`traces`]: where traces of calls are sent
 //! - [`table`], [`output`], [`words`], [`failure`], [`exit`]: data to stdout, words to stderr, a number to the shell
 
 mod admission;
@@ -25,6 +26,7 @@ mod storage;
 mod suggestion;
 mod table;
 mod tool_arguments;
+mod traces;
 mod words;
 
 use std::process::ExitCode;

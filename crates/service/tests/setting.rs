@@ -173,8 +173,15 @@ async fn open(store: &Store, folder: &TempDir, remote: Life) -> Arc<Service> {
         capabilities: "{}",
     };
     let chain = Chain::enter(None, folder.path()).unwrap();
-    let setup =
-        Setup { store: store.clone(), options, chain, remote: Some(remote), probe: Some(remote::probe), config };
+    let setup = Setup {
+        store: store.clone(),
+        options,
+        chain,
+        remote: Some(remote),
+        probe: Some(remote::probe),
+        config,
+        traces: None,
+    };
     Service::open(setup).await.unwrap()
 }
 
