@@ -21,4 +21,5 @@ mod rooms;
 mod setting;
 mod sockets;
 mod stopping;
+mod traces;
 mod transparency;
