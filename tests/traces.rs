@@ -56,7 +56,7 @@ fn call_over_rest(serve: &Serve, puppet: &Puppet, headers: &[(&str, &str)]) -> R
 
 /// A call of an MCP client with that `_meta`, answered by the puppet; what that got.
 #[track_caller]
-fn call(client: &mut dyn Talk, puppet: &Puppet, meta: Value) -> Received {
+fn call(client: &mut dyn Talk, puppet: &Puppet, meta: &Value) -> Received {
     let params = client.dress(json!({"name": "s.t", "arguments": {"a": 1}, "_meta": meta}));
     let id = client.fresh_id();
     client.send_line(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}).to_string());
@@ -90,7 +90,7 @@ fn a_trace_goes_from_the_client_through_us_to_the_server_whatever_their_eras() {
         let (mut legacy, mut modern) = (serve.session("/mcp"), serve.modern("/mcp"));
         let clients: [&mut dyn Talk; 2] = [&mut legacy, &mut modern];
         for (client, count) in clients.into_iter().zip([2, 4]) {
-            let received = call(client, &puppet, json!({"traceparent": THEIRS, "tracestate": "a=1,b=2", "x/y": 1}));
+            let received = call(client, &puppet, &json!({"traceparent": THEIRS, "tracestate": "a=1,b=2", "x/y": 1}));
             let (own, at_server) = last_two(&collector, count);
             assert_eq!((own.trace_id.as_str(), own.parent_span_id.as_str()), (&THEIRS[3..35], &THEIRS[36..52]));
             assert_eq!((own.name.as_str(), own.trace_state.as_str()), ("tools/call t", "a=1,b=2"));
@@ -269,6 +269,17 @@ fn spans_that_are_refused_are_counted() {
     collector.answer_with(200);
     call_over_rest(&serve, &puppet, &[]);
     metric("exported", 2);
+}
+
+#[test]
+fn a_collector_that_is_busy_gets_the_same_spans_later() {
+    let (puppet, collector) = (Puppet::new(Spec::legacy().tool("t")), Collector::start());
+    let serve = traced(&puppet, &collector);
+    collector.answer_with(503);
+    call_over_rest(&serve, &puppet, &[]);
+    let refused = collector.wait_for_requests(1)[0].body.clone();
+    collector.answer_with(200);
+    assert_eq!(collector.wait_for_requests(2)[1].body, refused);
 }
 
 #[test]

@@ -45,7 +45,8 @@ fn calling(endpoint: Endpoint) -> Endpoint {
             "By its full name `server.tool`, by its own name and `server_id`, or by its own name alone if no other \
              server has a tool of that name. The result is what the server sent, byte for byte, and `metadata` tells \
              how it got there; if the server's result has a `metadata` of its own, ours is called `_aggregator`. \
-             A tool that says itself that it failed (`isError`) is a result like any other.",
+             A tool that says itself that it failed (`isError`) is a result like any other. A trace that the headers \
+             `traceparent` and `tracestate` name is passed on to the server in `_meta`.",
         )
         .takes(schemas::call())
         .answers(200, "The result.", Schema::named("Result"))

@@ -117,10 +117,17 @@ fn attribute(out: &mut Vec<u8>, key: &str, value: Value<'_>) {
 fn message(out: &mut Vec<u8>, field: u64, write: impl FnOnce(&mut Vec<u8>)) {
     varint(out, field << 3 | 2);
     let start = out.len();
+    // Most lengths fit into one byte.
+    out.push(0);
     write(out);
-    let mut length = Vec::new();
-    varint(&mut length, (out.len() - start) as u64);
-    out.splice(start..start, length);
+    match out.len() - start - 1 {
+        short @ ..0x80 => out[start] = short as u8,
+        long => {
+            let mut length = Vec::with_capacity(10);
+            varint(&mut length, long as u64);
+            out.splice(start..=start, length);
+        }
+    }
 }
 
 /// Bytes or a text. What is empty need not be said.
