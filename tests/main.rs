@@ -22,4 +22,5 @@ mod service_cli;
 mod setting;
 mod sockets;
 mod stopping;
+mod traces;
 mod transparency;

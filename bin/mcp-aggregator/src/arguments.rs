@@ -48,6 +48,7 @@ Environment:
   MCP_AGGREGATOR_TOKEN           a token that clients of `serve` must have, and that commands send to a service
   MCP_CREDENTIAL_KEY             the key that credentials in the registry are sealed with
                                  [default: the file credential.key in the data directory]
+  OTEL_EXPORTER_OTLP_ENDPOINT    where `serve` sends traces of calls; see `mcp-aggregator help serve`
 
 Exit status:
   0 all went well                        2 the command line makes no sense
@@ -138,6 +139,17 @@ Who may come in:
   MCP_AGGREGATOR_TOKEN   one more, named `default`
   Clients send `Authorization: Bearer <token>`. Servers never see it.
   Requests for other host names, or from web pages of other origins, are refused unless allowed.
+
+Traces of calls, for an OpenTelemetry collector (OTLP, http/protobuf):
+  OTEL_EXPORTER_OTLP_ENDPOINT          its address, as in http://127.0.0.1:4318; unset: no traces
+  OTEL_EXPORTER_OTLP_TRACES_ENDPOINT   the same for traces alone, with the whole path
+  OTEL_EXPORTER_OTLP_HEADERS           what it wants to be told, as in api-key=secret
+  OTEL_EXPORTER_OTLP_TIMEOUT           how many milliseconds it may take [default: 10000]
+  OTEL_SERVICE_NAME                    who we are there [default: mcp-aggregator]
+  OTEL_RESOURCE_ATTRIBUTES             more of that, as in deployment.environment.name=test
+  OTEL_TRACES_SAMPLER                  which calls: always_on, always_off, traceidratio, or one of these after
+                                       parentbased_ [default: parentbased_always_on]
+  OTEL_TRACES_SAMPLER_ARG              the part for traceidratio, as in 0.1
 
 Examples:
   mcp-aggregator serve --config mcp.json

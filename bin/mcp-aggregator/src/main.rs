@@ -10,6 +10,7 @@
 //! - [`target`]: where a command about registered servers is carried out: by a running service ([`client`], [`refusal`]),
 //!   found by its [`service_file`], or on the registry itself ([`local`]); [`shown`]: its answers in columns
 //! - [`import`]: the servers of other programs
+//! - [`traces`]: where traces of calls are sent
 //! - [`table`], [`output`], [`words`], [`failure`], [`exit`]: data to stdout, words to stderr, a number to the shell
 
 mod admission;
@@ -35,6 +36,7 @@ mod suggestion;
 mod table;
 mod target;
 mod tool_arguments;
+mod traces;
 mod words;
 
 use std::process::ExitCode;

@@ -11,7 +11,7 @@
 //! - [`calls`]: a tool called from here; [`executions`]: the account of all calls: limits, stop, history;
 //!   `recorder.rs`: writes it down
 //! - [`finding`]: tools found by words and by meaning
-//! - [`metrics`]: numbers for whoever watches
+//! - [`metrics`]: numbers for whoever watches; [`traces`]: spans of calls, for a collector
 //! - [`settings`]: what can be changed while it runs; [`events`]: what happens, for who wants to know
 //! - `overview`: the audit log, and whether the database is there; [`backup`]: the whole registry in one piece
 //! - [`Error`]: what went wrong, told once for every edge
@@ -35,6 +35,7 @@ mod roster;
 pub mod servers;
 pub mod settings;
 mod spec;
+pub mod traces;
 mod trial;
 
 use std::path::PathBuf;
@@ -52,6 +53,7 @@ use household::{Founding, Household};
 pub use error::{Error, Problem};
 pub use events::{Event, Events};
 pub use settings::Settings;
+pub use traces::TraceSetup;
 
 /// On whose behalf something is done.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,6 +78,8 @@ pub struct Setup {
     pub config: Option<ConfigFile>,
     /// What makes vectors of texts, for programs that find tools by meaning.
     pub embedder: Option<Arc<dyn search::Embedder>>,
+    /// Where calls are traced, if they are.
+    pub traces: Option<TraceSetup>,
 }
 
 /// A config file: a layer of servers that are changed only there.
@@ -111,13 +115,13 @@ impl Service {
     }
 
     async fn found(setup: Setup, keeps_account: bool) -> Result<Arc<Self>, Error> {
-        let Setup { store, options, chain, remote, probe, config, embedder } = setup;
+        let Setup { store, options, chain, remote, probe, config, embedder, traces } = setup;
         let options = Options { is_growing: true, ..options };
         store.reset_connections().await?;
         let settings = settings::Keeper::load(&store).await?;
         let (events, roster) = (Events::default(), Arc::<roster::Roster>::default());
         let executions =
-            executions::Executions::new(store.clone(), settings.clone(), events.clone(), Arc::clone(&roster));
+            executions::Executions::new(store.clone(), settings.clone(), events.clone(), Arc::clone(&roster), traces);
         let fleet = Fleet::empty(options.clone(), &chain, remote);
         let ledger = Arc::clone(&executions) as Arc<dyn aggregator::ledger::Ledger>;
         let aggregator = match keeps_account {

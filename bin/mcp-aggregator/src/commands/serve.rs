@@ -24,7 +24,7 @@ use crate::rest::Rest;
 use crate::service_file::ServiceFile;
 use crate::session::Signals;
 use crate::storage::{StorageArguments, with_causes};
-use crate::{config, session};
+use crate::{config, session, traces};
 
 /// So many descriptors are enough for all connections and servers.
 const DESCRIPTORS: u64 = 16_384;
@@ -62,7 +62,9 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<(), Failure> {
         let address = listener.local_addr().map_err(|error| start(&error))?;
         let store = storage.open().await?;
         let (remote, probe) = (Some(remote::life as _), Some(remote::probe as _));
-        let setup = Setup { store: store.clone(), options, chain, remote, probe, config, embedder: embedder() };
+        let traces = traces::from_environment();
+        let embedder = embedder();
+        let setup = Setup { store: store.clone(), options, chain, remote, probe, config, embedder, traces };
         let opened = match no_history {
             true => Service::open_without_account(setup).await,
             false => Service::open(setup).await,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use aggregator::client::Client;
 use aggregator::ledger::{Account, End, Refusal, Turn};
+use protocol::trace::{SpanContext, TraceContext};
 use registry::{ExecutionId, ExecutionRecord, ExecutionStatus, RawJson, ServerId, Source, Timestamp};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, timeout};
@@ -14,6 +15,7 @@ use super::outcome::Ended;
 use super::verdict::{Verdict, waited_too_long};
 use super::{Executions, ids};
 use crate::metrics::ServerCounters;
+use crate::traces::{CallTrace, Leg, Past, Traces};
 
 /// How long a call waits for its turn.
 pub(crate) const QUEUE_PATIENCE: Duration = Duration::from_secs(300);
@@ -43,6 +45,8 @@ pub(crate) struct Asked {
     pub(crate) arguments: Option<RawJson>,
     /// Whether its result is to be kept.
     pub(crate) keeps_result: bool,
+    /// The trace that whoever makes it says it belongs to.
+    pub(crate) trace: Option<TraceContext>,
 }
 
 /// One call.
@@ -55,6 +59,8 @@ pub(crate) struct Execution {
     whole: Weak<Executions>,
     progress: Mutex<Progress>,
     called_off: Notify,
+    /// Where calls are traced.
+    trace: Option<CallTrace>,
 }
 
 /// How far it has got.
@@ -65,6 +71,8 @@ struct Progress {
     /// When its server got it, unless it waits to be sent again.
     sent: Option<Instant>,
     retries: u32,
+    /// If it is traced: its times at its server.
+    legs: Vec<Leg>,
     verdict: Option<Verdict>,
     ended: Option<(Instant, Ended)>,
     slot: Option<Slot>,
@@ -86,17 +94,19 @@ pub(crate) struct Times {
 }
 
 impl Execution {
-    pub(super) fn new(whole: &Weak<Executions>, asked: Asked, slot: Slot, counters: Arc<ServerCounters>) -> Self {
+    pub(super) fn new(whole: &Executions, mut asked: Asked, slot: Slot) -> Self {
+        let trace = whole.traces.as_ref().map(|traces| traces.begin(asked.trace.take()));
         let submitted_at = Timestamp::now();
         Self {
             id: ids::fresh(submitted_at),
-            asked,
             submitted_at,
             submitted: Instant::now(),
-            counters,
-            whole: whole.clone(),
+            counters: whole.counters(asked.place),
+            asked,
+            whole: whole.myself.clone(),
             progress: Mutex::new(Progress { slot: Some(slot), ..Progress::default() }),
             called_off: Notify::new(),
+            trace,
         }
     }
 
@@ -160,24 +170,32 @@ impl Execution {
         Some((client.upgrade()?, id.clone()))
     }
 
-    /// It is on its way to its server.
-    pub(crate) fn has_been_sent(&self) {
+    /// It is on its way to its server. If it is traced: the span that the server is told as its cause.
+    pub(crate) fn has_been_sent(&self) -> Option<SpanContext> {
         let now = Instant::now();
-        {
+        let span = {
             let mut progress = self.lock();
             if progress.sent.is_some() || progress.ended.is_some() {
-                return;
+                return progress.legs.last().map(|leg| leg.span);
             }
             progress.sent = Some(now);
             progress.first_sent.get_or_insert(now);
-        }
+            progress.legs.extend(self.trace.as_ref().map(|trace| trace.leg(now)));
+            progress.legs.last().map(|leg| leg.span)
+        };
         self.announce();
+        span
     }
 
-    /// It will be sent again.
-    pub(crate) fn will_be_retried(&self) {
+    /// It will be sent again, because that went wrong.
+    pub(crate) fn will_be_retried(&self, why: &str) {
         {
             let mut progress = self.lock();
+            if progress.sent.is_some()
+                && let Some(leg) = progress.legs.last_mut()
+            {
+                leg.failed = Some((Instant::now(), why.into()));
+            }
             progress.retries += 1;
             progress.sent = None;
             progress.request = None;
@@ -320,6 +338,27 @@ impl Execution {
         record
     }
 
+    /// Tells a collector of it, once it is over.
+    pub(super) fn tell(&self, traces: &Traces) {
+        let Some(trace) = self.trace.as_ref().filter(|trace| trace.span.is_sampled) else { return };
+        let progress = self.lock();
+        let Some((over, ended)) = &progress.ended else { return };
+        let of_mcp = progress.request.as_ref().filter(|_| self.source() == Source::Mcp);
+        let past = Past {
+            id: self.id,
+            server: self.server(),
+            tool: self.tool(),
+            source: self.source(),
+            request_id: of_mcp.and_then(|(_, id)| std::str::from_utf8(id).ok()),
+            submitted: (self.submitted_at, self.submitted),
+            legs: &progress.legs,
+            retries: progress.retries,
+            over: *over,
+            ended,
+        };
+        past.tell(trace, traces);
+    }
+
     /// Whether its result is to be kept.
     pub(crate) fn keeps_result(&self) -> bool {
         self.asked.keeps_result
@@ -342,8 +381,8 @@ impl Account for Through {
         }))
     }
 
-    fn sent(&self) {
-        self.0.has_been_sent();
+    fn sent(&self) -> Option<SpanContext> {
+        self.0.has_been_sent()
     }
 
     fn ended(&self, end: End<'_>) {
