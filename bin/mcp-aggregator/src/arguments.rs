@@ -5,14 +5,14 @@ pub(crate) mod servers;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
-use aggregator::{NamePolicy, Separator};
+use aggregator::{NamePolicy, Separator, Surface};
 use clap::{Args, Parser, Subcommand};
 
 use crate::storage::StorageArguments;
 use crate::target::TargetArguments;
 use servers::{
     AddArguments, ConnectArguments, DisableArguments, DisconnectArguments, EnableArguments, ExportArguments,
-    HistoryArguments, ImportArguments, ListArguments, RemoveArguments, ShowArguments, StatusArguments, TestArguments,
+    HistoryArguments, ImportArguments, ListArguments, RemoveArguments, SearchArguments, ShowArguments, StatusArguments, TestArguments,
 };
 
 /// What stands between server and tool, unless the user says otherwise.
@@ -36,6 +36,7 @@ Examples:
   mcp-aggregator add memory -- npx -y @modelcontextprotocol/server-memory
   mcp-aggregator list
   mcp-aggregator call memory.read_graph
+  mcp-aggregator search "remember something"
   mcp-aggregator status
   mcp-aggregator import --dry-run                     which servers do other programs on this machine have?
 
@@ -83,6 +84,7 @@ pub(crate) enum Command {
     Test(TestArguments),
     History(HistoryArguments),
     Status(StatusArguments),
+    Search(SearchArguments),
     Import(ImportArguments),
     Export(ExportArguments),
 }
@@ -180,6 +182,10 @@ pub(crate) struct ServeArguments {
     pub(crate) allow_origin: Vec<String>,
     #[command(flatten)]
     pub(crate) names: NameArguments,
+    /// What clients see: `full` is every tool, `search` a few tools of ours that find and call all others,
+    /// `auto` is full unless the client would drown; an address may say otherwise: /mcp?surface=search
+    #[arg(long, verbatim_doc_comment, value_name = "full|search|auto", default_value_t = Surface::Full)]
+    pub(crate) surface: Surface,
     /// The name reported to clients
     #[arg(long, value_name = "NAME", default_value = "mcp-aggregator")]
     pub(crate) name: String,

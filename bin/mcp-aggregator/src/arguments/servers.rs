@@ -191,6 +191,35 @@ pub(crate) struct StatusArguments {
     pub(crate) target: TargetArguments,
 }
 
+/// Find tools by what they do, among those of connected servers. Needs a running service.
+#[derive(Debug, Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  mcp-aggregator search create an issue
+  mcp-aggregator search \"rename a file\" --server files --limit 3"
+)]
+pub(crate) struct SearchArguments {
+    /// What you want to do, in plain words
+    #[arg(value_name = "WORDS", required = true)]
+    pub(crate) query: Vec<String>,
+    /// At most so many tools
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) limit: u32,
+    /// Only tools of this server, by name or id; may be repeated
+    #[arg(long, value_name = "SERVER")]
+    pub(crate) server: Vec<String>,
+    /// Only tools with this skill; may be repeated
+    #[arg(long, value_name = "SKILL")]
+    pub(crate) skill: Vec<String>,
+    /// Print what REST answers, with what each tool takes
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) target: TargetArguments,
+}
+
 /// Add the servers of other programs, or of an export.
 ///
 /// Looks for the config files of MCP clients on this machine, shows their servers, and adds those that are not

@@ -7,7 +7,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use aggregator::cycle::{self, Chain};
-use aggregator::logging;
+use aggregator::{Options, logging};
 use api::Api;
 use front::{Front, Limits};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -38,6 +38,7 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<(), Failure> {
         allow_host,
         allow_origin,
         names,
+        surface,
         name,
         debug,
         log_file,
@@ -50,6 +51,7 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<(), Failure> {
     let tokens = tokens(token_file.as_deref(), std::env::var(TOKEN_VARIABLE).ok().as_deref())?;
     check_door(listen, tokens.is_some())?;
     let options = session::options(&name, names.separator.separator, names.names, session::OF_MANY)?;
+    let options = Options { surface, ..options };
     let config = config.map(config_file).transpose()?;
     let chain = chain(config.as_ref(), &storage)?;
     make_room_for_connections();
