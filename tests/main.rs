@@ -22,5 +22,6 @@ mod service_cli;
 mod setting;
 mod sockets;
 mod stopping;
+mod surface;
 mod traces;
 mod transparency;

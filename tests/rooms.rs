@@ -12,7 +12,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("crates/upstream", &["protocol", "catalog"]),
     ("crates/remote", &["protocol", "catalog", "upstream"]),
     ("crates/aggregator", &["protocol", "catalog", "upstream"]),
-    ("crates/service", &["protocol", "catalog", "upstream", "aggregator", "registry"]),
+    ("crates/service", &["protocol", "catalog", "upstream", "aggregator", "registry", "search"]),
     ("crates/http", &["protocol", "catalog", "upstream", "aggregator"]),
     ("crates/api", &["registry", "service"]),
     ("crates/testkit", &[]),

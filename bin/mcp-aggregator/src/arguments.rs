@@ -12,7 +12,8 @@ use crate::storage::StorageArguments;
 use crate::target::TargetArguments;
 use servers::{
     AddArguments, ConnectArguments, DisableArguments, DisconnectArguments, EnableArguments, ExportArguments,
-    HistoryArguments, ImportArguments, ListArguments, RemoveArguments, SearchArguments, ShowArguments, StatusArguments, TestArguments,
+    HistoryArguments, ImportArguments, ListArguments, RemoveArguments, SearchArguments, ShowArguments, StatusArguments,
+    TestArguments,
 };
 
 /// What stands between server and tool, unless the user says otherwise.
@@ -36,7 +37,7 @@ Examples:
   mcp-aggregator add memory -- npx -y @modelcontextprotocol/server-memory
   mcp-aggregator list
   mcp-aggregator call memory.read_graph
-  mcp-aggregator search "remember something"
+  mcp-aggregator search remember something
   mcp-aggregator status
   mcp-aggregator import --dry-run                     which servers do other programs on this machine have?
 

@@ -55,12 +55,14 @@ pub trait Guide: Send + Sync {
 pub type Finding = Pin<Box<dyn Future<Output = Result<Vec<Found>, String>> + Send>>;
 
 /// What somebody looks for.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Wish {
     /// In their own words.
     pub query: String,
     /// So many at most.
     pub limit: usize,
+    /// Only what fits at least so well, from 0 to 1.
+    pub least: f32,
     /// Only of this server, by its place.
     pub server: Option<usize>,
     /// Only what is good for this, by the id or the name of a skill.

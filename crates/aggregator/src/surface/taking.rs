@@ -22,8 +22,9 @@ use crate::listing::client_name;
 /// How many tools are told of, if nobody says.
 const USUAL: usize = 8;
 const MOST: usize = 50;
-/// How many are offered in place of one that does not exist.
+/// How many are offered in place of one that does not exist, and how well they must fit.
 const INSTEAD: usize = 3;
+const LIKENESS: f32 = 0.3;
 
 /// Takes a call of a tool: one of ours, if this client has them, or one of a server's.
 pub(crate) fn take(aggregator: &Arc<Aggregator>, message: Incoming<'_>, envelope: &Envelope) {
@@ -123,6 +124,7 @@ fn search(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, envelope: &Envel
     let wish = Wish {
         query: query.into_owned(),
         limit: limit.unwrap_or(USUAL).clamp(1, MOST),
+        least: 0.0,
         server,
         skill: text_argument(line, arguments, "skill").map(Cow::into_owned),
     };
@@ -174,7 +176,7 @@ fn suggest(aggregator: &Arc<Aggregator>, asked: Asked, name: String) {
         Scope::One(server) => Some(server),
         Scope::All => None,
     };
-    let wish = Wish { query: name.clone(), limit: INSTEAD, server, skill: None };
+    let wish = Wish { query: name.clone(), limit: INSTEAD, least: LIKENESS, server, skill: None };
     later(aggregator, asked, wish, move |view, asked, routes| {
         let mut text = format!("There is no tool `{}`.", one_line(&name, 200));
         let names: Vec<_> =

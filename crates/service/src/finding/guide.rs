@@ -20,7 +20,7 @@ impl Guide for Usher {
                 limit: wish.limit,
                 servers: Vec::new(),
                 skills: wish.skill.into_iter().collect(),
-                threshold: 0.0,
+                threshold: wish.least,
                 include_schemas: false,
             };
             let looked = finder.look(&wanted, &shops).await.map_err(|error| error.to_string())?;
