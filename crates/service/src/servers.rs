@@ -14,6 +14,8 @@ use serde_json::{Map, Value};
 use crate::keeper::{Handle, Order};
 use crate::{Actor, Error, Service, spec, trial};
 
+pub use crate::spec::problems_with_config;
+
 /// How long a reader waits for what was discovered just now to be written.
 const WRITING_PATIENCE: Duration = Duration::from_secs(1);
 
