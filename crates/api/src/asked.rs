@@ -61,13 +61,15 @@ impl Asked {
         self.query.get(name) == Some(&Value::Bool(true)) || self.body.get(name) == Some(Value::Bool(true))
     }
 
-    /// The part that is wanted of a list that is there; all of it, if no part is asked for.
-    pub(crate) fn part_of<T: Serialize>(&self, all: &[T]) -> Answer {
-        let number =
-            |name: &str| self.query.get(name).and_then(Value::as_u64).and_then(|number| number.try_into().ok());
-        let rest = all.get(number("offset").unwrap_or(0)..).unwrap_or_default();
-        let part = &rest[..number("limit").unwrap_or(rest.len()).min(rest.len())];
-        Answer::page(part, all.len() as u64)
+    /// What is wanted of a list that is there: all of it, but for the beginning that may be left out.
+    pub(crate) fn rest_of<T: Serialize>(&self, all: &[T]) -> Answer {
+        let offset = usize::try_from(self.page().offset).unwrap_or(usize::MAX);
+        Answer::page(all.get(offset..).unwrap_or_default(), all.len() as u64)
+    }
+
+    /// Whether only so many are wanted.
+    pub(crate) fn has_limit(&self) -> bool {
+        self.query.contains_key("limit")
     }
 
     /// The part of a list that is wanted.
