@@ -5,6 +5,7 @@ mod calls;
 mod command_line;
 mod config_errors;
 mod cycles;
+mod endurance;
 mod eras;
 mod examples;
 mod failures;

@@ -254,13 +254,18 @@ fn a_search_over_rest_is_narrowed_and_tells_how_it_went() {
     rest.register("one", &[]);
     rest.register("two", &["--tools", "1"]);
     let whole = wait_until("all vectors are there", || {
-        let ask =
-            Ask::post("/api/v1/search", json!({"query": "hand my arguments back to me", "include_schemas": true}).to_string());
+        let ask = Ask::post(
+            "/api/v1/search",
+            json!({"query": "hand my arguments back to me", "include_schemas": true}).to_string(),
+        );
         let whole = expect(200, &rest.serve.fetch(&ask));
         let metadata = &whole["metadata"];
         (metadata["tools_without_vectors"] == 0 && metadata["servers_searched"] == 2).then_some(whole)
     });
-    assert_eq!((&whole["query"], &whole["metadata"]["by_meaning"]), (&json!("hand my arguments back to me"), &json!(true)));
+    assert_eq!(
+        (&whole["query"], &whole["metadata"]["by_meaning"]),
+        (&json!("hand my arguments back to me"), &json!(true))
+    );
     assert_eq!(whole["tools"][0]["original_name"], "echo", "{whole}");
     assert!(whole["tools"][0]["input_schema"].is_object(), "{whole}");
 

@@ -401,7 +401,9 @@ fn each_setting() -> Vec<(&'static str, Schema)> {
         "session_limit" => "How many calls a document or an assistant may make in one session; -1 is no limit.",
         "health_check_interval_s" => "How often connected servers are looked at.",
         "health_check_timeout_ms" => "How long a look may take.",
-        "failure_threshold" => "So many failed attempts to connect in a row switch a server off.",
+        "failure_threshold" => {
+            "How often a server that could not be connected to is tried again before it is switched off."
+        }
         "idle_timeout_s" => "How long a lazy server may be idle before it is stopped.",
         "keep_executions_days" => "Older executions are forgotten.",
         "keep_executions" => "More executions than this are forgotten, oldest first.",

@@ -198,7 +198,7 @@ impl Executions {
     /// A call has ended.
     fn is_over(&self, execution: &Arc<Execution>) {
         // First there, then not here: whoever looks in this order misses none.
-        self.recorder.add(execution);
+        self.recorder.add(execution.over());
         self.live.remove(execution.id);
         if let Some(traces) = &self.traces {
             execution.tell(traces);

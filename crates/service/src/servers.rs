@@ -14,6 +14,8 @@ use serde_json::{Map, Value};
 use crate::keeper::{Handle, Order};
 use crate::{Actor, Error, Problem, Service, spec, trial};
 
+pub use crate::spec::problems_with_config;
+
 /// How long a reader waits for what was discovered just now to be written.
 const WRITING_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -304,6 +306,35 @@ impl Service {
         };
         let handle = self.house.find(server)?;
         self.kept_tools(Some(handle.id)).await
+    }
+
+    /// A part of the same, and how many there are in all. Only the part is read.
+    pub async fn tools_page(&self, server: Option<&str>, page: Page) -> Result<Listed<ToolRecord>, Error> {
+        let mut handles = match server {
+            Some(server) => vec![self.house.find(server)?],
+            None => {
+                let offering = self.offering();
+                self.house.all().into_iter().filter(|handle| offering.contains(&handle.id)).collect()
+            }
+        };
+        // The order of the registry's own list.
+        handles.sort_by_cached_key(|handle| handle.shown().record.name.clone());
+        self.house.records.all_caught_up(WRITING_PATIENCE).await;
+        let mut part = Listed { items: Vec::new(), total: 0 };
+        let mut skip = page.offset;
+        for handle in handles {
+            let count = u64::from(handle.shown().record.tool_count);
+            part.total += count;
+            let room = page.limit.saturating_sub(u32::try_from(part.items.len()).unwrap_or(u32::MAX));
+            if skip >= count || room == 0 {
+                skip = skip.saturating_sub(count);
+                continue;
+            }
+            let filter = ToolFilter { server: Some(handle.id), ..ToolFilter::default() };
+            part.items.extend(self.store.tools(&filter, Page { limit: room, offset: skip }).await?.items);
+            skip = 0;
+        }
+        Ok(part)
     }
 
     /// How well one server is.

@@ -32,7 +32,7 @@ pub struct Settings {
     pub health_check_timeout_ms: u64,
     /// How long to wait before each further attempt to connect, in milliseconds.
     pub retry_backoff_ms: Vec<u64>,
-    /// After so many failed attempts in a row a server is switched off.
+    /// When so many repeated attempts have failed after the first one, a server is switched off.
     pub failure_threshold: u32,
     /// How long a lazy server may be idle before it is stopped, in seconds.
     pub idle_timeout_s: u64,

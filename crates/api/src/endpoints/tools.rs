@@ -66,13 +66,20 @@ fn calling(endpoint: Endpoint) -> Endpoint {
 }
 
 async fn list(asked: Asked) -> Result<Answer, Error> {
-    let tools = asked.service.tools(asked.text("server_id")).await?;
-    Ok(asked.part_of(&tools))
+    tools(&asked, asked.text("server_id")).await
 }
 
 async fn of_one(asked: Asked) -> Result<Answer, Error> {
-    let tools = asked.service.tools(Some(asked.server())).await?;
-    Ok(asked.part_of(&tools))
+    tools(&asked, Some(asked.server())).await
+}
+
+/// All tools, or the part that is asked for: the others are not even read then.
+async fn tools(asked: &Asked, server: Option<&str>) -> Result<Answer, Error> {
+    if asked.has_limit() {
+        let part = asked.service.tools_page(server, asked.page()).await?;
+        return Ok(Answer::page(&part.items, part.total));
+    }
+    Ok(asked.rest_of(&asked.service.tools(server).await?))
 }
 
 async fn refresh(asked: Asked) -> Result<Answer, Error> {

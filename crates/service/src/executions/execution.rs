@@ -15,6 +15,7 @@ use super::outcome::Ended;
 use super::verdict::{Verdict, waited_too_long};
 use super::{Executions, ids};
 use crate::metrics::ServerCounters;
+use crate::recorder::Over;
 use crate::traces::{CallTrace, Leg, Past, Traces};
 
 /// How long a call waits for its turn.
@@ -138,14 +139,6 @@ impl Execution {
     /// Whether nothing more will happen to it.
     pub(crate) fn is_over(&self) -> bool {
         self.lock().ended.is_some()
-    }
-
-    /// What it weighs while it waits to be written down.
-    pub(crate) fn weight(&self) -> usize {
-        let length = |json: &Option<RawJson>| json.as_ref().map_or(0, |json| json.get().len());
-        let progress = self.lock();
-        let result = progress.ended.as_ref().map_or(0, |(_, ended)| length(&ended.result));
-        1000 + length(&self.asked.arguments) + result
     }
 
     /// It may not be made at once: this is what it waits for.
@@ -312,10 +305,10 @@ impl Execution {
         let mut record = ExecutionRecord {
             id: self.id,
             server_id: server.0,
-            server_name: server.1.to_string(),
-            tool_name: tool.to_string(),
+            server_name: String::from(&*server.1),
+            tool_name: String::from(&**tool),
             source: origin.source,
-            caller: origin.caller.as_ref().map(|caller| caller.to_string()),
+            caller: origin.caller.as_deref().map(String::from),
             document_path: document.map(|(path, _)| path.clone()),
             section_line: document.and_then(|(_, line)| *line),
             status: if progress.sent.is_some() { ExecutionStatus::Executing } else { ExecutionStatus::Pending },
@@ -357,6 +350,11 @@ impl Execution {
             ended,
         };
         past.tell(trace, traces);
+    }
+
+    /// What is to be written down now that it is over.
+    pub(super) fn over(&self) -> Over {
+        Over { record: self.record(), is_noted: self.is_noted() }
     }
 
     /// Whether its result is to be kept.

@@ -1,8 +1,10 @@
 //! How a call ended: what is to be known of it afterwards.
 
 use std::borrow::Cow;
+use std::sync::LazyLock;
 
 use aggregator::ledger::End;
+use memchr::memmem::Finder;
 use protocol::scan::member;
 use protocol::{Envelope, Kind, Span, text};
 use registry::{ExecutionStatus, RawJson};
@@ -117,7 +119,8 @@ pub(super) fn kept(json: &[u8]) -> Option<RawJson> {
 
 /// Whether a result says that the tool failed. Most do not have the word at all, and are not looked through.
 fn is_error(line: &[u8], result: Span) -> bool {
-    memchr::memmem::find(result.of(line), b"\"isError\"").is_some()
+    static WORD: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new(b"\"isError\""));
+    WORD.find(result.of(line)).is_some()
         && member(line, result, "isError").is_some_and(|value| value.of(line) == b"true")
 }
 
