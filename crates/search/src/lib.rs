@@ -4,7 +4,7 @@
 //! - `text`: from what people and servers write to words that can be compared
 //! - `lexical`: tools by words (BM25)
 //! - `embedder`: the seam to whatever makes vectors; `minilm`: the model that comes with the program
-//! - `vectors`: vectors in memory, compared exactly
+//! - `vectors`: vectors in memory, compared exactly; `matrix`: the arithmetic of both
 //! - `document`, `query`: what is read of a tool and of a request
 //! - `index`: all of it together
 //!
@@ -41,6 +41,7 @@ mod document;
 mod embedder;
 mod index;
 mod lexical;
+mod matrix;
 #[cfg(feature = "builtin-model")]
 mod minilm;
 mod query;
