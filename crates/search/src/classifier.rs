@@ -19,7 +19,7 @@ const OFFSET: f32 = -2.9;
 /// A tool whose best skill is less certain than this has no primary skill.
 pub const LEAST_PRIMARY: f32 = 0.5;
 /// A second or third skill that is less certain is not worth telling.
-const LEAST_FURTHER: f32 = 0.2;
+const LEAST_FURTHER: f32 = 0.05;
 /// A tool has at most so many.
 const MOST_SKILLS: usize = 3;
 /// With so many members, they count as much as the skill's own words in its vector; with more, no more than that.

@@ -135,6 +135,11 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
         self.slots.get(key).and_then(|slot| self.vectors.get(*slot))
     }
 
+    /// How many tools have a vector.
+    pub fn vector_count(&self) -> usize {
+        self.slots.values().filter(|slot| self.vectors.has(**slot)).count()
+    }
+
     /// Some of the tools that have no vector yet, the smallest keys first.
     pub fn lacking(&self, count: usize) -> Vec<Lacking<'_, K>> {
         let entries = (0..).zip(&self.tools).filter(|(slot, _)| !self.vectors.has(*slot));

@@ -28,8 +28,8 @@ fn most_tools_of_real_servers_get_the_right_skill() {
         primary += usize::from(found.primary().is_some());
         right += usize::from(found.primary() == Some(&tool.category));
     }
-    // Measured: 75, 77, 69 and 63 of 88.
-    assert!(first >= 73 && told >= 75 && primary >= 65 && right >= 61, "{first} {told} {primary} {right}");
+    // Measured: 75, 85, 70 and 64 of 88.
+    assert!(first >= 74 && told >= 83 && primary >= 68 && right >= 62, "{first} {told} {primary} {right}");
 }
 
 #[test]
