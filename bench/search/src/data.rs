@@ -17,6 +17,7 @@ pub(crate) struct DataSet {
 
 pub(crate) struct Tool {
     pub(crate) document: Document,
+    pub(crate) category: Option<String>,
 }
 
 pub(crate) struct Request {
@@ -35,6 +36,7 @@ struct ToolLine {
     description: String,
     #[serde(default)]
     parameters: BTreeMap<String, serde_json::Value>,
+    category: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -73,6 +75,7 @@ fn read_set(folder: &Path, name: String) -> anyhow::Result<DataSet> {
             description: line.description,
             parameters: line.parameters.into_keys().collect(),
         },
+        category: line.category,
     });
     Ok(DataSet { tools: tools.collect(), name, requests })
 }

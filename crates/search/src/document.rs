@@ -1,5 +1,9 @@
 //! What the index reads of a tool, and the name of that text by which vectors are kept.
 
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use sha2::{Digest, Sha256};
 
 use crate::embedder::{EmbedError, Embedder};
@@ -45,6 +49,19 @@ impl Document {
         TextHash(std::array::from_fn(|place| digest[place]))
     }
 
+    /// The names of the parameters that a tool's input schema describes; none if it cannot be read.
+    pub fn parameters_of(input_schema: &str) -> Vec<String> {
+        #[derive(Deserialize)]
+        struct Schema {
+            #[serde(default)]
+            properties: BTreeMap<String, IgnoredAny>,
+        }
+        // A schema that is no schema is its server's affair; the tool is found by its other words.
+        serde_json::from_str::<Schema>(input_schema)
+            .map(|schema| schema.properties.into_keys().collect())
+            .unwrap_or_default()
+    }
+
     fn short_description(&self) -> &str {
         &self.description[..self.description.floor_char_boundary(LONGEST_DESCRIPTION)]
     }
@@ -83,4 +100,18 @@ fn joined(name: &[f32], description: &[f32]) -> Vec<f32> {
     let description = normalized(description).unwrap_or_else(nothing);
     let sum: Vec<f32> = name.iter().zip(&description).map(|(name, other)| NAME_SHARE * name + other).collect();
     normalized(&sum).unwrap_or(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_read_from_a_schema() {
+        let schema = r#"{"type":"object","properties":{"title":{"type":"string"},"body":{}},"required":["title"]}"#;
+        assert_eq!(Document::parameters_of(schema), ["body", "title"]);
+        for strange in ["", "[]", "{}", r#"{"properties":[]}"#, &"[".repeat(100_000), r#"{"properties":null}"#] {
+            assert!(Document::parameters_of(strange).is_empty());
+        }
+    }
 }

@@ -6,7 +6,7 @@ use std::hash::Hash;
 use crate::document::{Document, TextHash};
 use crate::lexical::{Lexicon, Slot};
 use crate::query::{Query, whole_and_best};
-use crate::vectors::{Vectors, dot};
+use crate::vectors::Vectors;
 
 /// How much of a score comes from meaning; the rest comes from words.
 const MEANING: f32 = 0.6;
@@ -131,13 +131,18 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
     }
 
     /// A tool's vector, of length one.
-    pub fn vector(&self, key: &K) -> Option<&[f32]> {
+    pub fn vector(&self, key: &K) -> Option<Vec<f32>> {
         self.slots.get(key).and_then(|slot| self.vectors.get(*slot))
+    }
+
+    /// How many tools have a vector.
+    pub fn vector_count(&self) -> usize {
+        self.slots.values().filter(|slot| self.vectors.has(**slot)).count()
     }
 
     /// Some of the tools that have no vector yet, the smallest keys first.
     pub fn lacking(&self, count: usize) -> Vec<Lacking<'_, K>> {
-        let entries = (0..).zip(&self.tools).filter(|(slot, _)| self.vectors.get(*slot).is_none());
+        let entries = (0..).zip(&self.tools).filter(|(slot, _)| !self.vectors.has(*slot));
         let mut lacking: Vec<Lacking<K>> = entries
             .filter_map(|(_, entry)| entry.as_ref())
             .map(|Entry { key, document, hash }| Lacking { key, document, hash: *hash })
@@ -151,10 +156,11 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
     /// result but for how common they make words.
     pub fn search(&self, query: &Query, limits: Limits, admits: impl Fn(&K) -> bool) -> Vec<Hit<K>> {
         let lexical = self.lexical_scores(query);
+        let nearness = self.vectors.nearness(query.vectors(), |parts| whole_and_best(parts).clamp(0.0, 1.0));
         let mut found: Vec<(f32, Option<f32>, Slot, &K)> = Vec::new();
         for (slot, entry) in (0..).zip(&self.tools) {
             let Some(entry) = entry.as_ref().filter(|entry| admits(&entry.key)) else { continue };
-            let vector = self.nearness(query, slot);
+            let vector = nearness.get(slot as usize).copied().flatten();
             let score = fused(lexical[slot as usize], vector);
             if score > 0.0 && score >= limits.least_score {
                 found.push((score, vector, slot, &entry.key));
@@ -188,16 +194,7 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
             scores
         };
         let parts: Vec<Vec<f32>> = query.stems().map(|mut stems| score(&mut stems)).collect();
-        (0..self.tools.len()).map(|slot| whole_and_best(parts.iter().map(|part| part[slot]))).collect()
-    }
-
-    fn nearness(&self, query: &Query, slot: Slot) -> Option<f32> {
-        let vector = self.vectors.get(slot)?;
-        let parts = query.vectors();
-        if parts.first()?.len() != self.vectors.dimension() {
-            return None;
-        }
-        Some(whole_and_best(parts.iter().map(|part| dot(part, vector))).clamp(0.0, 1.0))
+        (0..self.tools.len()).map(|slot| whole_and_best(&mut parts.iter().map(|part| part[slot]))).collect()
     }
 
     fn matched(&self, query: &Query, slot: Slot) -> Vec<String> {

@@ -1,6 +1,7 @@
 //! Finding tools by words: BM25 over the words of a tool, kept up to date tool by tool.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// How soon more of the same word stops to count.
 const SATURATION: f32 = 1.2;
@@ -18,7 +19,10 @@ pub(crate) type Slot = u32;
 /// Which words are in which tools.
 #[derive(Default)]
 pub(crate) struct Lexicon {
-    terms: HashMap<String, TermId>,
+    terms: HashMap<Arc<str>, TermId>,
+    names: Vec<Arc<str>>,
+    /// Words that no tool has any more, to be used for others.
+    free: Vec<TermId>,
     /// For each word the tools that have it, by slot, and how often.
     postings: Vec<Vec<(Slot, f32)>>,
     /// For each slot its words and how many there are; nothing for an empty one.
@@ -63,12 +67,18 @@ impl Lexicon {
     pub(crate) fn remove(&mut self, slot: Slot) {
         let Some(words) = self.tools.get_mut(slot as usize).and_then(Option::take) else { return };
         for (term, _) in &words.terms {
-            self.postings[*term as usize].retain(|(other, _)| *other != slot);
+            let posting = &mut self.postings[*term as usize];
+            posting.retain(|(other, _)| *other != slot);
+            if posting.is_empty() {
+                // Servers may change their texts all day: what nobody has is not kept for ever.
+                self.terms.remove(&self.names[*term as usize]);
+                self.free.push(*term);
+            }
         }
         self.count -= 1;
         self.total_length -= f64::from(words.length);
         if self.count == 0 {
-            // Words of tools that are gone are not kept for ever, and sums of floats do not drift for ever.
+            // Sums of floats do not drift for ever.
             *self = Self::default();
         }
     }
@@ -77,9 +87,14 @@ impl Lexicon {
         if let Some(term) = self.terms.get(word) {
             return *term;
         }
-        let term = TermId::try_from(self.postings.len()).expect("there are fewer words than that in the world");
-        self.terms.insert(word.to_owned(), term);
-        self.postings.push(Vec::new());
+        let name: Arc<str> = word.into();
+        let term = self.free.pop().unwrap_or_else(|| {
+            self.postings.push(Vec::new());
+            self.names.push(Arc::clone(&name));
+            TermId::try_from(self.postings.len() - 1).expect("there are fewer words than that in the world")
+        });
+        self.names[term as usize] = Arc::clone(&name);
+        self.terms.insert(name, term);
         term
     }
 
@@ -151,6 +166,19 @@ mod tests {
         lexicon.remove(2);
         lexicon.remove(2);
         assert_eq!(scores(&lexicon, 3, "get time"), before);
+    }
+
+    #[test]
+    fn words_that_no_tool_has_any_more_take_no_place() {
+        let mut lexicon = Lexicon::default();
+        insert(&mut lexicon, 0, "stays");
+        for number in 0..100 {
+            insert(&mut lexicon, 1, &format!("word{number} other{number}"));
+            lexicon.remove(1);
+        }
+        assert!(lexicon.terms.len() == 1 && lexicon.postings.len() == 3, "{}", lexicon.postings.len());
+        insert(&mut lexicon, 1, "new");
+        assert!(scores(&lexicon, 2, "new")[1] > 0.0 && !lexicon.has(1, "word99"));
     }
 
     #[test]

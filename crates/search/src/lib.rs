@@ -3,10 +3,12 @@
 //! # Layout
 //! - `text`: from what people and servers write to words that can be compared
 //! - `lexical`: tools by words (BM25)
-//! - `embedder`: the seam to whatever makes vectors; `minilm`: the model that comes with the program; `builtin`: the same, read when needed
-//! - `vectors`: vectors in memory, compared exactly
+//! - `embedder`: the seam to whatever makes vectors; `minilm`: the model that comes with the program; `builtin`: the
+//!   same, read when it is needed
+//! - `vectors`: vectors in memory, compared exactly; `matrix`: the arithmetic of both
 //! - `document`, `query`: what is read of a tool and of a request
 //! - `index`: all of it together
+//! - `skills`, `classifier`: what tools are for, and searching by that
 //!
 //! Everything here thinks and nothing waits: no files, no network, no clock, no runtime. Whoever uses it keeps the
 //! vectors (with the model's id and the text's hash) and decides when and where they are made:
@@ -39,21 +41,26 @@
 
 #[cfg(feature = "builtin-model")]
 mod builtin;
+mod classifier;
 mod document;
 mod embedder;
 mod index;
 mod lexical;
+mod matrix;
 #[cfg(feature = "builtin-model")]
 mod minilm;
 mod query;
+mod skills;
 mod text;
 mod vectors;
 
 #[cfg(feature = "builtin-model")]
 pub use builtin::BuiltIn;
+pub use classifier::{Classification, Classifier, FoundBySkills, LEAST_PRIMARY, search_by_skills};
 pub use document::{Document, TextHash, embed_documents};
 pub use embedder::{EmbedError, Embedder};
 pub use index::{Hit, Index, Lacking, Limits};
 #[cfg(feature = "builtin-model")]
 pub use minilm::{MiniLm, WeightsError};
 pub use query::Query;
+pub use skills::{Skill, SkillsError, builtin_skills, read_skills};

@@ -3,14 +3,13 @@
 //! `model/README.md` tells where its weights come from. They are kept in four bits; the layers' are unpacked into
 //! 16-bit integers at the start (11 MB), the table of words stays as it is.
 
-mod matrix;
-mod stretch;
+mod linear;
 mod weights;
 mod wordpiece;
 
 use std::sync::OnceLock;
 
-use matrix::Linear;
+use linear::Linear;
 pub use weights::WeightsError;
 use weights::{Table, Tensors};
 use wordpiece::WordPiece;

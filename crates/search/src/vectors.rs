@@ -1,30 +1,27 @@
 //! Vectors in memory, all compared with every query: exact, and quick enough for tens of thousands.
 
+use crate::matrix::{Rows, TOGETHER};
+
 /// One vector for each slot, side by side.
 pub(crate) struct Vectors {
-    dimension: usize,
-    numbers: Vec<f32>,
+    rows: Rows,
     present: Vec<bool>,
 }
 
 impl Vectors {
     pub(crate) fn new(dimension: usize) -> Self {
-        Self { dimension, numbers: Vec::new(), present: Vec::new() }
+        Self { rows: Rows::new(dimension), present: Vec::new() }
     }
 
-    pub(crate) fn dimension(&self) -> usize {
-        self.dimension
-    }
-
-    /// Keeps a vector of length one for a slot. Says no to one of another dimension and to one without a direction.
+    /// Keeps a vector at length one for a slot. Says no to one of another dimension and to one without a direction.
     pub(crate) fn set(&mut self, slot: u32, vector: &[f32]) -> bool {
-        let Some(vector) = normalized(vector).filter(|vector| vector.len() == self.dimension) else { return false };
+        let Some(vector) = normalized(vector).filter(|vector| vector.len() == self.rows.width()) else { return false };
         let slot = slot as usize;
         if self.present.len() <= slot {
             self.present.resize(slot + 1, false);
-            self.numbers.resize((slot + 1) * self.dimension, 0.0);
+            self.rows.grow(self.present.len().next_multiple_of(TOGETHER));
         }
-        self.numbers[slot * self.dimension..][..self.dimension].copy_from_slice(&vector);
+        self.rows.set(slot, &vector);
         self.present[slot] = true;
         true
     }
@@ -35,10 +32,35 @@ impl Vectors {
         }
     }
 
-    pub(crate) fn get(&self, slot: u32) -> Option<&[f32]> {
-        let slot = slot as usize;
-        let is_present = self.present.get(slot).copied().unwrap_or(false);
-        is_present.then(|| &self.numbers[slot * self.dimension..][..self.dimension])
+    pub(crate) fn has(&self, slot: u32) -> bool {
+        self.present.get(slot as usize).copied().unwrap_or(false)
+    }
+
+    pub(crate) fn get(&self, slot: u32) -> Option<Vec<f32>> {
+        self.has(slot).then(|| self.rows.get(slot as usize))
+    }
+
+    /// How near each slot's vector is to each of some others, made one number by `join`. Nothing for slots without a
+    /// vector, and nothing at all for vectors of another dimension.
+    pub(crate) fn nearness(
+        &self,
+        others: &[Vec<f32>],
+        join: impl Fn(&mut dyn Iterator<Item = f32>) -> f32,
+    ) -> Vec<Option<f32>> {
+        if others.is_empty() || others.iter().any(|other| other.len() != self.rows.width()) {
+            return Vec::new();
+        }
+        let others = Rows::scaled(&others.concat(), self.rows.width());
+        let mut lines = Vec::new();
+        let mut found = Vec::with_capacity(self.present.len());
+        for first in (0..self.rows.count()).step_by(TOGETHER) {
+            self.rows.products(first, &others, &mut lines);
+            for place in 0..TOGETHER.min(self.present.len() - first) {
+                let near = || join(&mut lines.iter().map(|line| line[place]));
+                found.push(self.present[first + place].then(near));
+            }
+        }
+        found
     }
 }
 
@@ -71,7 +93,10 @@ mod tests {
     fn a_vector_is_kept_at_length_one() {
         let mut vectors = Vectors::new(2);
         assert!(vectors.set(3, &[3.0, 4.0]));
-        assert_eq!(vectors.get(3), Some([0.6, 0.8].as_slice()));
+        let kept = vectors.get(3).expect("it was just set");
+        assert!((kept[0] - 0.6).abs() < 1e-3 && (kept[1] - 0.8).abs() < 1e-3, "{kept:?}");
+        let nearness = vectors.nearness(&[vec![1.0, 0.0]], |parts| parts.sum());
+        assert!(nearness[..3] == [None; 3] && (nearness[3].expect("it is there") - 0.6).abs() < 1e-3);
         assert_eq!(vectors.get(2), None);
         vectors.clear(3);
         assert_eq!(vectors.get(3), None);

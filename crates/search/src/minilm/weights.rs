@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use serde::Deserialize;
 
-use super::matrix::{Linear, Rows};
+use super::linear::Linear;
+use crate::matrix::Rows;
 
 /// How many weights share a scale.
 const GROUP: usize = 32;
