@@ -14,6 +14,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("crates/service", &["protocol", "catalog", "upstream", "aggregator", "registry"]),
     ("crates/http", &["protocol", "catalog", "upstream", "aggregator"]),
     ("crates/api", &["registry", "service"]),
+    ("crates/notebook", &[]),
     ("crates/testkit", &[]),
     ("bin/mcp-simple-aggregator", &["aggregator", "upstream", "catalog", "protocol"]),
     (
@@ -274,6 +275,7 @@ fn only_upstreams_process_and_watchdog_start_programs() {
         "crates/service",
         "crates/http",
         "crates/api",
+        "crates/notebook",
         "bin",
     ]
     .iter()
@@ -297,6 +299,7 @@ fn nothing_but_the_front_writes_to_stdout() {
         "crates/service",
         "crates/http",
         "crates/api",
+        "crates/notebook",
     ]
     .iter()
     .flat_map(|room| sources(&root().join(room).join("src")))
