@@ -154,11 +154,6 @@ impl Document {
         let after = self.headings[place + 1..].iter().find(|next| next.level <= heading.level);
         heading.line..after.map_or(self.lines.count() + 1, |next| next.line)
     }
-
-    /// The section's number of the next heading after a line, or the end.
-    pub(crate) fn next_heading_after(&self, line: usize) -> usize {
-        self.headings.iter().map(|heading| heading.line).find(|next| *next > line).unwrap_or(self.lines.count() + 1)
-    }
 }
 
 impl Heading {

@@ -109,21 +109,14 @@ impl Node {
                 }
                 json.push(']');
             }
-            Value::Map(entries) => write_object(entries.iter(), json),
+            Value::Map(entries) => write_object(entries, json),
         }
     }
 }
 
-/// Entries as a JSON object.
-pub(crate) fn object<'a>(entries: impl Iterator<Item = &'a Entry>) -> String {
-    let mut json = String::new();
-    write_object(entries, &mut json);
-    json
-}
-
-fn write_object<'a>(entries: impl Iterator<Item = &'a Entry>, json: &mut String) {
+fn write_object(entries: &[Entry], json: &mut String) {
     json.push('{');
-    for (place, entry) in entries.enumerate() {
+    for (place, entry) in entries.iter().enumerate() {
         json.push_str(if place == 0 { "" } else { "," });
         json.push_str(&quoted(&entry.key));
         json.push(':');
