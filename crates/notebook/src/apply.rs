@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::document::{Document, Fence};
 use crate::region::{self, Found, Note};
 use crate::render::{Attachment, Rendered, Style, rendered};
-use crate::run::{Finished, Report, Shown};
+use crate::run::{Finished, Report, Shown, Status};
 
 /// How results are put into a text.
 #[derive(Debug, Clone, Copy)]
@@ -130,7 +130,13 @@ fn prepared<'a>(
 ) -> Result<Placing<'a>, Fate> {
     let Some(shown) = &finished.shown else { return Err(Fate::Nothing) };
     let fence = found_again(document, finished)?;
-    let style = Style { title: &finished.title, wishes: shown.wishes, folder: options.folder, trusts_markdown };
+    let style = Style {
+        title: &finished.title,
+        wishes: shown.wishes,
+        folder: options.folder,
+        is_refused: finished.status == Status::Refused,
+        trusts_markdown,
+    };
     let here = document.lines.content(&document.text, fence.last_line).end;
     let (start, end) = match &fence.result {
         None => (here, here),

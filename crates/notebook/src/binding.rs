@@ -188,8 +188,10 @@ impl fmt::Display for Origin {
 impl fmt::Display for Bound {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Binding { section, origin, .. } = &self.binding;
-        let inherited = if self.is_inherited { "inherited from" } else { "bound as" };
-        write!(to, "{inherited} {section}, by {origin}")
+        match self.is_inherited {
+            true => write!(to, "inherited from {section}, which {origin} binds"),
+            false => write!(to, "{origin} binds {section}"),
+        }
     }
 }
 

@@ -61,6 +61,11 @@ impl Fence {
     pub fn language(&self) -> &str {
         self.info.split_whitespace().next().unwrap_or_default()
     }
+
+    /// Whether it has a closing fence.
+    pub fn is_closed(&self) -> bool {
+        self.is_closed
+    }
 }
 
 /// The YAML at the beginning of a document.

@@ -29,6 +29,8 @@ pub(crate) struct Style<'a> {
     pub(crate) wishes: Wishes,
     /// The folder for attachments, as the document names it.
     pub(crate) folder: &'a str,
+    /// Whether it was not even called.
+    pub(crate) is_refused: bool,
     /// Whether Markdown may be shown as such.
     pub(crate) trusts_markdown: bool,
 }
@@ -49,9 +51,9 @@ pub(crate) fn rendered(content: &Content, note: &Note, style: &Style<'_>) -> Ren
     if lines.is_empty() {
         lines.push("*no content*".to_owned());
     }
-    let note = note_line(note);
+    let note = note_line(note, style.is_refused);
     let lines = match (content.is_error, display) {
-        (true, _) => failure(style.title, lines, note),
+        (true, _) => failure(style, lines, note),
         (false, Display::Collapsed) => collapsed(style.title, lines, note),
         (false, _) => with_note(lines, note, &parts),
     };
@@ -148,10 +150,9 @@ fn link_part(uri: &str, name: &str, description: Option<&str>) -> Part {
     let name = escaped(name);
     let link = match link_target(uri) {
         Some(target) => format!("[{name}]({target})"),
-        None => format!("{name}: {}", span(&tame(uri).replace('\n', " "))),
+        None => format!("**{name}**: {}", span(&tame(uri).replace('\n', " "))),
     };
     let description = description.map(|words| format!(": {}", escaped(words))).unwrap_or_default();
-    // A name may begin with what Markdown takes for a list; a bullet of ours comes first.
     Part { lines: vec![format!("- {link}{description}")], in_line: None, is_open: true, is_text: false }
 }
 
@@ -188,11 +189,11 @@ fn joined(parts: &[Part], display: Display) -> Vec<String> {
     lines
 }
 
-fn note_line(note: &Note) -> String {
-    let tokens = match note.tokens {
-        Some(tokens) => format!(" · {tokens} tokens"),
-        None => String::new(),
-    };
+fn note_line(note: &Note, is_refused: bool) -> String {
+    if is_refused {
+        return format!("*{}*", note.at);
+    }
+    let tokens = note.tokens.map(|tokens| format!(" · {tokens} tokens")).unwrap_or_default();
     format!("*{} ms · {}{tokens}*", note.took_ms, note.at)
 }
 
@@ -211,8 +212,10 @@ fn with_note(mut lines: Vec<String>, note: String, parts: &[Part]) -> Vec<String
     lines
 }
 
-fn failure(title: &str, lines: Vec<String>, note: String) -> Vec<String> {
-    let head = ["[!CAUTION]".to_owned(), format!("{} failed", span(&tame(title).replace('\n', " "))), String::new()];
+fn failure(style: &Style<'_>, lines: Vec<String>, note: String) -> Vec<String> {
+    let what = if style.is_refused { "was not run" } else { "failed" };
+    let title = span(&tame(style.title).replace('\n', " "));
+    let head = ["[!CAUTION]".to_owned(), format!("{title} {what}"), String::new()];
     let all = head.into_iter().chain(lines).chain([String::new(), note]);
     all.map(|line| format!("> {line}").trim_end().to_owned()).collect()
 }
