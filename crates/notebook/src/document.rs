@@ -117,16 +117,16 @@ impl Document {
         let mut kept = String::with_capacity(self.text.len());
         let mut from = 0;
         for region in &self.regions {
-            let line = &self.text[from..region.span.start];
-            let before = line.strip_suffix('\n').unwrap_or(line);
+            let before = &self.text[from..region.span.start];
+            let before = before.strip_suffix('\n').unwrap_or(before);
             kept.push_str(before.strip_suffix('\r').unwrap_or(before));
             from = region.span.end;
+            // The newline before a result goes with it; one that begins the text takes the newline after it.
+            if region.span.start == 0 {
+                from = self.lines.span(self.lines.number_at(from)).end;
+            }
         }
-        // Only a result that begins the text has no newline before it that could have gone with it.
-        let rest = &self.text[from..];
-        let begins = self.regions.first().is_some_and(|region| region.span.start == 0) && kept.is_empty();
-        let rest = if begins { rest.strip_prefix("\r\n").or(rest.strip_prefix('\n')).unwrap_or(rest) } else { rest };
-        kept.push_str(rest);
+        kept.push_str(&self.text[from..]);
         kept
     }
 
