@@ -159,10 +159,7 @@ pub(crate) struct Written {
 pub(crate) fn read(fence: &Fence) -> Result<Written, Problem> {
     let bad = |line: usize, what: String| Problem::new(Trouble::BadYaml, line, what);
     let from_info = wishes_of_info(fence).map_err(|what| bad(fence.first_line, what.to_owned()))?;
-    // What is missing is missed after the end; the last line is where people can do something about it.
-    let count = fence.content.lines().count().max(1);
-    let mut node =
-        yaml::parse(&fence.content).map_err(|fault| bad(fence.first_line + fault.line.min(count), fault.what))?;
+    let mut node = yaml::parse(&fence.content).map_err(|fault| bad(fence.first_line + fault.line, fault.what))?;
     move_down(&mut node, fence.first_line);
     let first_line = node.line;
     let mut entries = match node.value {

@@ -98,7 +98,12 @@ pub fn write_attachments(folder: &Path, attachments: &[Attachment]) -> Result<()
     if attachments.is_empty() {
         return Ok(());
     }
-    fs::create_dir_all(folder).map_err(|source| FileError::Write { path: folder.to_owned(), source })?;
+    match fs::create_dir(folder) {
+        Err(source) if source.kind() != io::ErrorKind::AlreadyExists => {
+            return Err(FileError::Write { path: folder.to_owned(), source });
+        }
+        _ => {}
+    }
     for attachment in attachments {
         let path = folder.join(&attachment.name);
         // Names are digests, so a file of the same name and length is the same file.

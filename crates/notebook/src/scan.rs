@@ -129,7 +129,8 @@ impl<'a> Walk<'a> {
             Tag::Heading { .. } => Kind::Heading,
             Tag::CodeBlock(_) | Tag::HtmlBlock => Kind::Literal,
             Tag::BlockQuote(_) | Tag::List(_) => Kind::Other,
-            _ => return,
+            // Links and emphasis: part of how a heading is written.
+            _ => return self.see("", &range),
         };
         if matches!(tag, Tag::Item | Tag::BlockQuote(_)) {
             self.containers += 1;

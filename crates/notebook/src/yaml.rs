@@ -149,9 +149,11 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The parser blames the scalar before a tab that indents; we blame the line that is indented.
+    /// The line to be blamed. What is missing is missed after the end, but the last line is where something can be
+    /// done; and a tab that indents is in the line that is indented, not in the one before it.
     fn line_of(&self, error: &ScanError) -> usize {
-        let line = error.marker().line().max(1);
+        let last = self.text.trim_end().lines().count().max(1);
+        let line = error.marker().line().clamp(1, last);
         if !error.info().contains("tab") {
             return line;
         }

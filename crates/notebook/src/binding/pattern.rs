@@ -5,11 +5,9 @@
 pub fn matches_path(pattern: &str, path: &str) -> bool {
     let (pattern, path) = (tidy(pattern), tidy(path));
     let steps: Vec<&str> = path.split('/').collect();
-    let wanted: Vec<&str> = pattern.split('/').collect();
-    if pattern.starts_with('/') {
-        return match_steps(&wanted, &steps);
-    }
-    (0..steps.len()).any(|from| match_steps(&wanted, &steps[from..]))
+    let anywhere = (!pattern.starts_with('/')).then_some("**");
+    let wanted: Vec<&str> = anywhere.into_iter().chain(pattern.split('/')).collect();
+    match_steps(&wanted, &steps)
 }
 
 fn tidy(path: &str) -> String {
@@ -88,8 +86,7 @@ mod tests {
 
     #[test]
     fn no_pattern_takes_forever() {
-        let pattern = "*a".repeat(200);
-        assert!(!matches_path(&pattern, &"a".repeat(5000).replace("aaaaa", "aaaab")) || pattern.is_empty());
-        assert!(!matches_path(&"**/".repeat(100), &"a/".repeat(1000).replace("a/", "ab/c")) || pattern.len() > 1);
+        assert!(!matches_path(&format!("{}b", "*a".repeat(200)), &"a".repeat(5000)));
+        assert!(!matches_path(&format!("{}b", "**/a/".repeat(50)), &vec!["a"; 500].join("/")));
     }
 }

@@ -54,7 +54,7 @@ pub(crate) fn taken_apart(result: &str) -> Content {
     if pieces.is_empty() && outer.content_is_missing {
         return as_it_is();
     }
-    Content { pieces, is_error: outer.is_error, tokens: outer.meta.and_then(|meta| tokens(meta)) }
+    Content { pieces, is_error: outer.is_error, tokens: outer.meta.and_then(tokens) }
 }
 
 #[derive(Deserialize)]
