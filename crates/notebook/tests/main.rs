@@ -1,4 +1,5 @@
 //! What documents do, seen from outside.
+#![expect(clippy::unwrap_used, reason = "helpers of tests are not tests to the lint")]
 
 mod agreement;
 mod bindings;
