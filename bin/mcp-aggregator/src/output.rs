@@ -18,6 +18,7 @@ pub(crate) fn print(data: &[u8]) -> Result<(), Failure> {
 
 /// Says something on stderr.
 pub(crate) fn say(words: impl Display) {
-    // If that cannot be written, there is nobody left to be told.
-    writeln!(io::stderr(), "{words}").ok();
+    // Stderr is not buffered: in one piece, so that other lines cannot come in between. If it cannot be written, there is
+    // nobody left to be told.
+    io::stderr().write_all(format!("{words}\n").as_bytes()).ok();
 }

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::Life;
 use super::received::Received;
@@ -13,6 +13,9 @@ use super::script::{self, Reaction};
 use super::spec::Spec;
 use crate::DEADLINE;
 use crate::driver::shown;
+
+/// How long the journal waits for messages that are being answered.
+const ANSWERING: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
 pub(super) struct Stage {
@@ -25,6 +28,8 @@ pub(super) struct Seen {
     spec: Spec,
     pub(super) lives: Vec<Actor>,
     journal: Vec<Vec<u8>>,
+    /// How many messages are being answered and not yet in the journal.
+    answering: usize,
     waiting: VecDeque<Received>,
     listens: Vec<Received>,
     pub(super) stopped: bool,
@@ -45,6 +50,7 @@ impl Stage {
             spec,
             lives: Vec::new(),
             journal: Vec::new(),
+            answering: 0,
             waiting: VecDeque::new(),
             listens: Vec::new(),
             stopped: false,
@@ -78,6 +84,7 @@ impl Stage {
             Reaction::Result(_) | Reaction::Error(_) => {}
         }
         if !matches!(reaction, Reaction::Wait) {
+            seen.answering += 1;
             drop(seen);
             match reaction {
                 Reaction::Result(result) => message.answer(&result),
@@ -85,6 +92,7 @@ impl Stage {
                 Reaction::Listen | Reaction::Wait => message.aside(&script::acknowledgement(message)),
             }
             seen = self.seen();
+            seen.answering -= 1;
         }
         seen.journal.push(message.line().to_vec());
         drop(seen);
@@ -168,8 +176,12 @@ impl Stage {
         self.changed.notify_all();
     }
 
+    /// What was received so far. Whoever has an answer in hand finds its question here: a message that is being
+    /// answered is waited for, though not for ever, since its reader may not read.
     pub(super) fn journal(&self) -> Vec<Vec<u8>> {
-        self.seen().journal.clone()
+        let answered = |seen: &mut Seen| seen.answering > 0;
+        let waiting = self.changed.wait_timeout_while(self.seen(), ANSWERING, answered);
+        waiting.unwrap_or_else(PoisonError::into_inner).0.journal.clone()
     }
 
     pub(super) fn lives(&self) -> Vec<Life> {
