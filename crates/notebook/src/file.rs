@@ -64,7 +64,7 @@ pub fn read(path: &Path) -> Result<String, FileError> {
 /// Puts the results of a run into a document as it is on disk now, or into a copy of it.
 ///
 /// The file is replaced in one step: whoever reads it, and whatever is killed meanwhile, sees the old or the new text.
-/// Links are followed, and the file's mode is kept.
+/// Links are followed; the file's mode and, where we may, its owner are kept.
 pub fn save(document: &Path, copy: Option<&Path>, report: &Report, force: bool) -> Result<Saved, FileError> {
     let target = followed(copy.unwrap_or(document))?;
     let folder = assets_folder(copy.unwrap_or(document));
@@ -74,10 +74,10 @@ pub fn save(document: &Path, copy: Option<&Path>, report: &Report, force: bool) 
         if copy.is_none() && applied.text == text {
             return Ok(Saved { applied, is_changed: false });
         }
+        refuse_read_only(&target)?;
         // Files first: a document must not speak of what is not there.
-        let beside = copy.unwrap_or(document).parent().unwrap_or(Path::new(""));
-        write_attachments(&beside.join(&folder), &applied.attachments)?;
-        let written = prepared(&target, applied.text.as_bytes())?;
+        write_attachments(copy.unwrap_or(document), document, &applied.attachments)?;
+        let written = prepared(&target, document, applied.text.as_bytes())?;
         if copy.is_none() && read(document)? != text {
             continue;
         }
@@ -93,14 +93,16 @@ pub fn assets_folder(document: &Path) -> String {
     format!("{stem}.assets")
 }
 
-/// Writes files into a folder, which is made if there are any. What is there already is left.
-pub fn write_attachments(folder: &Path, attachments: &[Attachment]) -> Result<(), FileError> {
+/// Writes files into the folder beside a document, which is made if there are any; they are as private as `like`. What
+/// is there already is left.
+pub fn write_attachments(document: &Path, like: &Path, attachments: &[Attachment]) -> Result<(), FileError> {
     if attachments.is_empty() {
         return Ok(());
     }
-    match fs::create_dir(folder) {
+    let folder = folder_of(document).join(assets_folder(document));
+    match fs::create_dir(&folder) {
         Err(source) if source.kind() != io::ErrorKind::AlreadyExists => {
-            return Err(FileError::Write { path: folder.to_owned(), source });
+            return Err(FileError::Write { path: folder, source });
         }
         _ => {}
     }
@@ -109,7 +111,7 @@ pub fn write_attachments(folder: &Path, attachments: &[Attachment]) -> Result<()
         // Names are digests, so a file of the same name and length is the same file.
         let is_there = fs::metadata(&path).is_ok_and(|file| file.len() == attachment.bytes.len() as u64);
         if !is_there {
-            put_in_place(prepared(&path, &attachment.bytes)?, &path)?;
+            put_in_place(prepared(&path, like, &attachment.bytes)?, &path)?;
         }
     }
     Ok(())
@@ -124,27 +126,50 @@ fn followed(path: &Path) -> Result<PathBuf, FileError> {
     }
 }
 
-/// What is to come in the place of a file: beside it, complete, on the disk, with its mode.
-fn prepared(target: &Path, bytes: &[u8]) -> Result<tempfile::NamedTempFile, FileError> {
+/// Replacing a file needs no right to write it, only one to write its folder. Who made it read-only meant it.
+fn refuse_read_only(target: &Path) -> Result<(), FileError> {
+    if !fs::metadata(target).is_ok_and(|there| there.permissions().readonly()) {
+        return Ok(());
+    }
+    let source = io::Error::new(io::ErrorKind::PermissionDenied, "the file is read-only");
+    Err(FileError::Write { path: target.to_owned(), source })
+}
+
+/// What is to come in the place of a file: beside it, complete, on the disk, with its mode, or that of another if there
+/// is no file yet.
+fn prepared(target: &Path, like: &Path, bytes: &[u8]) -> Result<tempfile::NamedTempFile, FileError> {
     let write = || {
         let mut file = tempfile::Builder::new().prefix(".mcp-").suffix(".tmp").tempfile_in(folder_of(target))?;
-        let mode = match fs::metadata(target) {
-            Ok(there) => there.permissions(),
-            Err(_) => usual_mode(file.as_file())?,
-        };
         file.write_all(bytes)?;
-        file.as_file().set_permissions(mode)?;
+        let there = fs::metadata(target).or_else(|_| fs::metadata(like))?;
+        keep_owner(file.as_file(), &there)?;
+        file.as_file().set_permissions(there.permissions())?;
         file.as_file().sync_all()?;
         Ok(file)
     };
     write().map_err(|source| FileError::Write { path: target.to_owned(), source })
 }
 
+#[cfg(unix)]
+fn keep_owner(file: &File, there: &fs::Metadata) -> io::Result<()> {
+    use std::os::unix::fs::{MetadataExt, fchown};
+    match fchown(file, Some(there.uid()), Some(there.gid())) {
+        // Most people may not give files away; then the new text is theirs.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        done => done,
+    }
+}
+
+#[cfg(not(unix))]
+fn keep_owner(_file: &File, _there: &fs::Metadata) -> io::Result<()> {
+    Ok(())
+}
+
 fn put_in_place(file: tempfile::NamedTempFile, target: &Path) -> Result<(), FileError> {
     let put = || {
         file.persist(target).map_err(|error| error.error)?;
         // The rename itself is on the disk only when the folder is.
-        File::open(folder_of(target))?.sync_all()
+        if cfg!(unix) { File::open(folder_of(target))?.sync_all() } else { Ok(()) }
     };
     put().map_err(|source| FileError::Write { path: target.to_owned(), source })
 }
@@ -154,18 +179,4 @@ fn folder_of(path: &Path) -> &Path {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     }
-}
-
-/// The mode that new files have here: temporary ones are private, documents are not.
-#[cfg(unix)]
-fn usual_mode(file: &File) -> io::Result<fs::Permissions> {
-    use std::os::unix::fs::PermissionsExt;
-    let mut mode = file.metadata()?.permissions();
-    mode.set_mode(0o644);
-    Ok(mode)
-}
-
-#[cfg(not(unix))]
-fn usual_mode(file: &File) -> io::Result<fs::Permissions> {
-    Ok(file.metadata()?.permissions())
 }

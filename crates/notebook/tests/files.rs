@@ -51,6 +51,28 @@ fn links_are_followed_and_modes_are_kept() {
 }
 
 #[test]
+fn images_are_as_private_as_their_document() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("notes.md");
+    fs::write(&path, TEXT).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    save(&path, None, &report(), false).unwrap();
+    let image = folder.path().join("notes.assets/50a480d63158c7b8.png");
+    assert_eq!(fs::metadata(image).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn a_read_only_document_is_not_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("notes.md");
+    fs::write(&path, TEXT).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).unwrap();
+    assert!(matches!(save(&path, None, &report(), false), Err(FileError::Write { .. })));
+    assert_eq!(fs::read_to_string(&path).unwrap(), TEXT);
+    assert_eq!(names(folder.path()), ["notes.md"]);
+}
+
+#[test]
 fn a_copy_leaves_the_document_alone() {
     let folder = tempfile::tempdir().unwrap();
     let (path, copy) = (folder.path().join("notes.md"), folder.path().join("copy.md"));

@@ -1,5 +1,16 @@
 //! Whether a document is the one, or one of those, that a binding in the registry names.
 
+use crate::binding::Binding;
+
+/// Of bindings that are for documents by path or pattern, those for this one. Where they bind the same part, paths win
+/// over patterns, and longer ones over shorter ones.
+pub fn bindings_for(path: &str, all: impl IntoIterator<Item = (String, Binding)>) -> Vec<Binding> {
+    let mut found: Vec<(String, Binding)> =
+        all.into_iter().filter(|(pattern, _)| matches_path(pattern, path)).collect();
+    found.sort_by_key(|(pattern, _)| (pattern.contains(['*', '?']), usize::MAX - pattern.len()));
+    found.into_iter().map(|(_, binding)| binding).collect()
+}
+
 /// Whether a path is meant by a pattern: `*` and `?` stand for what has no `/` in it, `**` for anything. A pattern that
 /// does not begin with `/` may begin at any folder of the path.
 pub fn matches_path(pattern: &str, path: &str) -> bool {
@@ -56,7 +67,20 @@ fn match_step(wanted: &str, step: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::matches_path;
+    use super::{bindings_for, matches_path};
+    use crate::binding::{Binding, Origin, Section};
+
+    #[test]
+    fn a_path_says_more_than_a_pattern() {
+        let binding = |pattern: &str, server: &str| {
+            let section = Section::Document;
+            let (server, origin) = (server.to_owned(), Origin::Registry);
+            (pattern.to_owned(), Binding { section, server, inherit_to_children: true, origin })
+        };
+        let all = [binding("*.md", "a"), binding("x.md", "no"), binding("daily/*.md", "b"), binding("1.md", "c")];
+        let found = bindings_for("/home/daily/1.md", all);
+        assert_eq!(found.iter().map(|it| it.server.as_str()).collect::<Vec<_>>(), ["c", "b", "a"]);
+    }
 
     #[test]
     fn patterns_name_paths_by_their_folders() {
