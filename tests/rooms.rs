@@ -15,6 +15,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("crates/service", &["protocol", "catalog", "upstream", "aggregator", "registry", "search"]),
     ("crates/http", &["protocol", "catalog", "upstream", "aggregator"]),
     ("crates/api", &["registry", "service"]),
+    ("crates/notebook", &[]),
     ("crates/testkit", &[]),
     ("bin/mcp-simple-aggregator", &["aggregator", "upstream", "catalog", "protocol"]),
     (
@@ -276,6 +277,7 @@ fn only_upstreams_process_and_watchdog_start_programs() {
         "crates/service",
         "crates/http",
         "crates/api",
+        "crates/notebook",
         "bin",
     ]
     .iter()
@@ -300,6 +302,7 @@ fn nothing_but_the_front_writes_to_stdout() {
         "crates/service",
         "crates/http",
         "crates/api",
+        "crates/notebook",
     ]
     .iter()
     .flat_map(|room| sources(&root().join(room).join("src")))
