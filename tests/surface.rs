@@ -41,12 +41,12 @@ fn said(answer: &Value) -> (String, bool) {
     (text.to_owned(), result["isError"] == true)
 }
 
-fn call(client: &mut impl Talk, name: &str, arguments: Value) -> Value {
+fn call(client: &mut impl Talk, name: &str, arguments: &Value) -> Value {
     client.ask("tools/call", json!({"name": name, "arguments": arguments}))
 }
 
 /// The names a search gives, best first.
-fn found(client: &mut impl Talk, arguments: Value) -> Vec<String> {
+fn found(client: &mut impl Talk, arguments: &Value) -> Vec<String> {
     let (text, is_error) = said(&call(client, "search_tools", arguments));
     assert!(!is_error, "{text}");
     let lines = text.lines().skip(2).filter(|line| !line.starts_with(' '));
@@ -56,7 +56,7 @@ fn found(client: &mut impl Talk, arguments: Value) -> Vec<String> {
 /// Searches until the first one found is this one: what was just discovered is not yet in the index.
 fn wait_until_found_first(client: &mut impl Talk, query: &str, tool: &str) {
     wait_until(&format!("`{query}` finds `{tool}`"), || {
-        found(client, json!({"query": query})).first().is_some_and(|first| first == tool).then_some(())
+        found(client, &json!({"query": query})).first().is_some_and(|first| first == tool).then_some(())
     });
 }
 
@@ -85,22 +85,22 @@ fn a_tool_is_found_by_what_it_does_and_called_by_clients_of_both_eras() {
     let mut modern = serve.modern("/mcp?surface=search");
     wait_until_found_first(&mut legacy, "write an e-mail", "mail.send_message");
     wait_until_found_first(&mut modern, "show me what is in a document", "files.read_file");
-    assert_eq!(found(&mut legacy, json!({"query": "file", "server": "files", "limit": 1})).len(), 1);
+    assert_eq!(found(&mut legacy, &json!({"query": "file", "server": "files", "limit": 1})).len(), 1);
     assert!(
-        found(&mut legacy, json!({"query": "file", "server": "mail"})).iter().all(|name| name.starts_with("mail."))
+        found(&mut legacy, &json!({"query": "file", "server": "mail"})).iter().all(|name| name.starts_with("mail."))
     );
 
-    let (text, _) = said(&call(&mut legacy, "search_tools", json!({"query": "read"})));
+    let (text, _) = said(&call(&mut legacy, "search_tools", &json!({"query": "read"})));
     assert!(text.contains("files.read_file(path: string, n?: integer)\n    Read the contents of a file"), "{text}");
-    let (definition, _) = said(&call(&mut modern, "describe_tool", json!({"name": "files.read_file"})));
+    let (definition, _) = said(&call(&mut modern, "describe_tool", &json!({"name": "files.read_file"})));
     assert_eq!(definition, tool("files.read_file", "Read the contents of a file from disk"));
 
     for name in ["files.read_file", "mail.send_message"] {
         let arguments = json!({"name": name, "arguments": {"path": "a"}});
-        assert_eq!(call(&mut legacy, "call_tool", arguments.clone())["result"]["structuredContent"]["path"], "a");
-        assert_eq!(call(&mut modern, "call_tool", arguments)["result"]["structuredContent"]["path"], "a");
+        assert_eq!(call(&mut legacy, "call_tool", &arguments)["result"]["structuredContent"]["path"], "a");
+        assert_eq!(call(&mut modern, "call_tool", &arguments)["result"]["structuredContent"]["path"], "a");
     }
-    assert_eq!(call(&mut legacy, "files.read_file", json!({"path": "b"}))["result"]["structuredContent"]["path"], "b");
+    assert_eq!(call(&mut legacy, "files.read_file", &json!({"path": "b"}))["result"]["structuredContent"]["path"], "b");
 }
 
 #[test]
@@ -141,19 +141,19 @@ fn what_makes_no_sense_is_told_to_the_model_so_that_it_can_do_better() {
         ("search_tools", json!({"query": " "}), "needs `query`"),
         ("search_tools", json!({"query": "x", "server": "nope"}), "no server `nope`"),
     ] {
-        let (text, is_error) = said(&call(&mut client, name, arguments));
+        let (text, is_error) = said(&call(&mut client, name, &arguments));
         assert!(is_error && text.contains(words), "{name}: {text}");
     }
     assert_eq!(files.count("tools/call"), 0);
     let written = json!({"name": "files.read_file", "arguments": r#"{"path":"as a text"}"#});
-    assert_eq!(call(&mut client, "call_tool", written)["result"]["structuredContent"]["path"], "as a text");
+    assert_eq!(call(&mut client, "call_tool", &written)["result"]["structuredContent"]["path"], "as a text");
 }
 
 #[test]
 fn our_tools_are_nobodys_who_sees_everything() {
     let files = files();
     let serve = serving(&[("files", &files)]);
-    let answer = call(&mut serve.session("/mcp"), "search_tools", json!({"query": "read"}));
+    let answer = call(&mut serve.session("/mcp"), "search_tools", &json!({"query": "read"}));
     assert_eq!(answer["error"]["code"], -32602, "{answer}");
 }
 
@@ -164,8 +164,8 @@ fn one_server_alone_can_be_searched_under_its_own_names() {
     let mut client = serve.session("/mcp/files?surface=search");
     assert_eq!(client.ids("tools/list"), OWN);
     wait_until_found_first(&mut client, "look at a file", "read_file");
-    assert!(found(&mut client, json!({"query": "send an email"})).iter().all(|name| !name.contains("send")));
-    let answer = call(&mut client, "call_tool", json!({"name": "read_file", "arguments": {"path": "p"}}));
+    assert!(found(&mut client, &json!({"query": "send an email"})).iter().all(|name| !name.contains("send")));
+    let answer = call(&mut client, "call_tool", &json!({"name": "read_file", "arguments": {"path": "p"}}));
     assert_eq!(answer["result"]["structuredContent"]["path"], "p");
 }
 
@@ -205,7 +205,7 @@ fn what_is_pinned_is_listed_beside_our_tools() {
 #[test]
 fn an_unknown_surface_is_refused() {
     let serve = Serve::start(&Config::new());
-    let refused = serve.fetch(&Ask::post("/mcp?surface=tiny", "{}".to_owned()));
+    let refused = serve.fetch(&Ask::post("/mcp?surface=tiny", "{}"));
     assert_eq!(refused.status, 400);
     let message = refused.json()["error"]["message"].as_str().unwrap().to_owned();
     assert!(message.contains("use `full`, `search` or `auto`"), "{message}");
