@@ -188,10 +188,10 @@ impl fmt::Display for Origin {
 impl fmt::Display for Bound {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Binding { section, origin, .. } = &self.binding;
-        match self.is_inherited {
-            true => write!(to, "inherited from {section}, which {origin} binds"),
-            false => write!(to, "{origin} binds {section}"),
+        if self.is_inherited {
+            return write!(to, "inherited from {section}, which {origin} binds");
         }
+        write!(to, "{origin} binds {section}")
     }
 }
 
