@@ -124,7 +124,8 @@ impl Report {
     }
 }
 
-/// Runs a plan until its end, or until `stop` is ready: then calls under way are dropped, and those that are over count.
+/// Runs a plan until its end, or until `stop` is ready: calls under way are dropped then, and those that are over
+/// count.
 pub async fn run(
     plan: &Plan<'_>,
     toolbox: &impl Toolbox,

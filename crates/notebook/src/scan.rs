@@ -318,7 +318,7 @@ fn find_ids(
 }
 
 fn innermost(parts: &[Part], place: Range<usize>) -> Option<usize> {
-    // Parts are in the order in which they begin, so whatever contains a place is around the last that begins before it.
+    // Parts are in the order in which they begin: whatever contains a place is around the last that begins before it.
     let before = parts.partition_point(|part| part.range.start < place.end);
     let mut candidate = before.checked_sub(1);
     while let Some(index) = candidate {
