@@ -8,6 +8,7 @@
 //! - [`processes`]: what the kernel knows about a process
 //! - [`raw`]: looking into JSON without changing it
 //! - `src/bin/fake-server`: the server
+//! - [`collector`]: a collector of traces
 //! - [`postgres`]: a PostgreSQL server to be thrown away
 //! - [`puppet`]: a server whose every move the test directs; `src/bin/puppet`: its body
 //! - [`serve`]: a running `mcp-aggregator serve`; [`http_client`]: talking to it in HTTP
@@ -27,6 +28,7 @@
 
 mod capture;
 pub mod client;
+pub mod collector;
 pub mod config;
 pub mod driver;
 pub mod http_client;
@@ -46,6 +48,7 @@ pub mod sse_client;
 pub mod talk;
 pub mod waiting;
 
+pub use collector::Collector;
 pub use config::{Config, ServerEntry, fake};
 pub use driver::Driver;
 pub use http_server::{HttpServer, Script};
