@@ -10,6 +10,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("crates/registry", &["protocol", "catalog"]),
     ("crates/upstream", &["protocol", "catalog"]),
     ("crates/remote", &["protocol", "catalog", "upstream"]),
+    ("crates/containers", &["protocol", "catalog", "upstream"]),
     ("crates/aggregator", &["protocol", "catalog", "upstream"]),
     ("crates/service", &["protocol", "catalog", "upstream", "aggregator", "registry"]),
     ("crates/http", &["protocol", "catalog", "upstream", "aggregator"]),
@@ -21,6 +22,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &[
             "aggregator",
             "api",
+            "containers",
             "front",
             "remote",
             "upstream",
@@ -39,6 +41,7 @@ const OUR_ROOMS: &[&str] = &[
     "protocol",
     "catalog",
     "upstream",
+    "containers",
     "remote",
     "aggregator",
     "registry",
