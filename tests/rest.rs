@@ -44,10 +44,21 @@ impl Rest {
     /// Ends it, and starts another with the same registry.
     #[track_caller]
     fn restarted(self, kill: bool) -> Self {
+        self.restarted_as(kill, |launch| launch)
+    }
+
+    /// The same with more to say about the launch.
+    #[track_caller]
+    pub(crate) fn restarted_as(self, kill: bool, adjust: impl FnOnce(Launch) -> Launch) -> Self {
         let Self { mut serve, folder } = self;
         serve.signal(if kill { testkit::Signal::KILL } else { testkit::Signal::TERM });
         serve.wait_exit();
-        Self { serve: Serve::in_folder(&folder.path().join("data"), |launch| launch), folder }
+        Self { serve: Serve::in_folder(&folder.path().join("data"), adjust), folder }
+    }
+
+    /// The file its registry is in.
+    pub(crate) fn registry(&self) -> std::path::PathBuf {
+        self.folder.path().join("data/registry.db")
     }
 
     #[track_caller]

@@ -64,7 +64,7 @@ pub(crate) async fn live(
         };
         let mut ending = Arc::new(serve(upstream, &mut live, &**watcher, era, &mut stop).await);
         // As with programs: some that only know the newer ways end when they hear the older.
-        if era.is_none() && !upstream.manners.tools_only && live.connection.ended_over_greeting(&ending) {
+        if era.is_none() && !upstream.manners.tools_only && ended_over_greeting(&live, &ending) {
             live.connection.end(&ending);
             let last_words = clear_up(containers, live, &ending, &mut stop).await;
             earlier = Some((ending, last_words));
@@ -190,6 +190,16 @@ async fn carry_out(
     }
 }
 
+/// Whether it went away over the first thing it was told. The end of its container says that it closed its output.
+fn ended_over_greeting(live: &Live, ending: &Ending) -> bool {
+    match ending {
+        Ending::Failed { phase, cause: Cause::Container { .. } } if live.house.has_left => {
+            live.connection.ended_over_greeting(&failed(*phase, Cause::ClosedOutput))
+        }
+        other => live.connection.ended_over_greeting(other),
+    }
+}
+
 /// From the first question to the last answer.
 async fn serve(
     upstream: &Upstream,
@@ -243,7 +253,10 @@ async fn last_breath(
         drop(timeout(LAST_WORDS, listening).await);
     }
     match ended {
-        Some(Ok(trouble)) => trouble.into(),
+        Some(Ok(trouble)) => {
+            house.has_left = matches!(trouble, Trouble::Exited { .. });
+            trouble.into()
+        }
         Some(Err(_)) => Cause::Broken,
         None => sign,
     }

@@ -43,6 +43,8 @@ pub(crate) struct House {
     pub(crate) gauge: Arc<Gauge>,
     /// Ends when the container does, and says why.
     pub(crate) ending: JoinHandle<Trouble>,
+    /// It has ended by itself, and not because of somebody or something else.
+    pub(crate) has_left: bool,
     /// Where the ports inside are reached, as far as they are.
     pub(crate) ports: HashMap<u16, u16>,
 }
@@ -92,7 +94,7 @@ impl House {
         });
         let gauge = Arc::new(Gauge::new(engine.clone(), tenancy));
         let ports = reached(&seen, wanted);
-        Ok((Self { engine: engine.clone(), gauge, ending, ports }, attached))
+        Ok((Self { engine: engine.clone(), gauge, ending, has_left: false, ports }, attached))
     }
 
     /// Ends it as gently as there is time for, and removes it. Its input must have ended.
