@@ -1,17 +1,19 @@
 //! The REST API of `mcp-aggregator serve`: every endpoint, and every way to fail.
 //!
-//! - [`servers`]: registered, changed, connected, tried, removed; [`keeping`]: what a restart leaves
+//! - [`servers`]: registered, changed, connected, tried, removed; [`config_file`]: those that a file names
+//! - [`story`]: the whole of it, with restarts in between, on either database
 //! - [`tools`]: what there is, and calls; [`executions`]: the account of them
 //! - [`overview`]: state, health, settings, audit, metrics; [`events`]: what happens, as it happens
 //! - [`mistakes`]: what makes no sense, in one shape; [`document`]: what the OpenAPI document promises
 
+mod config_file;
 mod document;
 mod events;
 mod executions;
-mod keeping;
 mod mistakes;
 mod overview;
 mod servers;
+mod story;
 mod tools;
 
 use serde_json::{Value, json};
@@ -20,12 +22,14 @@ use testkit::http_client::{Ask, Connection};
 use testkit::serve::Fetched;
 use testkit::{Launch, Serve, program, wait_until};
 
-const PREFIX: &str = "/api/v1/aggregator";
+pub(crate) const PREFIX: &str = "/api/v1/aggregator";
 
 /// A service with an empty registry of its own.
 pub(crate) struct Rest {
     pub(crate) serve: Serve,
-    folder: TempDir,
+    pub(crate) folder: TempDir,
+    /// Where its registry is, if not in its folder.
+    database: Option<String>,
 }
 
 impl Rest {
@@ -38,22 +42,31 @@ impl Rest {
     pub(crate) fn start_as(adjust: impl FnOnce(Launch) -> Launch) -> Self {
         let folder = TempDir::with_prefix("rest-").expect("a temporary folder can be made");
         let serve = Serve::in_folder(&folder.path().join("data"), adjust);
-        Self { serve, folder }
+        Self { serve, folder, database: None }
+    }
+
+    /// A service whose registry is in PostgreSQL.
+    #[track_caller]
+    pub(crate) fn on_database(url: &str) -> Self {
+        let rest = Self::start_as(|launch| launch.args(["--database", url]));
+        Self { database: Some(url.to_owned()), ..rest }
     }
 
     /// Ends it, and starts another with the same registry.
     #[track_caller]
-    fn restarted(self, kill: bool) -> Self {
+    pub(crate) fn restarted(self, kill: bool) -> Self {
         self.restarted_as(kill, |launch| launch)
     }
 
     /// The same with more to say about the launch.
     #[track_caller]
     pub(crate) fn restarted_as(self, kill: bool, adjust: impl FnOnce(Launch) -> Launch) -> Self {
-        let Self { mut serve, folder } = self;
+        let Self { mut serve, folder, database } = self;
         serve.signal(if kill { testkit::Signal::KILL } else { testkit::Signal::TERM });
         serve.wait_exit();
-        Self { serve: Serve::in_folder(&folder.path().join("data"), adjust), folder }
+        let database_option = database.iter().flat_map(|url| ["--database", url]);
+        let serve = Serve::in_folder(&folder.path().join("data"), |launch| adjust(launch.args(database_option)));
+        Self { serve, folder, database }
     }
 
     /// The file its registry is in.
@@ -124,7 +137,7 @@ impl Rest {
 }
 
 /// A call whose answer is still to come.
-pub(crate) struct Begun(Connection);
+pub(crate) struct Begun(pub(crate) Connection);
 
 impl Begun {
     #[track_caller]

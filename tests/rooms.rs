@@ -8,13 +8,15 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("crates/protocol", &[]),
     ("crates/catalog", &["protocol"]),
     ("crates/registry", &["protocol", "catalog"]),
+    ("crates/search", &[]),
     ("crates/upstream", &["protocol", "catalog"]),
     ("crates/remote", &["protocol", "catalog", "upstream"]),
     ("crates/containers", &["protocol", "catalog", "upstream"]),
     ("crates/aggregator", &["protocol", "catalog", "upstream"]),
-    ("crates/service", &["protocol", "catalog", "upstream", "aggregator", "registry"]),
+    ("crates/service", &["protocol", "catalog", "upstream", "aggregator", "registry", "search"]),
     ("crates/http", &["protocol", "catalog", "upstream", "aggregator"]),
     ("crates/api", &["registry", "service"]),
+    ("crates/notebook", &[]),
     ("crates/testkit", &[]),
     ("bin/mcp-simple-aggregator", &["aggregator", "upstream", "catalog", "protocol"]),
     (
@@ -241,7 +243,7 @@ fn only_two_rooms_know_how_http_is_spoken() {
 }
 
 #[test]
-fn protocol_and_catalog_touch_nothing_outside() {
+fn the_pure_rooms_touch_nothing_outside() {
     let outside = [
         "tokio",
         "std::fs",
@@ -256,7 +258,7 @@ fn protocol_and_catalog_touch_nothing_outside() {
         "println!",
         "eprintln!",
     ];
-    let found: Vec<String> = ["crates/protocol/src", "crates/catalog/src"]
+    let found: Vec<String> = ["crates/protocol/src", "crates/catalog/src", "crates/search/src"]
         .iter()
         .flat_map(|room| sources(&root().join(room)))
         .flat_map(|path| lines_with(&path, &outside))
@@ -273,10 +275,12 @@ fn only_upstreams_process_and_watchdog_start_programs() {
         "crates/upstream",
         "crates/remote",
         "crates/registry",
+        "crates/search",
         "crates/aggregator",
         "crates/service",
         "crates/http",
         "crates/api",
+        "crates/notebook",
         "bin",
     ]
     .iter()
@@ -296,10 +300,12 @@ fn nothing_but_the_front_writes_to_stdout() {
         "crates/upstream",
         "crates/remote",
         "crates/registry",
+        "crates/search",
         "crates/aggregator",
         "crates/service",
         "crates/http",
         "crates/api",
+        "crates/notebook",
     ]
     .iter()
     .flat_map(|room| sources(&root().join(room).join("src")))

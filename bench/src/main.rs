@@ -3,7 +3,7 @@
 //! # Layout
 //! - `options` → `run` → `sections/*`: what was asked, who takes part, one file per table
 //! - `contestant`, `session`, `wire`, `connection`, `call`, `listing`, `lanes`: the client side, blocking and cheap
-//! - `http_contestant`, `service`, `http_connection`, `http_answer`: the same over HTTP
+//! - `http_contestant`, `service`, `http_connection`, `http_answer`, `rest_client`: the same over HTTP
 //! - `machine`, `processes`, `stall`, `statistics`, `report`: what is read from the system, and how it is shown
 //!
 //! Exit code 0: every answer was right, whatever the numbers. 1: a wrong answer, or something could not be started.
@@ -21,6 +21,7 @@ mod machine;
 mod options;
 mod processes;
 mod report;
+mod rest_client;
 mod run;
 mod sections;
 mod service;
@@ -101,6 +102,7 @@ fn measure(section: Section, run: &mut Run) -> Result<()> {
         Section::Isolation => sections::isolation::measure(run),
         Section::Http => sections::http::measure(run),
         Section::History => sections::history::measure(run),
+        Section::Registry => sections::registry::measure(run),
     }
 }
 

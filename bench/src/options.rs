@@ -10,7 +10,7 @@ Measures direct, the parse-nothing floor, us, and other aggregators, side by sid
 
 usage: cargo run --release -p bench -- [OPTIONS]
   --quick                a short run that shows that everything works; its numbers are noise
-  --only SECTION         latency, throughput, startup, memory, listing, isolation, http or history; repeatable
+  --only SECTION         latency, throughput, startup, memory, listing, isolation, http, history or registry; repeatable
   --other 'NAME=COMMAND' also measure this command line; {config} in it becomes the config's path; repeatable
   --program PATH         measure this program as `us` over stdio instead of building mcp-simple-aggregator
   --service PATH         measure this program as `us` over HTTP instead of building mcp-aggregator
@@ -28,10 +28,11 @@ pub(crate) enum Section {
     Isolation,
     Http,
     History,
+    Registry,
 }
 
 impl Section {
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::Latency,
         Self::Throughput,
         Self::Startup,
@@ -40,6 +41,7 @@ impl Section {
         Self::Isolation,
         Self::Http,
         Self::History,
+        Self::Registry,
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -52,13 +54,14 @@ impl Section {
             Self::Isolation => "isolation",
             Self::Http => "http",
             Self::History => "history",
+            Self::Registry => "registry",
         }
     }
 }
 
 impl Section {
     fn is_over_http(self) -> bool {
-        matches!(self, Self::Http | Self::History)
+        matches!(self, Self::Http | Self::History | Self::Registry)
     }
 }
 

@@ -33,11 +33,12 @@ impl Table {
 pub(crate) enum Measure {
     Ratio(f64),
     Megabytes(f64),
+    Milliseconds(f64),
 }
 
 impl Measure {
     fn number(self) -> f64 {
-        let (Self::Ratio(number) | Self::Megabytes(number)) = self;
+        let (Self::Ratio(number) | Self::Megabytes(number) | Self::Milliseconds(number)) = self;
         number
     }
 
@@ -45,6 +46,7 @@ impl Measure {
         match self {
             Self::Ratio(ratio) => show_ratio(Some(ratio)),
             Self::Megabytes(size) => format!("{size:.1} MB"),
+            Self::Milliseconds(time) => format!("{time:.1} ms"),
         }
     }
 }

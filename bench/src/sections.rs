@@ -6,5 +6,6 @@ pub(crate) mod isolation;
 pub(crate) mod latency;
 pub(crate) mod listing;
 pub(crate) mod memory;
+pub(crate) mod registry;
 pub(crate) mod startup;
 pub(crate) mod throughput;

@@ -154,7 +154,8 @@ fn a_token_reaches_no_server_and_no_log() {
     let (local, web) = (puppet(), Puppet::over_http(Spec::legacy().tool("t").echoes()));
     let modern = Puppet::over_http(Spec::modern().tool("t").echoes());
     let serve = Serve::start_as(&config(&[("s", &local), ("web", &web), ("modern", &modern)]), |launch| {
-        launch.env("MCP_AGGREGATOR_TOKEN", "the-one-secret").arg("--debug")
+        let key = "ab".repeat(32);
+        launch.env("MCP_AGGREGATOR_TOKEN", "the-one-secret").env("MCP_CREDENTIAL_KEY", key).arg("--debug")
     });
     let mut client = HttpSession::introduce(serve.address(), "/mcp", &Hello::default().with_token("the-one-secret"));
     for tool in ["s.t", "web.t", "modern.t"] {
@@ -168,6 +169,7 @@ fn a_token_reaches_no_server_and_no_log() {
     }
     let life = local.wait_for_life(1);
     assert!(!life.env.values().any(|value| value.contains("the-one-secret")), "{:?}", life.env.keys());
+    assert!(!life.env.contains_key("MCP_CREDENTIAL_KEY"), "nor does what opens the registry");
     for puppet in [&local, &web, &modern] {
         let said = puppet.journal().concat();
         assert!(!String::from_utf8_lossy(&said).contains("the-one-secret"));

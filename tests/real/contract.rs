@@ -33,7 +33,8 @@ fn answers_are_what_the_openapi_document_says_whatever_is_sent() {
         .args(["run", &format!("http://{}/api/v1/openapi.json", serve.address())])
         // It has no end.
         .args(["--exclude-path", "/api/v1/aggregator/events"])
-        .args(["--checks", CHECKS, "--max-time", SECONDS, "--request-timeout", "30", "--workers", "2"])
+        // One worker: in Python 3.11 two threads that parse at the same time break each other (python/cpython#106905).
+        .args(["--checks", CHECKS, "--max-time", SECONDS, "--request-timeout", "30", "--workers", "1"])
         .current_dir(folder.path())
         .stdin(Stdio::null())
         .output()

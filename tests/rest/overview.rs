@@ -48,6 +48,18 @@ fn a_server_that_fails_makes_the_whole_degraded_and_is_named() {
 }
 
 #[test]
+fn the_numbers_of_the_front_tell_servers_that_failed_from_those_that_rest() {
+    let rest = Rest::start();
+    rest.register("one", &[]);
+    rest.register("off", &[]);
+    expect(200, &rest.order("/servers/off/disable"));
+    expect(201, &rest.post("/servers", &fake("broken", &["--fail-at", "initialize"])));
+    rest.wait_for_status("broken", "error");
+    let told = expect(200, &rest.serve.fetch(&Ask::new("GET", "/health")));
+    assert_eq!(told["servers"], json!({"running": 1, "starting": 0, "failed": 1, "stopped": 1}));
+}
+
+#[test]
 fn settings_are_read_changed_and_checked() {
     let rest = Rest::start();
     let before = expect(200, &rest.get("/settings"));

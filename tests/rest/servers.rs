@@ -72,7 +72,12 @@ fn every_mistake_in_a_registration_is_told_with_its_place() {
         ),
         (
             json!({"name": "a".repeat(256), "transport_type": "stdio", "connection_config": {}, "auto_connect": "no"}),
-            vec![("name", "string_too_long"), ("auto_connect", "bool_type")],
+            vec![
+                ("name", "string_too_long"),
+                ("auto_connect", "bool_type"),
+                // What is wrong with one part hides nothing of another.
+                ("connection_config.command", "missing"),
+            ],
         ),
     ] {
         let problems = expect_problems(&rest.post("/servers", &body));

@@ -1,12 +1,20 @@
-//! The command line.
+//! The command line. Verbs for registered servers are in `servers`.
+
+pub(crate) mod servers;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
-use aggregator::{NamePolicy, Separator};
+use aggregator::{NamePolicy, Separator, Surface};
 use clap::{Args, Parser, Subcommand};
 
 use crate::storage::StorageArguments;
+use crate::target::TargetArguments;
+use servers::{
+    AddArguments, ConnectArguments, DisableArguments, DisconnectArguments, EnableArguments, ExportArguments,
+    HistoryArguments, ImportArguments, ListArguments, RemoveArguments, SearchArguments, ShowArguments, StatusArguments,
+    TestArguments,
+};
 
 /// What stands between server and tool, unless the user says otherwise.
 const SEPARATOR: &str = ".";
@@ -25,14 +33,24 @@ Examples:
   mcp-aggregator call  --config mcp.json git.git_log repo_path=. max_count=3
   mcp-aggregator stdio --config mcp.json              serve them all as one (for your MCP client)
   mcp-aggregator serve --config mcp.json              the same over HTTP, for many clients
+  mcp-aggregator serve                                a service whose servers are added and removed while it runs:
+  mcp-aggregator add memory -- npx -y @modelcontextprotocol/server-memory
+  mcp-aggregator list
+  mcp-aggregator call memory.read_graph
+  mcp-aggregator search remember something
+  mcp-aggregator status
+  mcp-aggregator import --dry-run                     which servers do other programs on this machine have?
+
+Verbs for registered servers find the service that runs on this machine, or work on its registry if none runs.
 
 Environment:
   MCP_AGGREGATOR_START_TIMEOUT   seconds a server may take to become ready [default: 60]
   MCP_AGGREGATOR_ANSWER_TIMEOUT  seconds a client of 2026-07-28 may take to come back with what an older
                                  server has asked it; then the call is cancelled [default: 300]
-  MCP_AGGREGATOR_TOKEN           a token that clients of `serve` must have
+  MCP_AGGREGATOR_TOKEN           a token that clients of `serve` must have, and that commands send to a service
   MCP_CREDENTIAL_KEY             the key that credentials in the registry are sealed with
                                  [default: the file credential.key in the data directory]
+  OTEL_EXPORTER_OTLP_ENDPOINT    where `serve` sends traces of calls; see `mcp-aggregator help serve`
 
 Exit status:
   0 all went well                        2 the command line makes no sense
@@ -56,6 +74,20 @@ pub(crate) enum Command {
     Check(CheckArguments),
     Tools(ToolsArguments),
     Call(CallArguments),
+    Add(AddArguments),
+    Remove(RemoveArguments),
+    List(ListArguments),
+    Show(ShowArguments),
+    Enable(EnableArguments),
+    Disable(DisableArguments),
+    Connect(ConnectArguments),
+    Disconnect(DisconnectArguments),
+    Test(TestArguments),
+    History(HistoryArguments),
+    Status(StatusArguments),
+    Search(SearchArguments),
+    Import(ImportArguments),
+    Export(ExportArguments),
 }
 
 /// Serve all servers as one MCP server over stdio, to one client.
@@ -111,6 +143,17 @@ Who may come in:
   Clients send `Authorization: Bearer <token>`. Servers never see it.
   Requests for other host names, or from web pages of other origins, are refused unless allowed.
 
+Traces of calls, for an OpenTelemetry collector (OTLP, http/protobuf):
+  OTEL_EXPORTER_OTLP_ENDPOINT          its address, as in http://127.0.0.1:4318; unset: no traces
+  OTEL_EXPORTER_OTLP_TRACES_ENDPOINT   the same for traces alone, with the whole path
+  OTEL_EXPORTER_OTLP_HEADERS           what it wants to be told, as in api-key=secret
+  OTEL_EXPORTER_OTLP_TIMEOUT           how many milliseconds it may take [default: 10000]
+  OTEL_SERVICE_NAME                    who we are there [default: mcp-aggregator]
+  OTEL_RESOURCE_ATTRIBUTES             more of that, as in deployment.environment.name=test
+  OTEL_TRACES_SAMPLER                  which calls: always_on, always_off, traceidratio, or one of these after
+                                       parentbased_ [default: parentbased_always_on]
+  OTEL_TRACES_SAMPLER_ARG              the part for traceidratio, as in 0.1
+
 Examples:
   mcp-aggregator serve --config mcp.json
   mcp-aggregator serve --config mcp.json --listen 9000
@@ -140,6 +183,10 @@ pub(crate) struct ServeArguments {
     pub(crate) allow_origin: Vec<String>,
     #[command(flatten)]
     pub(crate) names: NameArguments,
+    /// What clients see: `full` is every tool, `search` a few tools of ours that find and call all others,
+    /// `auto` is full unless the client would drown; an address may say otherwise: /mcp?surface=search
+    #[arg(long, verbatim_doc_comment, value_name = "full|search|auto", default_value_t = Surface::Full)]
+    pub(crate) surface: Surface,
     /// The name reported to clients
     #[arg(long, value_name = "NAME", default_value = "mcp-aggregator")]
     pub(crate) name: String,
@@ -200,24 +247,29 @@ pub(crate) struct CheckArguments {
 
 /// List the tools of all servers.
 ///
-/// Every server is started, asked and stopped again. A server that fails is named on stderr; the exit
-/// status is 1 only if all of them failed. Descriptions are cut to the width of the terminal, or to
-/// COLUMNS if that is set.
+/// Those of the running service, or those that the registry knows. With a config, its servers are started,
+/// asked and stopped again; one that fails is named on stderr, and the exit status is 1 only if all of them
+/// failed. Descriptions are cut to the width of the terminal, or to COLUMNS if that is set.
 #[derive(Debug, Args)]
 #[command(
     verbatim_doc_comment,
     after_help = "\
 Examples:
+  mcp-aggregator tools
   mcp-aggregator tools --config mcp.json
   mcp-aggregator tools --config mcp.json --names safe
   mcp-aggregator tools --config mcp.json --json | jq -r '.[].name'"
 )]
 pub(crate) struct ToolsArguments {
+    /// Start the servers of this config, instead of asking the running service
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["url", "token_file", "data_dir", "database"])]
+    pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) config: ConfigArgument,
+    pub(crate) target: TargetArguments,
     #[command(flatten)]
     pub(crate) names: NameArguments,
-    /// Print the definitions as a JSON array, as the servers wrote them but for the full name
+    /// Print the definitions as a JSON array, as the servers wrote them but for the full name; without a config,
+    /// what REST answers
     #[arg(long)]
     pub(crate) json: bool,
     /// Tell everything that happens, on stderr
@@ -227,9 +279,9 @@ pub(crate) struct ToolsArguments {
 
 /// Call one tool and print what it returns.
 ///
-/// Only the server that can have the tool is started. Text is printed as it is, anything else as one
-/// line of JSON each. A tool that says it failed (`isError`) is told on stderr with exit status 3, a
-/// JSON-RPC error with 1. Ctrl-C cancels the call.
+/// The running service calls it; with a config, the server that can have the tool is started for it instead.
+/// Text is printed as it is, anything else as one line of JSON each. A tool that says it failed (`isError`)
+/// is told on stderr with exit status 3, any other failure with 1. Ctrl-C cancels the call.
 #[derive(Debug, Args)]
 #[command(
     verbatim_doc_comment,
@@ -241,22 +293,30 @@ Arguments of the tool, in one of three forms:
   key:=json     the value must be JSON
 
 Examples:
+  mcp-aggregator call memory.read_graph
   mcp-aggregator call --config mcp.json time.get_current_time timezone=Europe/Vienna
   mcp-aggregator call --config mcp.json files.read_text_file '{\"path\": \"/tmp/notes.txt\", \"head\": 5}'
   mcp-aggregator call --config mcp.json db.query - < arguments.json"
 )]
 pub(crate) struct CallArguments {
-    #[command(flatten)]
-    pub(crate) config: ConfigArgument,
+    /// Start the server from this config for the call, instead of asking the running service
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["url", "token_file", "data_dir", "database"])]
+    pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) separator: SeparatorArgument,
+    #[command(flatten)]
+    pub(crate) target: TargetArguments,
+    /// How long the service lets the call take [default: what its settings say]
+    #[arg(long, value_name = "SECONDS", conflicts_with = "config", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub(crate) timeout: Option<u64>,
     /// The tool: `server.tool`, or its safe name `server__tool`
     #[arg(value_name = "TOOL")]
     pub(crate) tool: String,
     /// Its arguments (see below)
     #[arg(value_name = "JSON | KEY=VALUE")]
     pub(crate) arguments: Vec<String>,
-    /// Print the result as the server wrote it; a JSON-RPC error is the last line on stderr
+    /// Print the result as the server wrote it (the service adds `metadata`); with a config, a JSON-RPC error is
+    /// the last line on stderr
     #[arg(long)]
     pub(crate) json: bool,
     /// Tell everything that happens, on stderr

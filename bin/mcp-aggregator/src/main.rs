@@ -8,25 +8,37 @@
 //! - [`owners`], [`suggestion`]: from what a user typed to the servers, or the names, that may be meant
 //! - [`tool_arguments`], [`answer`]: what goes into a call and what comes out of it
 //! - [`admission`]: who may come in over HTTP; [`rest`]: the REST API beside it; [`storage`]: where the registry is
+//! - [`target`]: where a command about registered servers is carried out: by a running service ([`client`], [`refusal`]),
+//!   found by its [`service_file`], or on the registry itself ([`local`]); [`shown`]: its answers in columns
+//! - [`import`]: the servers of other programs
+//! - [`traces`]: where traces of calls are sent
 //! - [`table`], [`output`], [`words`], [`failure`], [`exit`]: data to stdout, words to stderr, a number to the shell
 
 mod admission;
 mod answer;
 mod arguments;
+mod client;
 mod commands;
 mod config;
 mod conversation;
 mod exit;
 mod failure;
+mod import;
 mod lives;
+mod local;
 mod output;
 mod owners;
+mod refusal;
 mod rest;
+mod service_file;
 mod session;
+mod shown;
 mod storage;
 mod suggestion;
 mod table;
+mod target;
 mod tool_arguments;
+mod traces;
 mod words;
 
 use std::process::ExitCode;
@@ -42,6 +54,20 @@ fn main() -> ExitCode {
         Command::Check(arguments) => commands::check::run(&arguments),
         Command::Tools(arguments) => commands::tools::run(&arguments),
         Command::Call(arguments) => commands::call::run(&arguments),
+        Command::Add(arguments) => commands::add::run(&arguments),
+        Command::Remove(arguments) => commands::remove::run(&arguments),
+        Command::List(arguments) => commands::list::run(&arguments),
+        Command::Show(arguments) => commands::show::run(&arguments),
+        Command::Enable(arguments) => commands::switch::enable(&arguments.one),
+        Command::Disable(arguments) => commands::switch::disable(&arguments.one),
+        Command::Connect(arguments) => commands::connection::connect(&arguments.one),
+        Command::Disconnect(arguments) => commands::connection::disconnect(&arguments.one, arguments.force),
+        Command::Test(arguments) => commands::trial::run(&arguments),
+        Command::History(arguments) => commands::history::run(&arguments),
+        Command::Status(arguments) => commands::status::run(&arguments),
+        Command::Search(arguments) => commands::search::run(&arguments),
+        Command::Import(arguments) => commands::import::run(&arguments),
+        Command::Export(arguments) => commands::export::run(&arguments),
     };
     match done {
         Ok(()) => ExitCode::from(exit::OK),

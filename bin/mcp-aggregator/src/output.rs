@@ -3,6 +3,8 @@
 use std::fmt::Display;
 use std::io::{self, Write};
 
+use serde_json::Value;
+
 use crate::failure::Failure;
 
 /// Writes `data` to stdout. A reader that has seen enough (`| head`) is no failure.
@@ -21,4 +23,14 @@ pub(crate) fn say(words: impl Display) {
     // Stderr is not buffered: in one piece, so that other lines cannot come in between. If it cannot be written, there is
     // nobody left to be told.
     io::stderr().write_all(format!("{words}\n").as_bytes()).ok();
+}
+
+/// Writes a value to stdout as JSON that people can read, too.
+pub(crate) fn print_json(value: &Value) -> Result<(), Failure> {
+    print(format!("{value:#}\n").as_bytes())
+}
+
+/// Writes lines to stdout.
+pub(crate) fn print_lines(lines: &[String]) -> Result<(), Failure> {
+    print(lines.iter().map(|line| format!("{line}\n")).collect::<String>().as_bytes())
 }

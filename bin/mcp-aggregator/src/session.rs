@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use aggregator::load::{self, Loaded};
-use aggregator::{Aggregator, Fleet, NamePolicy, Options, Reach, Separator};
+use aggregator::{Aggregator, Fleet, NamePolicy, Options, Reach, Separator, Surface};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use upstream::Stop;
 
@@ -41,6 +41,7 @@ pub(crate) fn options(
         answer_timeout: load::answer_timeout().map_err(Failure::usage)?,
         is_growing: false,
         reach: Reach::EVERYTHING,
+        surface: Surface::Full,
         capabilities,
     })
 }

@@ -38,7 +38,15 @@ impl StorageArguments {
         Store::open(&location, &key).await.map_err(|error| not_opened(&location, &error))
     }
 
-    fn folder(&self) -> Result<PathBuf, Failure> {
+    /// A command with the same options behind it, to be pasted.
+    pub(crate) fn as_typed(&self, command: &str) -> String {
+        let folder = self.data_dir.iter().map(|folder| format!(" --data-dir {}", folder.display()));
+        let database = self.database.iter().map(|location| format!(" --database {location}"));
+        std::iter::once(command.to_owned()).chain(folder).chain(database).collect()
+    }
+
+    /// The folder for what must survive a restart.
+    pub(crate) fn folder(&self) -> Result<PathBuf, Failure> {
         if let Some(folder) = &self.data_dir {
             return Ok(folder.clone());
         }

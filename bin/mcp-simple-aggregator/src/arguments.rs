@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use aggregator::{NamePolicy, Options, Reach, Separator};
+use aggregator::{NamePolicy, Options, Reach, Separator, Surface};
 use lexopt::{Arg, Parser, ValueExt};
 
 /// Said when the command line makes no sense.
@@ -67,6 +67,7 @@ pub(crate) fn parse(mut parser: Parser) -> Result<Wish, String> {
         names: NamePolicy::Auto,
         start_timeout: Duration::ZERO,
         answer_timeout: Duration::from_secs(300),
+        surface: Surface::Full,
         is_growing: false,
         reach: Reach::TOOLS,
         capabilities: "{}",

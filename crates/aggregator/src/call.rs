@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use catalog::{Kind, Missing, Scope, ServerState};
 use protocol::envelope::Kind as MessageKind;
 use protocol::reply::{self, code};
 use protocol::splice::Edit;
-use protocol::{Envelope, Params, Span, text};
+use protocol::{Envelope, Params, Span, text, trace};
 use upstream::{CallError, Caller, Connection, Request};
 
+use crate::answering::Answering;
 use crate::attentive;
 use crate::client::{Client, era_of};
 use crate::crossing;
@@ -43,6 +45,7 @@ pub fn route(aggregator: &Arc<Aggregator>, message: Incoming<'_>, envelope: &Env
             id: id_token,
             line,
             params: envelope.params.span,
+            meta: envelope.params.meta,
         };
         return match ledger.open(&call) {
             Ok(account) => enter(aggregator, message, envelope, &account),
@@ -134,12 +137,24 @@ pub(crate) fn send(
     destination: Destination<'_>,
 ) {
     let Incoming { client, to, line, touched } = message;
-    let Destination { connection, renamed, alias } = destination;
     client.request_opened();
-    touched.add(connection);
-    if let Some(account) = to.account() {
-        account.sent();
-    }
+    touched.add(destination.connection);
+    let Some(span) = to.account().and_then(|account| account.sent()) else {
+        return forward(aggregator, to, line, envelope, destination);
+    };
+    let line = trace::caused_by(line, &envelope.params, &span, destination.renamed);
+    let destination = Destination { renamed: None, ..destination };
+    forward(aggregator, to, &line, &crossing::scanned(&line), destination);
+}
+
+fn forward(
+    aggregator: &Arc<Aggregator>,
+    to: &Arc<Answering>,
+    line: &Bytes,
+    envelope: &Envelope,
+    destination: Destination<'_>,
+) {
+    let Destination { connection, renamed, alias } = destination;
     let id = id_of(envelope);
     if era_of(&envelope.params) != connection.era() {
         return crossing::send(aggregator, to, line, envelope, connection, renamed);

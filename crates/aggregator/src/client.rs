@@ -18,6 +18,7 @@ use upstream::Party;
 use crate::answering::Answering;
 use crate::level::Level;
 use crate::questions::Questions;
+use crate::surface::Surface;
 use crate::way::{Message, Way, What};
 
 /// So many requests may wait for servers to start; further ones get what there is.
@@ -35,6 +36,8 @@ pub struct ClientSetup {
     pub principal: Arc<str>,
     /// There is no other client, and there will be none.
     pub is_alone: bool,
+    /// How much of the tools it sees.
+    pub surface: Surface,
 }
 
 /// Something that whoever made a client finds again with its calls.
@@ -55,6 +58,8 @@ pub struct Client {
 }
 
 struct State {
+    /// What it calls itself.
+    name: Box<str>,
     style: NameStyle,
     revision: Revision,
     /// What it said of itself; a modern client says it with every request instead.
@@ -90,6 +95,7 @@ impl Client {
 
     fn make(setup: ClientSetup, baggage: Option<Baggage>) -> Arc<Self> {
         let state = State {
+            name: Box::default(),
             style: setup.names.style_for(""),
             revision: Revision::NEWEST,
             introduction: None,
@@ -121,6 +127,16 @@ impl Client {
         self.setup.scope
     }
 
+    /// How much of the tools it sees.
+    pub fn surface(&self) -> Surface {
+        self.setup.surface
+    }
+
+    /// What it calls itself.
+    pub fn name(&self) -> Box<str> {
+        self.lock().name.clone()
+    }
+
     /// On whose behalf it acts.
     pub fn principal(&self) -> &Arc<str> {
         &self.setup.principal
@@ -149,6 +165,7 @@ impl Client {
     /// It introduced itself.
     pub fn introduced(&self, name: &str, revision: Revision, introduction: Introduction) {
         let mut state = self.lock();
+        state.name = name.into();
         state.style = self.setup.names.style_for(name);
         state.revision = revision;
         state.introduction = Some(introduction);
@@ -161,7 +178,11 @@ impl Client {
 
     /// A modern client tells its name with every request.
     pub fn named(&self, name: &str) {
-        self.lock().style = self.setup.names.style_for(name);
+        let mut state = self.lock();
+        state.style = self.setup.names.style_for(name);
+        if *state.name != *name {
+            state.name = name.into();
+        }
     }
 
     /// Whether it has introduced itself.

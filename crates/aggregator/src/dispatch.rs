@@ -1,6 +1,6 @@
 //! One `match` over the methods, which is all we offer.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,6 +17,7 @@ use crate::crossing::Crossings;
 use crate::fleet::Fleet;
 use crate::ledger::Ledger;
 use crate::reach::Reach;
+use crate::surface::{self, Guide, Surface};
 use crate::{batch, call, listing, logs, resources, subscriptions, tasks};
 
 /// How the aggregator presents itself and treats its servers.
@@ -38,6 +39,8 @@ pub struct Options {
     pub reach: Reach,
     /// How long a modern client may take to come back with what a legacy server wants to know.
     pub answer_timeout: Duration,
+    /// How much of the tools clients see, unless they come another way.
+    pub surface: Surface,
     /// What clients can be asked, as servers are told: the JSON of `capabilities`.
     pub capabilities: &'static str,
 }
@@ -52,6 +55,7 @@ pub struct Aggregator {
     pub(crate) crossings: Arc<Crossings>,
     /// Where calls are entered, if anywhere.
     pub(crate) ledger: Option<Arc<dyn Ledger>>,
+    guide: OnceLock<Arc<dyn Guide>>,
 }
 
 /// One message in hand: whose it is, where its answer goes, and the way to whoever it was sent to.
@@ -89,12 +93,23 @@ impl Touched {
 impl Aggregator {
     /// The servers of `fleet`, presented as `options` say.
     pub fn new(fleet: Arc<Fleet>, options: Options) -> Arc<Self> {
-        Arc::new(Self { fleet, options, crossings: Arc::default(), ledger: None })
+        Arc::new(Self { fleet, options, crossings: Arc::default(), ledger: None, guide: OnceLock::new() })
     }
 
     /// The same, with every call of a tool entered in `ledger`.
     pub fn accounting(fleet: Arc<Fleet>, options: Options, ledger: Arc<dyn Ledger>) -> Arc<Self> {
-        Arc::new(Self { fleet, options, crossings: Arc::default(), ledger: Some(ledger) })
+        Arc::new(Self { fleet, options, crossings: Arc::default(), ledger: Some(ledger), guide: OnceLock::new() })
+    }
+
+    /// From now on, `guide` knows which tools fit a wish, and clients can have the small surface. Only the first one
+    /// counts.
+    pub fn ask(&self, guide: Arc<dyn Guide>) {
+        self.guide.get_or_init(|| guide);
+    }
+
+    /// Who knows which tools fit a wish.
+    pub(crate) fn guide(&self) -> Option<&Arc<dyn Guide>> {
+        self.guide.get()
     }
 
     /// Ends the call that `client` made under `id`, for a reason of ours; whether there was one. Its account says what
@@ -181,7 +196,7 @@ impl Aggregator {
         let params = &envelope.params;
         let era = era_of(params);
         match (method, era) {
-            ("tools/call", _) => call::route(self, message, envelope, ItemKind::Tool),
+            ("tools/call", _) => surface::take(self, message, envelope),
             ("prompts/get", _) => call::route(self, message, envelope, ItemKind::Prompt),
             ("resources/read", _) => resources::read(self, message, envelope),
             ("completion/complete", _) => resources::complete(self, message, envelope),

@@ -7,8 +7,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use protocol::Span;
-use protocol::reply;
+use protocol::trace::SpanContext;
+use protocol::{Span, reply};
 use upstream::CallError;
 
 use crate::client::Client;
@@ -33,6 +33,8 @@ pub struct Calling<'c> {
     pub line: &'c Bytes,
     /// Where its parameters stand.
     pub params: Option<Span>,
+    /// Where its `_meta` stands.
+    pub meta: Option<Span>,
 }
 
 /// Something to wait for before a call may be made.
@@ -42,8 +44,8 @@ pub type Turn = Pin<Box<dyn Future<Output = Result<(), Refusal>> + Send>>;
 pub trait Account: Send + Sync {
     /// If the call may not be made at once: something to wait for. Asked once.
     fn turn(&self) -> Option<Turn>;
-    /// The call is on its way to its server.
-    fn sent(&self);
+    /// The call is on its way to its server. If it is traced: the span that the server is told as its cause.
+    fn sent(&self) -> Option<SpanContext>;
     /// The call is over. Said once.
     fn ended(&self, end: End<'_>);
     /// If it was not its client that gave the call up: what the client is told.

@@ -11,6 +11,8 @@
 //! The other methods: [`introduction`] (`initialize`, `server/discover`), [`listing`], [`resources`], [`subscriptions`],
 //! [`logs`] and [`level`], [`tasks`]; [`batch`] for several messages in one array.
 //!
+//! [`surface`]: how much of the tools a client sees.
+//!
 //! Who and what there is: [`client`] (who is connected), [`questions`] (what servers want to know of it), [`fleet`] (all
 //! servers: started, watched, stopped; the current view of what exists), [`waiting_room`] (calls that wait for their
 //! server to start), [`crossing`] (requests between the eras), `downtime` (what is told of servers that are not
@@ -42,6 +44,7 @@ pub mod reach;
 pub mod resources;
 pub mod stdio;
 pub mod subscriptions;
+pub mod surface;
 pub mod tasks;
 pub mod waiting_room;
 pub mod way;
@@ -50,4 +53,5 @@ pub use catalog::{Accepted, NamePolicy, NameStyle, Separator, ServerState};
 pub use dispatch::{Aggregator, Options};
 pub use fleet::Fleet;
 pub use reach::Reach;
+pub use surface::Surface;
 pub use upstream::watchdog::run_if_asked as become_watchdog_if_asked;

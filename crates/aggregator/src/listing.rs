@@ -55,7 +55,13 @@ pub fn answer(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, id: Span, pa
 
 fn send(aggregator: &Aggregator, client: &Client, to: &Answering, id: &Bytes, wish: &Wish) {
     let view = aggregator.fleet.view();
-    let page = view.snapshot.page(client.scope(), wish.kind, client.style(), wish.era, wish.cursor.as_deref());
+    let own = match wish {
+        Wish { kind: Kind::Tool, era, cursor: None } => (aggregator.options.reach.tools_page)(aggregator, client, *era),
+        Wish { .. } => None,
+    };
+    let page = own
+        .as_ref()
+        .or_else(|| view.snapshot.page(client.scope(), wish.kind, client.style(), wish.era, wish.cursor.as_deref()));
     let Some(page) = page else { return to.say(&bad_cursor(id)) };
     // A modern client hears of changes on a stream it opens for that.
     if wish.era == Era::Legacy {
@@ -71,7 +77,7 @@ fn send(aggregator: &Aggregator, client: &Client, to: &Answering, id: &Bytes, wi
 }
 
 /// The name a modern client gives itself with every request.
-fn client_name(line: &[u8], params: &Params) -> Option<String> {
+pub(crate) fn client_name(line: &[u8], params: &Params) -> Option<String> {
     let info = protocol::era::meta::read(line, params).info?;
     let name = protocol::scan::member(line, info, "name")?;
     text::decode(name.of(line)).map(|name| name.into_owned())

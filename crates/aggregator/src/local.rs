@@ -37,6 +37,7 @@ impl Local {
             scope: Scope::All,
             principal: "".into(),
             is_alone: true,
+            surface: crate::Surface::Full,
         });
         let to = Answering::to(&client, Arc::clone(&outbox) as Arc<dyn Way>);
         let draining = tokio::spawn(async move { outbox.drain().await });

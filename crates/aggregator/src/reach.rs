@@ -6,12 +6,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use protocol::Span;
 use protocol::envelope::Envelope;
+use protocol::{Era, Span};
 use upstream::Connection;
 
+use crate::client::Client;
 use crate::dispatch::{Aggregator, Incoming};
 use crate::fleet::Fleet;
+use crate::surface;
 
 /// What is offered to clients and asked of servers.
 #[derive(Debug, Clone, Copy)]
@@ -20,16 +22,26 @@ pub struct Reach {
     pub(crate) is_tools_only: bool,
     /// Takes a request: the message, what was found in it, its id and its method.
     pub(crate) request: fn(&Arc<Aggregator>, Incoming<'_>, &Envelope, Span, &str),
+    /// The list of tools, where it is another than all of them.
+    pub(crate) tools_page: fn(&Aggregator, &Client, Era) -> Option<Bytes>,
     /// Takes what a server says that is about no open request.
     pub(crate) heard: fn(&Fleet, &Arc<Connection>, &str, &Bytes, &Envelope),
 }
 
 impl Reach {
     /// The whole protocol.
-    pub const EVERYTHING: Self =
-        Self { is_tools_only: false, request: Aggregator::request_of_anything, heard: Fleet::heard_of_anything };
+    pub const EVERYTHING: Self = Self {
+        is_tools_only: false,
+        request: Aggregator::request_of_anything,
+        tools_page: surface::page,
+        heard: Fleet::heard_of_anything,
+    };
 
     /// Tools, and what belongs to them.
-    pub const TOOLS: Self =
-        Self { is_tools_only: true, request: Aggregator::request_of_tools, heard: Fleet::heard_of_tools };
+    pub const TOOLS: Self = Self {
+        is_tools_only: true,
+        request: Aggregator::request_of_tools,
+        tools_page: |_, _, _| None,
+        heard: Fleet::heard_of_tools,
+    };
 }

@@ -32,6 +32,7 @@ pub async fn serve(aggregator: Arc<Aggregator>) -> io::Result<()> {
         scope: Scope::All,
         principal: "".into(),
         is_alone: true,
+        surface: aggregator.options.surface,
     });
     if aggregator.options.reach.is_tools_only {
         client.is_never_asked();

@@ -15,9 +15,9 @@ use service::{Actor, Error, Problem, Service};
 use tokio::sync::watch;
 
 use crate::answer::Answer;
-use crate::endpoint::{Endpoint, Parameter};
+use crate::endpoint::{Content, Endpoint, Parameter};
 use crate::mistake;
-use crate::schema::{Schema, problem};
+use crate::schema::problem;
 
 /// What was asked, checked.
 pub(crate) struct Asked {
@@ -61,13 +61,15 @@ impl Asked {
         self.query.get(name) == Some(&Value::Bool(true)) || self.body.get(name) == Some(Value::Bool(true))
     }
 
-    /// The part that is wanted of a list that is there; all of it, if no part is asked for.
-    pub(crate) fn part_of<T: Serialize>(&self, all: &[T]) -> Answer {
-        let number =
-            |name: &str| self.query.get(name).and_then(Value::as_u64).and_then(|number| number.try_into().ok());
-        let rest = all.get(number("offset").unwrap_or(0)..).unwrap_or_default();
-        let part = &rest[..number("limit").unwrap_or(rest.len()).min(rest.len())];
-        Answer::page(part, all.len() as u64)
+    /// What is wanted of a list that is there: all of it, but for the beginning that may be left out.
+    pub(crate) fn rest_of<T: Serialize>(&self, all: &[T]) -> Answer {
+        let offset = usize::try_from(self.page().offset).unwrap_or(usize::MAX);
+        Answer::page(all.get(offset..).unwrap_or_default(), all.len() as u64)
+    }
+
+    /// Whether only so many are wanted.
+    pub(crate) fn has_limit(&self) -> bool {
+        self.query.contains_key("limit")
     }
 
     /// The part of a list that is wanted.
@@ -161,11 +163,11 @@ impl Parameter {
     }
 }
 
-/// Reads the body as `schema` describes it.
-pub(crate) fn body(schema: &Schema, is_optional: bool, headers: &HeaderMap, body: &Bytes) -> Result<Members, Answer> {
+/// Reads the body as `content` describes it.
+pub(crate) fn body(content: &Content, headers: &HeaderMap, body: &Bytes) -> Result<Members, Answer> {
     if body.iter().all(u8::is_ascii_whitespace) {
         let missing = || problem(vec!["body".to_owned()], "missing", "a body of JSON is missing".to_owned());
-        return if is_optional { Ok(Members::default()) } else { Err(mistake::invalid(&[missing()])) };
+        return if content.is_optional { Ok(Members::default()) } else { Err(mistake::invalid(&[missing()])) };
     }
     if !is_json(headers) {
         let why = "send the body as JSON, with `Content-Type: application/json`";
@@ -173,8 +175,16 @@ pub(crate) fn body(schema: &Schema, is_optional: bool, headers: &HeaderMap, body
     }
     let members = cut(body).map_err(|problem| mistake::invalid(&[problem]))?;
     let mut problems = Vec::new();
-    schema.check_members(&["body".to_owned()], &members.0, &mut problems);
-    if problems.is_empty() { Ok(members) } else { Err(mistake::invalid(&problems)) }
+    content.schema.check_members(&["body".to_owned()], &members.0, &mut problems);
+    if problems.is_empty() {
+        return Ok(members);
+    }
+    for further in content.looks_further.map(|look| look(&members)).unwrap_or_default() {
+        if problems.iter().all(|known| known.loc != further.loc) {
+            problems.push(further);
+        }
+    }
+    Err(mistake::invalid(&problems))
 }
 
 /// Whether the body says that it is JSON, or says nothing.

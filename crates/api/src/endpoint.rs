@@ -3,10 +3,10 @@
 use std::pin::Pin;
 
 use http::Method;
-use service::Error;
+use service::{Error, Problem};
 
 use crate::answer::Answer;
-use crate::asked::Asked;
+use crate::asked::{Asked, Members};
 use crate::schema::Schema;
 
 /// Who answers.
@@ -40,6 +40,8 @@ pub(crate) struct Parameter {
 pub(crate) struct Content {
     pub(crate) schema: Schema,
     pub(crate) is_optional: bool,
+    /// What else is wrong with a body that is not as described: who sent it is to hear of everything at once.
+    pub(crate) looks_further: Option<fn(&Members) -> Vec<Problem>>,
 }
 
 /// A good answer.
@@ -129,13 +131,21 @@ impl Endpoint {
 
     /// It takes this body.
     pub(crate) fn takes(mut self, schema: Schema) -> Self {
-        self.body = Some(Content { schema, is_optional: false });
+        self.body = Some(Content { schema, is_optional: false, looks_further: None });
+        self
+    }
+
+    /// What only the service knows to be wrong with a body is told together with what its description tells.
+    pub(crate) fn looking_further(mut self, look: fn(&Members) -> Vec<Problem>) -> Self {
+        if let Some(content) = &mut self.body {
+            content.looks_further = Some(look);
+        }
         self
     }
 
     /// It takes this body, or none.
     pub(crate) fn may_take(mut self, schema: Schema) -> Self {
-        self.body = Some(Content { schema, is_optional: true });
+        self.body = Some(Content { schema, is_optional: true, looks_further: None });
         self
     }
 

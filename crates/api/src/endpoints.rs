@@ -1,8 +1,10 @@
 //! Everything that can be asked for, group by group: each file says what, and does it.
 
+mod backup;
 mod executions;
 mod overview;
 mod page;
+mod search;
 mod servers;
 mod tools;
 
@@ -13,8 +15,10 @@ pub(crate) fn all() -> Vec<Endpoint> {
     [
         group("Servers", servers::endpoints()),
         group("Tools", tools::endpoints()),
+        group("Search", search::endpoints()),
         group("Executions", executions::endpoints()),
         group("Service", overview::endpoints()),
+        group("Backup", backup::endpoints()),
         group("This document", page::endpoints()),
     ]
     .into_iter()

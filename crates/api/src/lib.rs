@@ -80,7 +80,7 @@ impl Api {
         }
         let query = asked::query(endpoint, parts.uri.query()).map_err(|problems| mistake::invalid(&problems))?;
         let body = match &endpoint.body {
-            Some(content) => asked::body(&content.schema, content.is_optional, &parts.headers, body)?,
+            Some(content) => asked::body(content, &parts.headers, body)?,
             None => asked::Members::default(),
         };
         let service = Arc::clone(&self.service);

@@ -86,6 +86,12 @@ fn calls(out: &mut Exposition, reading: &Reading) {
     out.number("", &[], reading.history_written as f64);
     out.counter("mcp_history_dropped_total", "Records of calls that were given up while the database was away.");
     out.number("", &[], reading.history_dropped as f64);
+    if let Some(traces) = &reading.traces {
+        out.counter("mcp_trace_spans_total", "Spans of calls, by whether a collector took them.");
+        for (fate, count) in [("exported", traces.exported), ("dropped", traces.dropped)] {
+            out.number("", &[("fate", fate)], count as f64);
+        }
+    }
 }
 
 /// What Prometheus calls such things everywhere.

@@ -9,6 +9,7 @@ use crate::schema::{Schema, Shape};
 /// Longer texts than this are nothing anybody reads.
 const DESCRIPTION: usize = 10_000;
 const ADDRESS: usize = 8_000;
+const QUERY: usize = 8_000;
 
 macro_rules! words {
     ($name:ident) => {
@@ -21,6 +22,8 @@ pub(crate) fn all() -> Vec<(&'static str, Schema)> {
     vec![
         ("Server", server()),
         ("Tool", tool()),
+        ("FoundTool", found_tool()),
+        ("Findings", findings()),
         ("Health", server_health()),
         ("HistoryEvent", history_event()),
         ("TestReport", test_report()),
@@ -31,6 +34,8 @@ pub(crate) fn all() -> Vec<(&'static str, Schema)> {
         ("ServiceHealth", service_health()),
         ("Settings", settings()),
         ("AuditRecord", audit_record()),
+        ("Registry", backup()),
+        ("ImportReport", import_report()),
         ("Problem", problem()),
         ("Error", error()),
     ]
@@ -244,6 +249,61 @@ pub(crate) fn tool() -> Schema {
         .with("position", Schema::count().about("Its place in its server's list."))
 }
 
+/// What can be looked for.
+pub(crate) fn search() -> Schema {
+    let fits = |text: &str| !text.trim().is_empty();
+    let query = Shape { pattern: "\\S", fits, says: "say in some words what you want to do" };
+    Schema::object()
+        .with(
+            "query",
+            Schema::shaped(query, QUERY).about("What you want to do, in plain words.").such_as("create an issue"),
+        )
+        .may_have("limit", Schema::integer(1, 1000).by_default(10).about("At most so many."))
+        .may_have("server_filter", Schema::list(Schema::kept_text()).about("Only of these servers, by id or name."))
+        .may_have("skill_filter", Schema::list(Schema::kept_text()).about("Only with one of these skills."))
+        .may_have("threshold", Schema::number().by_default(0).about("Only what scores at least so much, from 0 to 1."))
+        .may_have("include_schemas", Schema::truth().by_default(false).about("With what each tool takes."))
+        .may_have("include_external", Schema::truth().by_default(true).about("Tools of servers; all tools are."))
+}
+
+fn found_tool() -> Schema {
+    let source = Schema::object()
+        .with("id", Schema::formatted("uuid"))
+        .with("name", Schema::text())
+        .with("status", words!(Status));
+    let why = Schema::object()
+        .with("matched_words", Schema::list(Schema::text()).about("The words of the request that it has."))
+        .with("lexical_score", Schema::number().about("How well its words fit, from 0 to 1."))
+        .with("vector_score", Schema::number().or_null().about("How near its meaning is, from 0 to 1."));
+    Schema::object()
+        .with("name", Schema::text().about("`server.tool`."))
+        .with("original_name", Schema::text().about("The name its server gave it."))
+        .with("description", Schema::text().or_null())
+        .with("score", Schema::number().about("How well it fits, from 0 to 1."))
+        .with("source_server", source)
+        .with("skill_ids", Schema::list(Schema::text()))
+        .with("primary_skill_id", Schema::text().or_null())
+        .with("is_classified", Schema::truth())
+        .with("why", why)
+        .may_have("input_schema", Schema::anything().about("A JSON Schema, as the server wrote it."))
+}
+
+fn findings() -> Schema {
+    let metadata = Schema::object()
+        .with("strategy", Schema::text())
+        .with("by_meaning", Schema::truth().about("Whether meanings were compared, or words alone."))
+        .with("servers_searched", Schema::count())
+        .with("total_tools_searched", Schema::count())
+        .with("tools_without_vectors", Schema::count().about("Found by words alone for now."))
+        .with("embedding_time_ms", Schema::number())
+        .with("search_time_ms", Schema::number())
+        .with("total_time_ms", Schema::number());
+    Schema::object()
+        .with("query", Schema::text())
+        .with("tools", Schema::list(Schema::named("FoundTool")))
+        .with("metadata", metadata)
+}
+
 fn server_health() -> Schema {
     Schema::object()
         .with("server_id", Schema::formatted("uuid"))
@@ -378,7 +438,9 @@ fn each_setting() -> Vec<(&'static str, Schema)> {
         "session_limit" => "How many calls a document or an assistant may make in one session; -1 is no limit.",
         "health_check_interval_s" => "How often connected servers are looked at.",
         "health_check_timeout_ms" => "How long a look may take.",
-        "failure_threshold" => "So many failed attempts to connect in a row switch a server off.",
+        "failure_threshold" => {
+            "How often a server that could not be connected to is tried again before it is switched off."
+        }
         "idle_timeout_s" => "How long a lazy server may be idle before it is stopped.",
         "keep_executions_days" => "Older executions are forgotten.",
         "keep_executions" => "More executions than this are forgotten, oldest first.",
@@ -390,7 +452,18 @@ fn each_setting() -> Vec<(&'static str, Schema)> {
     });
     let pauses = Schema::list(Schema::count()).about("How long to wait before each further attempt to connect.");
     let payloads = Schema::truth().about("Whether arguments and results are kept with executions.");
-    numbers.chain([("retry_backoff_ms", pauses), ("store_payloads", payloads)]).collect()
+    let pinned = Schema::list(name_of_tool()).about("Tools that clients see even where they see little else.");
+    let others = [("retry_backoff_ms", pauses), ("store_payloads", payloads), ("pinned_tools", pinned)];
+    numbers.chain(others).collect()
+}
+
+fn name_of_tool() -> Schema {
+    let shape = Shape {
+        pattern: "^[^\\u0000]+$",
+        fits: |name| !name.is_empty() && !name.contains('\0'),
+        says: "the full name of a tool, as in `server.tool`",
+    };
+    Schema::shaped(shape, 255)
 }
 
 fn audit_record() -> Schema {
@@ -401,6 +474,31 @@ fn audit_record() -> Schema {
         .with("action", Schema::text().such_as("server.register"))
         .with("target", Schema::text().or_null())
         .with("details", Schema::anything())
+}
+
+/// A registry in one piece.
+pub(crate) fn backup() -> Schema {
+    let server = registration().may_have("deployment_type", words!(Deployment).or_null());
+    Schema::object()
+        .with("format", Schema::word(["mcp-aggregator registry"]))
+        .with("version", Schema::integer(1, 1))
+        .may_have("exported_at", moment().or_null())
+        .may_have("servers", Schema::list(server))
+        .may_have("settings", changed_settings())
+        .may_have("bindings", Schema::list(Schema::any_object()).about("Which servers sections of documents use."))
+        .such_as(json!({"format": "mcp-aggregator registry", "version": 1, "servers": []}))
+}
+
+fn import_report() -> Schema {
+    let names = |about| Schema::list(Schema::text()).about(about);
+    Schema::object()
+        .with("added", names("New servers."))
+        .with("replaced", names("Always empty: nothing is replaced."))
+        .with("kept", names("Servers that were there, and stayed as they are."))
+        .with("without_secrets", names("Servers whose secrets are masked. They are registered, but switched off."))
+        .with("settings", Schema::count().about("How many settings were set."))
+        .with("bindings", Schema::count().about("How many bindings were made."))
+        .with("bindings_left_out", Schema::count().about("How many bindings name a server that is not there."))
 }
 
 fn problem() -> Schema {

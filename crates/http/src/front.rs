@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use aggregator::Aggregator;
 use aggregator::client::{Client, ClientSetup};
 use aggregator::way::{Nowhere, Way};
+use aggregator::{Aggregator, Surface};
 use catalog::Scope;
 use hyper::http::uri::Authority;
 
@@ -67,6 +67,7 @@ pub(crate) struct Asker {
     /// The name of its token, or nothing.
     pub(crate) principal: Arc<str>,
     pub(crate) scope: Scope,
+    pub(crate) surface: Surface,
 }
 
 impl Shared {
@@ -93,6 +94,7 @@ impl Shared {
             scope: asker.scope,
             principal: Arc::clone(&asker.principal),
             is_alone: false,
+            surface: asker.surface,
         })
     }
 

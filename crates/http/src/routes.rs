@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use aggregator::surface::UnknownSurface;
 use catalog::Scope;
 use hyper::body::Incoming;
 use hyper::http::request::Parts;
@@ -11,7 +12,7 @@ use protocol::reply::code;
 use crate::body::Body;
 use crate::front::{Asker, Shared};
 use crate::guard::Door;
-use crate::place::Place;
+use crate::place::{Place, query};
 use crate::{annexe, answer, cors, health, legacy, post, sse};
 
 /// Answers a request that came in through `door`.
@@ -61,7 +62,12 @@ async fn route(shared: &Arc<Shared>, parts: &Parts, body: Incoming) -> Response<
         },
         _ => Scope::All,
     };
-    let asker = Asker { principal, scope };
+    let surface = match query(parts.uri.query(), "surface").map(|surface| surface.parse()) {
+        None => shared.aggregator.options.surface,
+        Some(Ok(surface)) => surface,
+        Some(Err(error)) => return bad_surface(&error),
+    };
+    let asker = Asker { principal, scope, surface };
     match (place, &parts.method) {
         (Place::Mcp(_), &Method::POST) => post::answer(shared, asker, parts, body).await,
         (Place::Mcp(_), &Method::GET) => legacy::listen(shared, &asker, parts),
@@ -81,6 +87,11 @@ async fn route(shared: &Arc<Shared>, parts: &Parts, body: Incoming) -> Response<
 fn find_server(shared: &Shared, name: &str) -> Option<Scope> {
     let view = shared.aggregator.fleet.view();
     view.snapshot.server_named(name).map(Scope::One)
+}
+
+fn bad_surface(error: &UnknownSurface) -> Response<Body> {
+    let why = format!("Bad request: {error}, as in /mcp?surface=search");
+    answer::refuse_request(StatusCode::BAD_REQUEST, b"null", code::INVALID_REQUEST, &why)
 }
 
 fn no_such_server(name: &str) -> Response<Body> {

@@ -9,6 +9,7 @@
 //! - [`text`]: JSON string tokens, decoded and encoded
 //! - [`reply`]: the messages we write ourselves
 //! - [`revision`]: the protocol revisions and how one is agreed on
+//! - [`trace`]: which trace a request belongs to
 //! - [`era`]: what crosses from one kind of conversation to the other, translated
 //!
 //! Nothing here does I/O, reads a clock or spawns anything. Payloads are never parsed into a tree:
@@ -25,6 +26,7 @@ pub mod revision;
 pub mod scan;
 pub mod splice;
 pub mod text;
+pub mod trace;
 
 pub use envelope::{Envelope, Fault, Kind, Params};
 pub use lines::{Line, Lines};

@@ -1,5 +1,6 @@
 //! Calls that were made, whatever way they came in.
 
+use std::borrow::Borrow;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -106,11 +107,14 @@ const ALL_COLUMNS: &str = "id, server_id, server_name, tool_name, source, caller
 const COLUMNS: Columns =
     Columns { columns: ALL_COLUMNS, tables: "mcp.executions", order: "submitted_at DESC, id DESC" };
 
+/// An execution is looked for so long before and after the time in its id, at first.
+const AROUND: Duration = Duration::from_secs(60);
+
 /// What is over stays as it was: a report that comes late changes nothing.
 const RECORD: &str = "INSERT INTO mcp.executions AS kept (id, server_id, server_name, tool_name, source, caller, \
     document_path, section_line, status, submitted_at, started_at, completed_at, duration_us, retries, error_message, \
     arguments, result) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17) \
-    ON CONFLICT (id) DO UPDATE SET server_id = excluded.server_id, status = excluded.status, \
+    ON CONFLICT ({key}) DO UPDATE SET server_id = excluded.server_id, status = excluded.status, \
     started_at = excluded.started_at, completed_at = excluded.completed_at, duration_us = excluded.duration_us, \
     retries = excluded.retries, error_message = excluded.error_message, arguments = excluded.arguments, \
     result = excluded.result WHERE kept.completed_at IS NULL";
@@ -119,21 +123,30 @@ impl Store {
     /// Records calls, as far as they got: new ones are added, known ones brought up to date, all or none.
     ///
     /// Meant for a writer that gathers many: the same records may be given again if it is not known whether they were
-    /// kept.
-    pub async fn record(&self, executions: Vec<ExecutionRecord>) -> Result<(), Error> {
-        if executions.is_empty() {
+    /// kept. When the power goes, the last of them may be lost; nothing else ever is.
+    pub async fn record(&self, executions: impl IntoIterator<Item: Borrow<ExecutionRecord>>) -> Result<(), Error> {
+        let each: Vec<_> = executions.into_iter().map(|execution| as_values(execution.borrow())).collect();
+        if each.is_empty() {
             return Ok(());
         }
-        let mut session = self.write("record executions").await?;
-        session.execute_each(RECORD, executions.into_iter().map(as_values).collect()).await?;
+        let mut session = self.write_lightly("record executions").await?;
+        let sql = RECORD.replace("{key}", if session.is_postgres() { "id" } else { "submitted_at, id" });
+        session.execute_each(&sql, each).await?;
         session.commit().await
     }
 
     /// The execution with an id.
     pub async fn execution(&self, id: ExecutionId) -> Result<ExecutionRecord, Error> {
         let mut session = self.read("read an execution").await?;
-        let sql = format!("SELECT {ALL_COLUMNS} FROM mcp.executions WHERE id = $1");
-        let found = session.first(&sql, values![id], understood).await?;
+        // The id tells when that was; only where clocks were set in between must all of them be looked through.
+        let about = id.made_at().map(|made_at| (made_at.earlier_by(AROUND), made_at.later_by(AROUND)));
+        let is_it = || Filter::default().and("id =", Some(id));
+        let near =
+            is_it().and("submitted_at >=", about.map(|(from, _)| from)).and("submitted_at <=", about.map(|(_, to)| to));
+        let mut found = near.first(&mut session, COLUMNS, understood).await?;
+        if found.is_none() {
+            found = is_it().first(&mut session, COLUMNS, understood).await?;
+        }
         found.ok_or_else(|| Error::NotFound { what: "execution", key: id.to_string() })
     }
 
@@ -169,17 +182,17 @@ impl Store {
     }
 }
 
-fn as_values(execution: ExecutionRecord) -> Vec<Value> {
+fn as_values(execution: &ExecutionRecord) -> Vec<Value> {
     // Whether something is over is asked of this column.
     let completed_at = execution.completed_at.or_else(|| execution.status.is_final().then(Timestamp::now));
     values![
         execution.id,
         execution.server_id,
-        execution.server_name,
-        execution.tool_name,
+        &execution.server_name,
+        &execution.tool_name,
         execution.source,
-        execution.caller,
-        execution.document_path,
+        execution.caller.as_ref(),
+        execution.document_path.as_ref(),
         execution.section_line,
         execution.status,
         execution.submitted_at,
@@ -187,7 +200,7 @@ fn as_values(execution: ExecutionRecord) -> Vec<Value> {
         completed_at,
         execution.duration,
         execution.retries,
-        execution.error_message,
+        execution.error_message.as_ref(),
         execution.arguments.as_ref(),
         execution.result.as_ref(),
     ]

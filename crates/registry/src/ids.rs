@@ -59,6 +59,15 @@ uuids! {
     /// An execution's id. Ordered by time, so that new ones lie together in the database's index.
     ExecutionId, Uuid::now_v7()
 }
+impl ExecutionId {
+    /// When it was made, to the millisecond, if it tells.
+    pub fn made_at(&self) -> Option<crate::Timestamp> {
+        let (seconds, nanos) = self.0.get_timestamp()?.to_unix();
+        let micros = i64::try_from(seconds).ok()?.checked_mul(1_000_000)? + i64::from(nanos / 1000);
+        Some(crate::Timestamp::from_micros(micros))
+    }
+}
+
 numbers! {
     /// A tool's id. It stays the tool's as long as its server lists it.
     ToolId

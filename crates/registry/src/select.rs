@@ -37,6 +37,17 @@ impl Filter {
         self.conditions.push_str(condition);
     }
 
+    /// The first of what fits.
+    pub(crate) async fn first<T>(
+        self,
+        session: &mut Session,
+        Columns { columns, tables, order }: Columns,
+        understand: impl Fn(&mut Row) -> Result<T, Mismatch>,
+    ) -> Result<Option<T>, Error> {
+        let sql = format!("SELECT {columns} FROM {tables}{} ORDER BY {order} LIMIT 1", self.conditions);
+        session.first(&sql, self.values, understand).await
+    }
+
     /// What fits, in an order, one page of it, and how much there is in all.
     pub(crate) async fn page<T>(
         self,

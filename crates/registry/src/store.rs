@@ -102,6 +102,11 @@ impl Store {
         self.inner.database.write(deed).await
     }
 
+    /// The same, for what may be lost if the power goes within the next seconds.
+    pub(crate) async fn write_lightly(&self, deed: &'static str) -> Result<Session, Error> {
+        self.inner.database.write_lightly(deed).await
+    }
+
     pub(crate) fn sealer(&self) -> Arc<Sealer> {
         Arc::clone(&self.inner.sealer.read().expect("nothing panics while it holds this"))
     }

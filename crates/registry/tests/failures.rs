@@ -236,7 +236,7 @@ async fn what_is_recorded_does_not_keep_others_from_reading() {
     let store = setting.store.clone();
     let recording = tokio::spawn(async move {
         for _ in 0..10 {
-            let some = (0..2000).map(|_| ExecutionRecord::submitted("one", "echo", Source::Mcp)).collect();
+            let some: Vec<_> = (0..2000).map(|_| ExecutionRecord::submitted("one", "echo", Source::Mcp)).collect();
             store.record(some).await.unwrap();
         }
     });

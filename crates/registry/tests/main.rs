@@ -5,3 +5,4 @@ mod failures;
 mod opening;
 mod setting;
 mod story;
+mod upgrading;

@@ -87,7 +87,7 @@ async fn credentials_cannot_be_read_in_the_database(setting: Setting) {
 
 async fn a_database_of_a_newer_program_is_refused(setting: Setting) {
     let future = "INSERT INTO mcp.schema_migrations SELECT 99, 'future', 'x', applied_at FROM mcp.schema_migrations \
-        RETURNING name";
+        WHERE version = 1 RETURNING name";
     behind_the_back(&setting, future).await;
     let error = Store::open(&setting.location, &setting.key).await.unwrap_err();
     assert!(matches!(error, OpenError::Newer { found: 99, .. }), "{error}");

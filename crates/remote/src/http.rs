@@ -96,6 +96,30 @@ impl Http {
         Ok(status)
     }
 
+    /// Sends a request with JSON, or nothing, in it once. Whatever comes back is an answer.
+    pub(crate) async fn once(&self, method: Method, body: Bytes) -> Result<Response<Body>, Trouble> {
+        let mut headers = self.headers.clone();
+        headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+        if !body.is_empty() {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        }
+        let errand = Errand { method, url: &self.url, headers: &headers, own_headers: &[], body };
+        self.pool.send(errand.request(&self.url)).await
+    }
+
+    /// What every request says whose body is of that type.
+    pub(crate) fn headers_for(&self, content_type: HeaderValue) -> HeaderMap {
+        let mut headers = self.headers.clone();
+        headers.insert(CONTENT_TYPE, content_type);
+        headers
+    }
+
+    /// Sends a body once, whatever is said to it.
+    pub(crate) async fn post_once(&self, headers: &HeaderMap, body: Bytes) -> Result<Response<Body>, Trouble> {
+        let errand = Errand { method: Method::POST, url: &self.url, headers, own_headers: &[], body };
+        self.pool.send(errand.request(&self.url)).await
+    }
+
     /// Closes connections that were idle for too long.
     pub(crate) fn tidy(&self) {
         self.pool.tidy();

@@ -8,7 +8,8 @@
 //! - `annotations`: what modern requests repeat in their headers
 //! - `sse`: the older HTTP+SSE: requests to one address, all answers on one stream
 //! - `http`: requests and asking again; `refusal`: answers that are no success; `trouble`: what can go wrong
-//! - [`probe`]: whether somebody is well at an address
+//! - [`probe`]: whether somebody is well at an address; [`request`]: one request to who is no MCP server; [`Posting`]:
+//!   bodies for an address that takes them or not
 //! - `pool`: connections kept for the next request; `body`: answers read from them; `news`: streams of events in those
 
 mod annotations;
@@ -18,8 +19,10 @@ mod courier;
 mod http;
 mod news;
 mod pool;
+mod posting;
 mod probe;
 mod refusal;
+mod request;
 mod session;
 mod sse;
 mod trouble;
@@ -36,7 +39,9 @@ use upstream::{Ending, Phase, Stop, Upstream, Watcher};
 
 use crate::approach::meet;
 
+pub use posting::{Posting, Untaken};
 pub use probe::probe;
+pub use request::{Request, Response, Unanswered, request};
 
 /// How long saying goodbye may take.
 const FAREWELL: Duration = Duration::from_secs(1);

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use aggregator::Aggregator;
 use aggregator::client::Client;
+use protocol::trace::TraceContext;
 use registry::{ExecutionId, RawJson, Source};
 use serde::Serialize;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -48,6 +49,8 @@ pub struct Call {
     pub session: Option<String>,
     /// Another limit than the settings' for this call.
     pub timeout_ms: Option<u64>,
+    /// The trace it belongs to, if whoever makes it says so.
+    pub trace: Option<TraceContext>,
 }
 
 /// What became of it.
@@ -153,6 +156,7 @@ impl Executions {
             },
             arguments: keeps_payloads.then(|| call.arguments.clone()),
             keeps_result: keeps_payloads,
+            trace: call.trace.clone(),
         };
         self.begin(asked, session_of(call).as_deref()).map_err(|refused| failing::refused(&refused))
     }
@@ -168,7 +172,7 @@ impl Executions {
             }
         }
         let began = Instant::now();
-        let line = line_of(target, &call.arguments, &under_way.aggregator.options);
+        let line = line_of(target, call, &under_way.aggregator.options);
         let pauses = self.settings().retry_backoff_ms.clone();
         let mut retries = 0;
         loop {
@@ -198,7 +202,7 @@ impl Executions {
                 return self.failed(&execution, &failure);
             };
             retries += 1;
-            execution.will_be_retried();
+            execution.will_be_retried(failure.ended.kind.as_deref().unwrap_or_default());
             tokio::select! {
                 biased;
                 verdict = execution.called_off() => return failing::called_off(&execution, &verdict),

@@ -122,6 +122,12 @@ pub enum Error {
         /// Everything that is wrong with it.
         problems: Vec<Problem>,
     },
+    /// Something of ours broke.
+    #[error("{what}")]
+    Internal {
+        /// What.
+        what: String,
+    },
     /// The registry could not do it.
     #[error(transparent)]
     Registry(registry::Error),
@@ -146,7 +152,7 @@ impl Error {
             Self::ExecutionStopped => "EXECUTION_STOPPED",
             Self::Validation { .. } => "VALIDATION_ERROR",
             Self::Registry(error) if error.is_retryable() => "DATABASE_UNAVAILABLE",
-            Self::Registry(_) => "INTERNAL_ERROR",
+            Self::Internal { .. } | Self::Registry(_) => "INTERNAL_ERROR",
         }
     }
 
@@ -168,7 +174,7 @@ impl Error {
             | Self::ExecutionCancelled { context, .. }
             | Self::LimitReached { context, .. } => Value::Object(context.clone()),
             Self::Validation { problems } => json!({ "errors": problems }),
-            Self::ExecutionStopped | Self::Registry(_) => json!({}),
+            Self::ExecutionStopped | Self::Internal { .. } | Self::Registry(_) => json!({}),
         }
     }
 }

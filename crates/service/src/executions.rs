@@ -27,15 +27,17 @@ use std::time::Duration;
 use aggregator::Aggregator;
 use aggregator::ledger::{Account, Calling, Ledger, Refusal};
 use protocol::scan::member;
+use protocol::trace::TraceContext;
 use registry::{Source, Store};
 use tokio::sync::Notify;
 
 use execution::Through;
 pub(crate) use execution::{Asked, Execution, Origin, QUEUE_PATIENCE};
 use gate::Gate;
+pub(crate) use ids::unpredictable;
 use live::Live;
 pub use operating::Stopped;
-pub(crate) use outcome::{Ended, message_of};
+pub(crate) use outcome::{Ended, message_of, reason_of};
 use sessions::Sessions;
 pub(crate) use verdict::{Refused, Verdict};
 
@@ -46,6 +48,7 @@ use crate::metrics::{Reading, ServerCounters};
 use crate::recorder::Recorder;
 use crate::roster::Roster;
 use crate::settings::Keeper;
+use crate::traces::{TraceSetup, Traces};
 
 /// A call that is on its way from one place to the next is found nowhere for a moment; so often it is looked for.
 const LOOKS: u32 = 20;
@@ -68,6 +71,8 @@ pub struct Executions {
     mcp_gate: Arc<Gate>,
     sessions: Sessions,
     recorder: Arc<Recorder>,
+    /// Where calls are traced, if they are.
+    traces: Option<Traces>,
     is_stopped: AtomicBool,
     refused_by_limit: AtomicU64,
     refused_by_stop: AtomicU64,
@@ -78,7 +83,13 @@ pub struct Executions {
 
 impl Executions {
     /// No calls yet. Begins to write down what is over; must be called where tasks can be started.
-    pub(crate) fn new(store: Store, settings: Keeper, events: Events, roster: Arc<Roster>) -> Arc<Self> {
+    pub(crate) fn new(
+        store: Store,
+        settings: Keeper,
+        events: Events,
+        roster: Arc<Roster>,
+        traces: Option<TraceSetup>,
+    ) -> Arc<Self> {
         let recorder = Arc::new(Recorder::default());
         tokio::spawn(Arc::clone(&recorder).run(store.clone(), settings.clone()));
         let made = Arc::new_cyclic(|myself| Self {
@@ -94,6 +105,7 @@ impl Executions {
             mcp_gate: Gate::new(0, 0),
             sessions: Sessions::default(),
             recorder,
+            traces: traces.map(Traces::new),
             is_stopped: AtomicBool::new(false),
             refused_by_limit: AtomicU64::new(0),
             refused_by_stop: AtomicU64::new(0),
@@ -166,8 +178,7 @@ impl Executions {
         {
             return Err(refused(Refused::SessionOver(limit)));
         }
-        let counters = self.counters(asked.place);
-        let execution = Arc::new(Execution::new(&self.myself, asked, slot, counters));
+        let execution = Arc::new(Execution::new(self, asked, slot));
         if let Some(turn) = turn {
             execution.must_wait(turn);
         }
@@ -187,8 +198,11 @@ impl Executions {
     /// A call has ended.
     fn is_over(&self, execution: &Arc<Execution>) {
         // First there, then not here: whoever looks in this order misses none.
-        self.recorder.add(execution);
+        self.recorder.add(execution.over());
         self.live.remove(execution.id);
+        if let Some(traces) = &self.traces {
+            execution.tell(traces);
+        }
     }
 
     /// Ends a call by our own decision; whether it was not over already.
@@ -240,13 +254,19 @@ impl Executions {
             history_waiting,
             history_written,
             history_dropped,
+            traces: self.traces.as_ref().map(Traces::reading),
         }
     }
 
-    /// Refuses further calls, and waits until what is over is written down, within reason.
+    /// Refuses further calls, and waits until what is over is written down and traced, within reason.
     pub(crate) async fn close(&self) {
         self.is_stopped.store(true, Ordering::SeqCst);
-        self.recorder.close().await;
+        let traced = async {
+            if let Some(traces) = &self.traces {
+                traces.close().await;
+            }
+        };
+        tokio::join!(self.recorder.close(), traced);
     }
 }
 
@@ -292,6 +312,7 @@ impl Ledger for Executions {
             },
             arguments: arguments.and_then(|span| outcome::kept(span.of(call.line))),
             keeps_result: keeps_payloads,
+            trace: self.traces.as_ref().and_then(|_| TraceContext::of(call.line, call.meta)),
         };
         let execution = self.begin(asked, None).map_err(|refused| refused.refusal())?;
         execution.goes_as(call.client, call.id);

@@ -26,7 +26,7 @@ use crate::events::Events;
 use crate::executions::Executions;
 use crate::roster::{Roster, Standing};
 use crate::settings::Keeper;
-use crate::{Actor, Settings};
+use crate::{Actor, Settings, TraceSetup};
 
 /// What a tool does is its name:
 /// `echo` answers with its arguments, `slow` does so after 50 ms, `stuck` when it is let go, `failing` says that it
@@ -188,13 +188,18 @@ pub(crate) struct House {
 impl House {
     /// With a database, and these settings. The clock runs.
     pub(crate) async fn open(settings: Settings) -> Self {
+        Self::traced(settings, None).await
+    }
+
+    /// The same with a collector.
+    pub(crate) async fn traced(settings: Settings, traces: Option<TraceSetup>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let key = CredentialKey::generate().unwrap();
         let store = Store::open(&Location::in_folder(folder.path()), &key).await.unwrap();
         let keeper = Keeper::default();
         keeper.put(settings);
         let (events, roster) = (Events::default(), Arc::<Roster>::default());
-        let executions = Executions::new(store.clone(), keeper.clone(), events.clone(), Arc::clone(&roster));
+        let executions = Executions::new(store.clone(), keeper.clone(), events.clone(), Arc::clone(&roster), traces);
         let options = Options {
             name: "test".into(),
             version: "1".into(),
@@ -204,6 +209,7 @@ impl House {
             is_growing: true,
             reach: Reach::EVERYTHING,
             answer_timeout: Duration::from_secs(5),
+            surface: aggregator::Surface::Full,
             capabilities: "{}",
         };
         let chain = Chain::enter(None, folder.path()).unwrap();
@@ -274,6 +280,7 @@ pub(crate) fn call(name: &str) -> Call {
         document: None,
         session: None,
         timeout_ms: None,
+        trace: None,
     }
 }
 

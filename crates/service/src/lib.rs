@@ -11,11 +11,13 @@
 //! - `layer.rs`: the config file as a read-only layer of servers; `trial.rs`: a server tried apart from all others
 //! - [`calls`]: a tool called from here; [`executions`]: the account of all calls: limits, stop, history;
 //!   `recorder.rs`: writes it down
-//! - [`metrics`]: numbers for whoever watches
+//! - [`finding`]: tools found by words and by meaning
+//! - [`metrics`]: numbers for whoever watches; [`traces`]: spans of calls, for a collector
 //! - [`settings`]: what can be changed while it runs; [`events`]: what happens, for who wants to know
-//! - `overview`: the audit log, and whether the database is there
+//! - `overview`: the audit log, and whether the database is there; [`backup`]: the whole registry in one piece
 //! - [`Error`]: what went wrong, told once for every edge
 
+pub mod backup;
 pub mod calls;
 pub mod containers;
 pub mod error;
@@ -23,6 +25,7 @@ pub mod events;
 pub mod executions;
 #[cfg(test)]
 mod fake;
+pub mod finding;
 mod household;
 mod keeper;
 mod layer;
@@ -34,6 +37,7 @@ mod roster;
 pub mod servers;
 pub mod settings;
 mod spec;
+pub mod traces;
 mod trial;
 
 use std::path::PathBuf;
@@ -51,6 +55,7 @@ use household::{Founding, Household};
 pub use error::{Error, Problem};
 pub use events::{Event, Events};
 pub use settings::Settings;
+pub use traces::TraceSetup;
 
 /// On whose behalf something is done.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,6 +78,10 @@ pub struct Setup {
     pub probe: Option<Probe>,
     /// The config file, if there is one.
     pub config: Option<ConfigFile>,
+    /// What makes vectors of texts, for programs that find tools by meaning.
+    pub embedder: Option<Arc<dyn search::Embedder>>,
+    /// Where calls are traced, if they are.
+    pub traces: Option<TraceSetup>,
 }
 
 /// A config file: a layer of servers that are changed only there.
@@ -92,6 +101,7 @@ pub struct Service {
     pub(crate) settings: settings::Keeper,
     pub(crate) executions: Arc<executions::Executions>,
     pub(crate) house: Arc<Household>,
+    pub(crate) finder: Arc<finding::Finder>,
     pub(crate) began: Instant,
 }
 
@@ -107,13 +117,13 @@ impl Service {
     }
 
     async fn found(setup: Setup, keeps_account: bool) -> Result<Arc<Self>, Error> {
-        let Setup { store, options, chain, remote, probe, config } = setup;
+        let Setup { store, options, chain, remote, probe, config, embedder, traces } = setup;
         let options = Options { is_growing: true, ..options };
         store.reset_connections().await?;
         let settings = settings::Keeper::load(&store).await?;
         let (events, roster) = (Events::default(), Arc::<roster::Roster>::default());
         let executions =
-            executions::Executions::new(store.clone(), settings.clone(), events.clone(), Arc::clone(&roster));
+            executions::Executions::new(store.clone(), settings.clone(), events.clone(), Arc::clone(&roster), traces);
         let fleet = Fleet::empty(options.clone(), &chain, remote.clone());
         let ledger = Arc::clone(&executions) as Arc<dyn aggregator::ledger::Ledger>;
         let aggregator = match keeps_account {
@@ -133,8 +143,10 @@ impl Service {
             chain,
             remote,
         });
+        let finder = finding::Finder::start(&house, embedder);
+        aggregator.ask(Arc::new(finding::Usher(Arc::clone(&finder))));
         let began = Instant::now();
-        let service = Arc::new(Self { store, fleet, aggregator, events, settings, executions, house, began });
+        let service = Arc::new(Self { store, fleet, aggregator, events, settings, executions, house, finder, began });
         if let Err(error) = layer::open(&service.house, config).await {
             service.stop(Stop::Now);
             service.ended().await;

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use registry::ExecutionStatus;
 
+use crate::traces::TraceReading;
+
 /// The upper bounds of a histogram's buckets, in microseconds. One more bucket takes the rest.
 pub const BOUNDS: [u64; 21] = [
     10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000,
@@ -141,4 +143,6 @@ pub struct Reading {
     pub history_written: u64,
     /// Records of calls that were given up because the database was away for too long.
     pub history_dropped: u64,
+    /// Spans of calls, where they are sent to a collector.
+    pub traces: Option<TraceReading>,
 }

@@ -10,13 +10,12 @@ use registry::{ExecutionRecord, Keep, Store, Timestamp};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::executions::Execution;
 use crate::settings::Keeper;
 
 /// How long the first of a batch waits for others.
-const GATHERING: Duration = Duration::from_millis(200);
+const GATHERING: Duration = Duration::from_millis(500);
 /// With so many waiting nothing more is waited for.
-const MANY: usize = 2048;
+const MANY: usize = 4096;
 /// The most that is written at once.
 const MOST_AT_ONCE: usize = 4096;
 /// The most that waits for the database: so many calls, and so many bytes.
@@ -48,22 +47,40 @@ pub(crate) struct Recorder {
     has_warned: AtomicBool,
 }
 
+/// A call that is over.
+#[derive(Clone)]
+pub(crate) struct Over {
+    pub(crate) record: ExecutionRecord,
+    /// It was written down while it was under way.
+    pub(crate) is_noted: bool,
+}
+
+impl Over {
+    /// What it weighs while it waits.
+    fn weight(&self) -> usize {
+        let length = |json: &Option<registry::RawJson>| json.as_ref().map_or(0, |json| json.get().len());
+        let why = self.record.error_message.as_ref().map_or(0, String::len);
+        size_of::<Self>() + 100 + why + length(&self.record.arguments) + length(&self.record.result)
+    }
+}
+
 #[derive(Default)]
 struct Backlog {
-    waiting: VecDeque<Arc<Execution>>,
+    /// What is known of them, and no more: whatever else a call needed is free again for the next one.
+    waiting: VecDeque<Over>,
     bytes: usize,
     /// Being written right now.
-    writing: Vec<Arc<Execution>>,
+    writing: Arc<[Over]>,
     /// That these are under way is to be written.
     notes: Vec<ExecutionRecord>,
 }
 
 impl Recorder {
     /// A call is over.
-    pub(crate) fn add(&self, execution: &Arc<Execution>) {
-        let weight = execution.weight();
+    pub(crate) fn add(&self, over: Over) {
+        let weight = over.weight();
         let mut backlog = self.lock();
-        backlog.waiting.push_back(Arc::clone(execution));
+        backlog.waiting.push_back(over);
         backlog.bytes += weight;
         let given_up = backlog.give_up_oldest();
         let waiting = backlog.waiting.len();
@@ -93,7 +110,7 @@ impl Recorder {
     }
 
     /// Calls that are over and not written down yet.
-    pub(crate) fn unwritten(&self) -> Vec<Arc<Execution>> {
+    pub(crate) fn unwritten(&self) -> Vec<Over> {
         let backlog = self.lock();
         backlog.writing.iter().chain(&backlog.waiting).cloned().collect()
     }
@@ -157,11 +174,11 @@ impl Recorder {
     async fn write_all(&self, store: &Store, closing: &mut watch::Receiver<bool>) {
         let mut failures = 0;
         loop {
-            let records = self.take_batch();
-            if records.is_empty() {
+            let batch = self.take_batch();
+            if batch.is_empty() {
                 return;
             }
-            match write(store, records).await {
+            match write(store, &batch).await {
                 Ok(written) => {
                     self.has_been_written(written);
                     if failures > 0 {
@@ -187,21 +204,18 @@ impl Recorder {
         }
     }
 
-    fn take_batch(&self) -> Vec<ExecutionRecord> {
+    fn take_batch(&self) -> Batch {
         let mut backlog = self.lock();
         let count = backlog.waiting.len().min(MOST_AT_ONCE);
-        let batch: Vec<_> = backlog.waiting.drain(..count).collect();
-        backlog.bytes -= batch.iter().map(|execution| execution.weight()).sum::<usize>();
-        // That something was under way is news only before its end.
-        let mut records = std::mem::take(&mut backlog.notes);
-        backlog.writing = batch.clone();
-        drop(backlog);
-        records.extend(batch.iter().map(|execution| execution.record()));
-        records
+        let ended: Arc<[Over]> = backlog.waiting.drain(..count).collect();
+        backlog.bytes -= ended.iter().map(Over::weight).sum::<usize>();
+        let notes = std::mem::take(&mut backlog.notes);
+        backlog.writing = Arc::clone(&ended);
+        Batch { notes, ended }
     }
 
     fn has_been_written(&self, count: u64) {
-        self.lock().writing.clear();
+        self.lock().writing = Arc::default();
         self.written.fetch_add(count, Ordering::Relaxed);
         self.has_warned.store(false, Ordering::Relaxed);
     }
@@ -209,9 +223,9 @@ impl Recorder {
     fn put_back(&self) {
         let mut backlog = self.lock();
         let batch = std::mem::take(&mut backlog.writing);
-        backlog.bytes += batch.iter().map(|execution| execution.weight()).sum::<usize>();
-        for execution in batch.into_iter().rev() {
-            backlog.waiting.push_front(execution);
+        backlog.bytes += batch.iter().map(Over::weight).sum::<usize>();
+        for over in batch.iter().rev() {
+            backlog.waiting.push_front(over.clone());
         }
         let given_up = backlog.give_up_oldest();
         drop(backlog);
@@ -235,10 +249,28 @@ impl Backlog {
     }
 }
 
-/// Writes records, all at once if possible; says how many. One that the database refuses does not keep the others out.
-async fn write(store: &Store, records: Vec<ExecutionRecord>) -> Result<u64, registry::Error> {
-    let count = records.len() as u64;
-    let error = match store.record(records.clone()).await {
+/// What is written at once.
+struct Batch {
+    notes: Vec<ExecutionRecord>,
+    ended: Arc<[Over]>,
+}
+
+impl Batch {
+    fn is_empty(&self) -> bool {
+        self.notes.is_empty() && self.ended.is_empty()
+    }
+
+    /// All of it. That something was under way is news only before its end.
+    fn records(&self) -> impl Iterator<Item = &ExecutionRecord> {
+        self.notes.iter().chain(self.ended.iter().map(|over| &over.record))
+    }
+}
+
+/// Writes a batch, all at once if possible; says how many records. One that the database refuses does not keep the
+/// others out.
+async fn write(store: &Store, batch: &Batch) -> Result<u64, registry::Error> {
+    let count = (batch.notes.len() + batch.ended.len()) as u64;
+    let error = match store.record(batch.records()).await {
         Ok(()) => return Ok(count),
         Err(error) => error,
     };
@@ -246,8 +278,8 @@ async fn write(store: &Store, records: Vec<ExecutionRecord>) -> Result<u64, regi
         return Err(error);
     }
     let mut refused = 0;
-    for record in records {
-        match store.record(vec![record]).await {
+    for record in batch.records() {
+        match store.record([record]).await {
             Ok(()) => {}
             Err(error) if error.is_retryable() => return Err(error),
             Err(_) => refused += 1,

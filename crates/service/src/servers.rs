@@ -15,7 +15,9 @@ use serde_json::{Map, Value};
 
 use crate::containers::ContainerView;
 use crate::keeper::{Handle, Order};
-use crate::{Actor, Error, Service, spec, trial};
+use crate::{Actor, Error, Problem, Service, spec, trial};
+
+pub use crate::spec::problems_with_config;
 
 /// How long a reader waits for what was discovered just now to be written.
 const WRITING_PATIENCE: Duration = Duration::from_secs(1);
@@ -163,6 +165,33 @@ pub struct State {
     pub uptime_seconds: f64,
 }
 
+impl Registration {
+    /// Everything that is wrong with it.
+    pub fn problems(&self) -> Vec<Problem> {
+        deeds::problems_with(self)
+    }
+
+    /// The same, but secrets may be masked.
+    pub(crate) fn problems_but_masks(&self) -> Vec<Problem> {
+        let mut bare = self.clone();
+        bare.connection_config = without_masks(&self.connection_config);
+        bare.problems()
+    }
+}
+
+/// The same with something else where there is a mask: only whether it is there is of interest.
+fn without_masks(config: &Map<String, Value>) -> Map<String, Value> {
+    fn bare(value: &Value) -> Value {
+        match value {
+            Value::String(text) => text.replace(registry::MASK, "masked").into(),
+            Value::Array(items) => items.iter().map(bare).collect(),
+            Value::Object(members) => Value::Object(without_masks(members)),
+            other => other.clone(),
+        }
+    }
+    config.iter().map(|(name, value)| (name.clone(), bare(value))).collect()
+}
+
 impl Update {
     /// Whether it only switches the server on or off.
     fn is_only_a_switch(&self) -> bool {
@@ -306,6 +335,35 @@ impl Service {
         self.kept_tools(Some(handle.id)).await
     }
 
+    /// A part of the same, and how many there are in all. Only the part is read.
+    pub async fn tools_page(&self, server: Option<&str>, page: Page) -> Result<Listed<ToolRecord>, Error> {
+        let mut handles = match server {
+            Some(server) => vec![self.house.find(server)?],
+            None => {
+                let offering = self.offering();
+                self.house.all().into_iter().filter(|handle| offering.contains(&handle.id)).collect()
+            }
+        };
+        // The order of the registry's own list.
+        handles.sort_by_cached_key(|handle| handle.shown().record.name.clone());
+        self.house.records.all_caught_up(WRITING_PATIENCE).await;
+        let mut part = Listed { items: Vec::new(), total: 0 };
+        let mut skip = page.offset;
+        for handle in handles {
+            let count = u64::from(handle.shown().record.tool_count);
+            part.total += count;
+            let room = page.limit.saturating_sub(u32::try_from(part.items.len()).unwrap_or(u32::MAX));
+            if skip >= count || room == 0 {
+                skip = skip.saturating_sub(count);
+                continue;
+            }
+            let filter = ToolFilter { server: Some(handle.id), ..ToolFilter::default() };
+            part.items.extend(self.store.tools(&filter, Page { limit: room, offset: skip }).await?.items);
+            skip = 0;
+        }
+        Ok(part)
+    }
+
     /// How well one server is.
     pub async fn server_health(&self, id_or_name: &str) -> Result<ServerHealth, Error> {
         let shown = self.house.find(id_or_name)?.shown();
@@ -402,7 +460,7 @@ fn view(handle: &Handle) -> ServerView {
 }
 
 /// Does something to its end, even if whoever asked for it is gone meanwhile.
-async fn to_the_end<T: Send + 'static>(deed: impl Future<Output = T> + Send + 'static) -> T {
+pub(crate) async fn to_the_end<T: Send + 'static>(deed: impl Future<Output = T> + Send + 'static) -> T {
     match tokio::spawn(deed).await {
         Ok(done) => done,
         Err(broken) => std::panic::resume_unwind(broken.into_panic()),

@@ -32,7 +32,7 @@ pub struct Settings {
     pub health_check_timeout_ms: u64,
     /// How long to wait before each further attempt to connect, in milliseconds.
     pub retry_backoff_ms: Vec<u64>,
-    /// After so many failed attempts in a row a server is switched off.
+    /// When so many repeated attempts have failed after the first one, a server is switched off.
     pub failure_threshold: u32,
     /// How long a lazy server may be idle before it is stopped, in seconds.
     pub idle_timeout_s: u64,
@@ -42,6 +42,8 @@ pub struct Settings {
     pub keep_executions: u32,
     /// Whether arguments and results are kept with executions.
     pub store_payloads: bool,
+    /// Tools that clients see even where they see little else, by their full names.
+    pub pinned_tools: Vec<String>,
 }
 
 impl Default for Settings {
@@ -61,6 +63,7 @@ impl Default for Settings {
             keep_executions_days: 30,
             keep_executions: 100_000,
             store_payloads: false,
+            pinned_tools: Vec::new(),
         }
     }
 }
@@ -83,7 +86,7 @@ impl Keeper {
     }
 
     /// Nobody else changes them while this is held.
-    async fn changing(&self) -> tokio::sync::MutexGuard<'_, ()> {
+    pub(crate) async fn changing(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.0.changing.lock().await
     }
 
@@ -114,6 +117,10 @@ pub const RANGES: [(&str, i64, i64, bool); 12] = [
 
 /// How many pauses there may be between attempts.
 const MOST_PAUSES: usize = 20;
+
+/// How many tools may be pinned: more is no small surface any more.
+const MOST_PINNED: usize = 100;
+const LONGEST_NAME: usize = 1024;
 
 /// What is wrong with a value: a sentence, and a stable word.
 type Wrong = (String, &'static str);
@@ -176,6 +183,7 @@ fn check(name: &str, value: &Value) -> Result<(), Wrong> {
         "store_payloads" if value.is_boolean() => Ok(()),
         "store_payloads" => Err((format!("`{name}` is true or false"), "bool_type")),
         "retry_backoff_ms" => check_pauses(name, value),
+        "pinned_tools" => check_names(name, value),
         _ => check_number(name, value),
     }
 }
@@ -193,6 +201,13 @@ fn check_number(name: &str, value: &Value) -> Result<(), Wrong> {
     }
     let kind = if number < least { "greater_than_equal" } else { "less_than_equal" };
     Err((format!("`{name}` is {number}; it must be from {least} to {most}{unlimited}"), kind))
+}
+
+fn check_names(name: &str, value: &Value) -> Result<(), Wrong> {
+    let is_name = |value: &Value| value.as_str().is_some_and(|name| !name.is_empty() && name.len() <= LONGEST_NAME);
+    let names = value.as_array().filter(|names| names.len() <= MOST_PINNED && names.iter().all(is_name));
+    let sentence = || format!("`{name}` is a list of at most {MOST_PINNED} names, as in `server.tool`");
+    names.map(drop).ok_or_else(|| (sentence(), "list_type"))
 }
 
 fn check_pauses(name: &str, value: &Value) -> Result<(), Wrong> {

@@ -44,7 +44,7 @@ pub(crate) fn problem_with_health_url(url: &str) -> Option<Problem> {
 }
 
 /// Everything that is wrong with how a server is to be reached. Whether its variables are set is not looked at.
-pub(crate) fn problems_with_config(transport: Transport, config: &Map<String, Value>) -> Vec<Problem> {
+pub fn problems_with_config(transport: Transport, config: &Map<String, Value>) -> Vec<Problem> {
     let mut problems = Vec::new();
     let lazy = config.get("lazy").filter(|lazy| !lazy.is_boolean());
     problems.extend(lazy.map(|_| Problem {

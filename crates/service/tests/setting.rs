@@ -168,13 +168,22 @@ async fn open(store: &Store, folder: &TempDir, remote: Life) -> Arc<Service> {
         names: NamePolicy::default(),
         start_timeout: Duration::from_secs(30),
         answer_timeout: Duration::from_secs(30),
+        surface: aggregator::Surface::Full,
         is_growing: false,
         reach: Reach::EVERYTHING,
         capabilities: "{}",
     };
     let chain = Chain::enter(None, folder.path()).unwrap();
-    let setup =
-        Setup { store: store.clone(), options, chain, remote: Some(remote), probe: Some(remote::probe), config };
+    let setup = Setup {
+        store: store.clone(),
+        options,
+        chain,
+        remote: Some(remote),
+        probe: Some(remote::probe),
+        config,
+        embedder: None,
+        traces: None,
+    };
     Service::open(setup).await.unwrap()
 }
 

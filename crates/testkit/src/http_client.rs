@@ -134,6 +134,14 @@ impl Connection {
         self.write(&ask.to_bytes(address)).unwrap_or_else(|error| panic!("could not send {ask:?}: {error}"));
     }
 
+    /// Sends a request and reads its whole answer. `None` if the other side is gone before that.
+    pub fn try_fetch(&mut self, ask: &Ask) -> Option<(u16, Vec<u8>)> {
+        let address = self.writer.peer_addr().ok()?;
+        self.write(&ask.to_bytes(address)).ok()?;
+        let mut answer = self.try_answer().ok()??;
+        Some((answer.status, answer.try_bytes().ok()?))
+    }
+
     /// Writes these bytes, be they HTTP or not.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.writer.write_all(bytes)

@@ -19,6 +19,8 @@ pub struct Hello {
     pub capabilities: Value,
     /// Its bearer token.
     pub token: Option<String>,
+    /// What it calls itself.
+    pub name: String,
 }
 
 /// A client with a session.
@@ -39,7 +41,7 @@ pub struct HttpSession {
 
 impl Default for Hello {
     fn default() -> Self {
-        Self { revision: REVISION.to_owned(), capabilities: json!({}), token: None }
+        Self { revision: REVISION.to_owned(), capabilities: json!({}), token: None, name: "testkit".to_owned() }
     }
 }
 
@@ -60,7 +62,7 @@ impl Hello {
         json!({
             "protocolVersion": self.revision,
             "capabilities": self.capabilities,
-            "clientInfo": {"name": "testkit", "version": "1.0.0"},
+            "clientInfo": {"name": self.name, "version": "1.0.0"},
         })
     }
 }

@@ -8,6 +8,7 @@
 //! - [`processes`]: what the kernel knows about a process
 //! - [`raw`]: looking into JSON without changing it
 //! - `src/bin/fake-server`: the server
+//! - [`collector`]: a collector of traces
 //! - [`engine`]: a container engine to be thrown away
 //! - [`postgres`]: a PostgreSQL server to be thrown away
 //! - [`puppet`]: a server whose every move the test directs; `src/bin/puppet`: its body
@@ -28,6 +29,7 @@
 
 mod capture;
 pub mod client;
+pub mod collector;
 pub mod config;
 pub mod driver;
 pub mod engine;
@@ -48,6 +50,7 @@ pub mod sse_client;
 pub mod talk;
 pub mod waiting;
 
+pub use collector::Collector;
 pub use config::{Config, ServerEntry, fake};
 pub use driver::Driver;
 pub use engine::Engine;

@@ -14,8 +14,8 @@ use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 use tokio::process::Command;
 use tokio::time::{Instant, sleep, timeout_at};
 
-/// The variable with which a client opens our own door.
-const OWN_TOKEN: &str = "MCP_AGGREGATOR_TOKEN";
+/// The variables with which a client opens our own door, and we our own registry.
+const OWN_SECRETS: [&str; 2] = ["MCP_AGGREGATOR_TOKEN", "MCP_CREDENTIAL_KEY"];
 /// How long leftovers of a process group may take to end after being asked to.
 const STRAGGLER_GRACE: Duration = Duration::from_millis(300);
 
@@ -125,10 +125,12 @@ impl Process {
             if let Some(folder) = &folder {
                 command.current_dir(folder);
             }
+            // What opens our own doors is nothing for those behind them.
+            for name in OWN_SECRETS {
+                command.env_remove(name);
+            }
             command
                 .args(&program.args)
-                // What opens our own door is nothing for those behind it.
-                .env_remove(OWN_TOKEN)
                 .envs(program.env.iter().map(|(name, value)| (name, value)))
                 .envs(extra.iter().map(|(name, value)| (name, value)))
                 .stdin(Stdio::piped())

@@ -2,10 +2,13 @@
 
 use std::io::{self, IsTerminal};
 use std::path::Path;
+use std::time::Duration;
 
 use aggregator::load::Loaded;
 use aggregator::{NamePolicy, NameStyle, Separator, ServerState};
+use bytes::Bytes;
 use catalog::{Kind, ServerName};
+use http::Method;
 use protocol::reply;
 
 use crate::arguments::CallArguments;
@@ -17,19 +20,45 @@ use crate::{answer, config, exit, output, owners, tool_arguments, words};
 
 /// The token progress is reported under. One call, one token.
 const PROGRESS_TOKEN: &[u8] = b"1";
+/// Which way calls come to the service from here.
+const SOURCE: &str = "cli";
+/// As long as the service may let a call take.
+const LONGEST_CALL: Duration = Duration::from_secs(86_500);
 
 pub(crate) fn run(arguments: &CallArguments) -> Result<(), Failure> {
-    let CallArguments { config, separator, tool, arguments: typed, json, debug } = arguments;
-    words::tell(*debug);
+    words::tell(arguments.debug);
+    match &arguments.config {
+        Some(config) => by_config(arguments, config),
+        None => by_service(arguments),
+    }
+}
+
+/// The running service calls it.
+fn by_service(arguments: &CallArguments) -> Result<(), Failure> {
+    let CallArguments { target, tool, arguments: typed, json, timeout, .. } = arguments;
+    let input = tool_arguments::read(typed, io::stdin().lock()).map_err(Failure::usage)?;
+    let mut call = vec![("name", reply::string(tool)), ("arguments", input), ("source", reply::string(SOURCE))];
+    call.extend(timeout.map(|seconds| ("timeout_ms", (seconds * 1000).to_string().into_bytes())));
+    let body = Bytes::from(reply::object(call));
+    let result = session::block_on(async {
+        let service = target.service().await?;
+        Ok(service.ask(Method::POST, "/execute", body, LONGEST_CALL).await?)
+    })?;
+    show_result(&result, tool, *json)
+}
+
+/// The server that has it is started for it.
+fn by_config(arguments: &CallArguments, config: &Path) -> Result<(), Failure> {
+    let CallArguments { separator, tool, arguments: typed, json, .. } = arguments;
     let separator = &separator.separator;
     let options = session::options("mcp-aggregator", separator.clone(), NamePolicy::Canonical, session::NOTHING)?;
-    let mut loaded = config::load(&config.path)?;
+    let mut loaded = config::load(config)?;
     keep_only_needed(&mut loaded, tool, separator)?;
     let input = tool_arguments::read(typed, io::stdin().lock()).map_err(Failure::usage)?;
 
     let answer = session::with(loaded, options, async |session| {
         session.all_decided().await?;
-        look_up(session, tool, &config.path)?;
+        look_up(session, tool, config)?;
         call(session, tool, input).await
     })?;
     show(&answer, tool, *json)
@@ -106,13 +135,16 @@ async fn call(session: &mut Session, tool: &str, input: Vec<u8>) -> Result<Answe
 
 /// Data to stdout; a failure to stderr, with the exit status that tells whose it is.
 fn show(answer: &Answer, tool: &str, json: bool) -> Result<(), Failure> {
-    let result = match answer.bytes() {
-        Ok(result) => result,
+    match answer.bytes() {
+        Ok(result) => show_result(result, tool, json),
         Err(error) => {
             let words = if json { format!("\n{}", String::from_utf8_lossy(error)) } else { answer::refusal(error) };
-            return Err(Failure::new(format!("`{tool}` was answered with an error: {words}")));
+            Err(Failure::new(format!("`{tool}` was answered with an error: {words}")))
         }
-    };
+    }
+}
+
+fn show_result(result: &[u8], tool: &str, json: bool) -> Result<(), Failure> {
     let failed = answer::is_error(result);
     if json {
         output::print(&[result, b"\n"].concat())?;

@@ -24,7 +24,7 @@ pub(crate) fn run(arguments: &CheckArguments) -> Result<(), Failure> {
         Ok(loaded) => loaded,
         Err(error) => {
             if arguments.json {
-                print_json(&json!({"ok": false, "error": described(&error)}))?;
+                output::print_json(&json!({"ok": false, "error": described(&error)}))?;
             }
             return Err(config::explain(&error));
         }
@@ -43,13 +43,13 @@ fn show_plan(loaded: &Loaded, as_json: bool) -> Result<(), Failure> {
             servers.iter().map(|spec| json!({"server": spec.name.as_str(), kind_of(spec): spec.transport.place()}));
         let disabled = disabled.iter().map(|name| json!({"server": name.as_str(), "disabled": true}));
         let servers: Vec<Value> = enabled.chain(disabled).collect();
-        return print_json(&json!({"ok": true, "servers": servers, "warnings": warnings(&loaded.config)}));
+        return output::print_json(&json!({"ok": true, "servers": servers, "warnings": warnings(&loaded.config)}));
     }
     let header = ["SERVER", "PROGRAM OR ADDRESS"].map(str::to_owned);
     let enabled = servers.iter().map(|spec| [printable(spec.name.as_str()), printable(spec.transport.place())]);
     let off = disabled.iter().map(|name| [printable(name.as_str()), "(disabled)".to_owned()]);
     let rows: Vec<_> = [header].into_iter().chain(enabled).chain(off).collect();
-    print_lines(&aligned(&rows))?;
+    output::print_lines(&aligned(&rows))?;
     output::say(format_args!("the config is fine: {} to start, {} disabled", servers.len(), disabled.len()));
     Ok(())
 }
@@ -94,9 +94,9 @@ fn start_all(loaded: Loaded, arguments: &CheckArguments) -> Result<(), Failure> 
         let servers = findings.iter().map(Finding::to_json);
         let disabled = disabled.iter().map(|name| json!({"server": name, "state": "disabled"}));
         let servers: Vec<Value> = servers.chain(disabled).collect();
-        print_json(&json!({"ok": failed == 0, "servers": servers, "warnings": warnings}))?;
+        output::print_json(&json!({"ok": failed == 0, "servers": servers, "warnings": warnings}))?;
     } else {
-        print_lines(&table(&findings, &disabled))?;
+        output::print_lines(&table(&findings, &disabled))?;
     }
     match (failed, findings.len()) {
         (0, 0) => output::say("there is no server to start"),
@@ -210,12 +210,4 @@ fn described(error: &LoadError) -> Value {
     let problem = |problem: &catalog::config::Problem| json!({"path": problem.path, "message": problem.message, "hint": problem.hint});
     let problems: Vec<Value> = problems.iter().map(problem).collect();
     json!({"code": config::code(error), "message": error.to_string(), "problems": problems})
-}
-
-fn print_json(value: &Value) -> Result<(), Failure> {
-    output::print(format!("{value:#}\n").as_bytes())
-}
-
-fn print_lines(lines: &[String]) -> Result<(), Failure> {
-    output::print((lines.join("\n") + "\n").as_bytes())
 }

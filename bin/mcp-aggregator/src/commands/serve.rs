@@ -7,7 +7,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use aggregator::cycle::{self, Chain};
-use aggregator::logging;
+use aggregator::{Options, logging};
 use api::Api;
 use front::{Front, Limits};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -21,9 +21,10 @@ use crate::arguments::ServeArguments;
 use crate::failure::Failure;
 use crate::output::say;
 use crate::rest::Rest;
+use crate::service_file::ServiceFile;
 use crate::session::Signals;
 use crate::storage::{StorageArguments, with_causes};
-use crate::{config, lives, session};
+use crate::{config, lives, session, traces};
 
 /// So many descriptors are enough for all connections and servers.
 const DESCRIPTORS: u64 = 16_384;
@@ -37,6 +38,7 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<(), Failure> {
         allow_host,
         allow_origin,
         names,
+        surface,
         name,
         debug,
         log_file,
@@ -49,6 +51,7 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<(), Failure> {
     let tokens = tokens(token_file.as_deref(), std::env::var(TOKEN_VARIABLE).ok().as_deref())?;
     check_door(listen, tokens.is_some())?;
     let options = session::options(&name, names.separator.separator, names.names, session::OF_MANY)?;
+    let options = Options { surface, ..options };
     let config = config.map(config_file).transpose()?;
     let chain = chain(config.as_ref(), &storage)?;
     make_room_for_connections();
@@ -67,13 +70,17 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<(), Failure> {
             async move { containers.clear_up().await }
         });
         let (remote, probe) = (Some(containers.life_or(Arc::new(remote::life))), Some(remote::probe as _));
-        let setup = Setup { store: store.clone(), options, chain, remote, probe, config };
+        let traces = traces::from_environment();
+        let embedder = embedder();
+        let setup = Setup { store: store.clone(), options, chain, remote, probe, config, embedder, traces };
         let opened = match no_history {
             true => Service::open_without_account(setup).await,
             false => Service::open(setup).await,
         };
         let service =
             opened.map_err(|error| Failure::new(format!("could not open the service: {}", with_causes(&error))))?;
+        // Commands find us by it, as long as we answer.
+        let service_file = say_where(&storage, address);
         announce(address, tokens.is_some());
         let front = Front {
             aggregator: Arc::clone(service.aggregator()),
@@ -85,11 +92,20 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<(), Failure> {
         };
         let served = serve(front, listener, &mut signals).await;
         clearing.abort();
+        drop(service_file);
         stop(&service, &mut signals).await;
         containers.settle().await;
         store.close().await;
         served.map_err(|error| Failure::new(format!("could not serve: {error}")))
     })
+}
+
+/// What finds tools by meaning, where the program has it.
+fn embedder() -> Option<Arc<dyn search::Embedder>> {
+    #[cfg(feature = "builtin-model")]
+    return Some(Arc::new(search::BuiltIn));
+    #[cfg(not(feature = "builtin-model"))]
+    return None;
 }
 
 fn config_file(path: PathBuf) -> Result<ConfigFile, Failure> {
@@ -136,13 +152,29 @@ async fn stop(service: &Service, signals: &mut Signals) {
     }
 }
 
-/// Says where we are, and what to paste where.
-fn announce(address: SocketAddr, has_tokens: bool) {
-    // "All addresses" is no address to connect to.
-    let reached = match address.ip() {
+/// Where we are reached from this machine: "all addresses" is no address to connect to.
+fn reached_at(address: SocketAddr) -> SocketAddr {
+    match address.ip() {
         ip if ip.is_unspecified() => SocketAddr::new(Ipv4Addr::LOCALHOST.into(), address.port()),
         _ => address,
+    }
+}
+
+/// Leaves word in the data directory. Where that cannot be done, commands need `--url`.
+fn say_where(storage: &StorageArguments, address: SocketAddr) -> Option<ServiceFile> {
+    let folder = storage.folder().ok()?;
+    let url = format!("http://{}", reached_at(address));
+    let database = storage.location().ok()?.to_string();
+    let written = ServiceFile::write(&folder, &url, &database);
+    let problem = |error: &io::Error| {
+        tracing::warn!(%error, folder = %folder.display(), "could not leave word where we are; commands need --url");
     };
+    written.inspect_err(problem).ok()
+}
+
+/// Says where we are, and what to paste where.
+fn announce(address: SocketAddr, has_tokens: bool) {
+    let reached = reached_at(address);
     let headers = if has_tokens { r#", "headers": {"Authorization": "Bearer <token>"}"# } else { "" };
     say(format_args!("listening on http://{address}"));
     say(format_args!(

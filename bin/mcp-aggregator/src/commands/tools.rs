@@ -1,9 +1,12 @@
 //! `tools`: what all servers offer, as a table or as JSON.
 
+use std::path::Path;
+
 use aggregator::ServerState;
 use catalog::item::{Item, Kind, Page};
 use protocol::scan::{Span, member};
 use protocol::{reply, text};
+use serde_json::Value;
 
 use crate::answer;
 use crate::arguments::ToolsArguments;
@@ -12,16 +15,44 @@ use crate::failure::Failure;
 use crate::output;
 use crate::session::{self, Session};
 use crate::table::{aligned, cut, line_width, printable};
-use crate::{config, words};
+use crate::target::Target;
+use crate::{config, local, shown, words};
 
 /// However long the names are, this much of each description is shown.
 const LEAST_DESCRIPTION: usize = 20;
 
 pub(crate) fn run(arguments: &ToolsArguments) -> Result<(), Failure> {
     words::tell(arguments.debug);
+    match &arguments.config {
+        Some(config) => by_config(arguments, config),
+        None => by_service(arguments),
+    }
+}
+
+/// What the running service offers, or what the registry knows.
+fn by_service(arguments: &ToolsArguments) -> Result<(), Failure> {
+    let tools = session::block_on(async {
+        match arguments.target.find().await? {
+            Target::Service(service) => Ok(service.get("/tools").await?),
+            Target::Registry(store) => local::all_tools(&store).await,
+        }
+    })?;
+    if arguments.json {
+        return output::print_json(&tools);
+    }
+    let tools = tools.as_array().map(Vec::as_slice).unwrap_or_default();
+    let first_line = |tool: &Value| first_line(tool["description"].as_str().unwrap_or_default());
+    let rows = tools.iter().map(|tool| (shown::text(tool, "name"), first_line(tool))).collect();
+    output::print(&in_columns(rows, line_width()))?;
+    output::say(counted(tools.len(), "tool"));
+    Ok(())
+}
+
+/// What the servers of a config offer: they are started for it.
+fn by_config(arguments: &ToolsArguments, config: &Path) -> Result<(), Failure> {
     let names = &arguments.names;
     let options = session::options("mcp-aggregator", names.separator.separator.clone(), names.names, session::NOTHING)?;
-    let loaded = config::load(&arguments.config.path)?;
+    let loaded = config::load(config)?;
     let (tools, tally) = session::with(loaded, options, async |session| {
         session.all_decided().await?;
         let tally = Tally::of(session);
@@ -92,10 +123,14 @@ fn json(tools: &[Item]) -> Vec<u8> {
 }
 
 fn table(tools: &[Item], width: usize) -> Vec<u8> {
-    let name_width = tools.iter().map(|tool| tool.id.chars().count()).max().unwrap_or(0);
+    in_columns(tools.iter().map(|tool| (printable(&tool.id), first_line_of_description(tool))).collect(), width)
+}
+
+/// Names, and beside them as much of the descriptions as fits.
+fn in_columns(tools: Vec<(String, String)>, width: usize) -> Vec<u8> {
+    let name_width = tools.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
     let room = width.saturating_sub(name_width + 2).max(LEAST_DESCRIPTION);
-    let row = |tool: &Item| [printable(&tool.id), cut(&first_line_of_description(tool), room)];
-    let rows: Vec<_> = tools.iter().map(row).collect();
+    let rows: Vec<_> = tools.into_iter().map(|(name, description)| [name, cut(&description, room)]).collect();
     aligned(&rows).into_iter().flat_map(|line| (line + "\n").into_bytes()).collect()
 }
 
@@ -103,6 +138,10 @@ fn first_line_of_description(tool: &Item) -> String {
     let definition = &tool.definition;
     let found = member(definition, Span { start: 0, end: definition.len() }, "description");
     let description = found.and_then(|span| text::decode(span.of(definition))).unwrap_or_default();
+    first_line(&description)
+}
+
+fn first_line(description: &str) -> String {
     let line = description.lines().map(str::trim).find(|line| !line.is_empty());
     printable(line.unwrap_or_default())
 }

@@ -2,13 +2,32 @@
 
 use crate::{PROGRAM, expect};
 
+const VERBS: [&str; 18] = [
+    "stdio",
+    "serve",
+    "check",
+    "tools",
+    "call",
+    "add",
+    "remove",
+    "list",
+    "show",
+    "enable",
+    "disable",
+    "connect",
+    "disconnect",
+    "test",
+    "history",
+    "status",
+    "import",
+    "export",
+];
+
 #[test]
 fn help_shows_every_verb_with_examples_and_exit_codes() {
     let output = testkit::run(PROGRAM, ["--help"]);
     expect(&output, 0);
-    for needed in
-        ["stdio", "serve", "check", "tools", "call", "Examples:", "mcpServers", "Exit status:", "--config mcp.json"]
-    {
+    for needed in [&VERBS[..], &["Examples:", "mcpServers", "Exit status:", "--config mcp.json"]].concat() {
         assert!(output.stdout.contains(needed), "{needed} in\n{}", output.stdout);
     }
     for verb in ["stdio", "serve", "check", "tools", "call"] {
@@ -34,7 +53,8 @@ fn a_command_line_that_makes_no_sense_is_exit_status_2_and_leaves_stdout_empty()
         (&["serve", "--config", "c", "--listen", "here"], "127.0.0.1:8808"),
         (&["serve", "--config", "c", "--allow-host", "http://x"], "is no host name"),
         (&["serve", "--config", "c", "--allow-origin", "x"], "is no origin"),
-        (&["tools"], "--config"),
+        (&["tools", "--config"], "--config"),
+        (&["tools", "--config", "c", "--url", "http://x"], "cannot be used with"),
         (&["check", "--config", "c", "--bogus"], "--bogus"),
         (&["stdio", "--config", "c", "--separator", ""], "--separator"),
         (&["stdio", "--config", "c", "--separator", "a b"], "white space"),

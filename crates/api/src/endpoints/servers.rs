@@ -3,11 +3,11 @@
 use http::StatusCode;
 use registry::{Status, Transport};
 use serde_json::{Value, json};
-use service::Error;
 use service::servers::{Registration, Update};
+use service::{Error, Problem};
 
 use crate::answer::Answer;
-use crate::asked::{Asked, refuse};
+use crate::asked::{Asked, Members, refuse};
 use crate::endpoint::Endpoint;
 use crate::schema::Schema;
 use crate::schemas;
@@ -18,6 +18,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         Endpoint::post("/servers", "Register a server", |asked| Box::pin(register(asked)))
             .about("Connects it, unless told otherwise, and waits up to 1.5 s for its tools. What takes longer is answered as `connecting`.")
             .takes(schemas::registration())
+            .looking_further(problems_with_config)
             .answers(201, "The server as it is kept.", server())
             .fails(&["SERVER_ALREADY_EXISTS"]),
         Endpoint::get("/servers", "List servers", |asked| Box::pin(list(asked)))
@@ -28,12 +29,14 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         Endpoint::post("/servers/test", "Try a connection without registering it", |asked| Box::pin(try_out(asked)))
             .about("Nothing is kept. That it did not work is an answer, too: `success` is false then.")
             .takes(schemas::trial())
+            .looking_further(problems_with_config)
             .answers(200, "What the try showed.", Schema::named("TestReport")),
         of_server(Endpoint::get("/servers/{server}", "Look at a server", |asked| Box::pin(show(asked))))
             .answers(200, "The server.", server()),
         of_server(Endpoint::patch("/servers/{server}", "Change a server", |asked| Box::pin(change(asked))))
             .about("What is not named stays. Null takes a description or a health address away. It is connected anew only if that is needed.")
             .takes(schemas::update())
+            .looking_further(problems_with_other_config)
             .answers(200, "The server as it is now.", server())
             .fails(&["SERVER_ALREADY_EXISTS", "SERVER_READ_ONLY"]),
         of_server(Endpoint::delete("/servers/{server}", "Remove a server", |asked| Box::pin(remove(asked))))
@@ -71,6 +74,19 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
 /// Every endpoint of one server can miss it.
 pub(super) fn of_server(endpoint: Endpoint) -> Endpoint {
     endpoint.fails(&["SERVER_NOT_FOUND"])
+}
+
+/// What is wrong with how a server is to be reached, where both parts of that are given.
+fn problems_with_config(body: &Members) -> Vec<Problem> {
+    let transport = body.text("transport_type").and_then(|word| word.parse().ok());
+    let given = transport.zip(body.object("connection_config"));
+    given.map(|(transport, config)| service::servers::problems_with_config(transport, &config)).unwrap_or_default()
+}
+
+/// The same for a change: what stays as it was cannot be looked at here.
+fn problems_with_other_config(body: &Members) -> Vec<Problem> {
+    let is_masked = |config| registry::ConnectionConfig::from(config).is_masked();
+    if body.object("connection_config").is_some_and(is_masked) { Vec::new() } else { problems_with_config(body) }
 }
 
 async fn register(asked: Asked) -> Result<Answer, Error> {

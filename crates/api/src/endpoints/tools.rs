@@ -1,10 +1,11 @@
 //! Tools: what there is, and calls of them.
 
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 use registry::{RawJson, Source};
 use serde_json::json;
 use service::Error;
 use service::calls::Call;
+use service::traces::{TRACEPARENT, TRACESTATE, TraceContext};
 
 use super::servers::of_server;
 use crate::answer::Answer;
@@ -44,7 +45,8 @@ fn calling(endpoint: Endpoint) -> Endpoint {
             "By its full name `server.tool`, by its own name and `server_id`, or by its own name alone if no other \
              server has a tool of that name. The result is what the server sent, byte for byte, and `metadata` tells \
              how it got there; if the server's result has a `metadata` of its own, ours is called `_aggregator`. \
-             A tool that says itself that it failed (`isError`) is a result like any other.",
+             A tool that says itself that it failed (`isError`) is a result like any other. A trace that the headers \
+             `traceparent` and `tracestate` name is passed on to the server in `_meta`.",
         )
         .takes(schemas::call())
         .answers(200, "The result.", Schema::named("Result"))
@@ -64,13 +66,20 @@ fn calling(endpoint: Endpoint) -> Endpoint {
 }
 
 async fn list(asked: Asked) -> Result<Answer, Error> {
-    let tools = asked.service.tools(asked.text("server_id")).await?;
-    Ok(asked.part_of(&tools))
+    tools(&asked, asked.text("server_id")).await
 }
 
 async fn of_one(asked: Asked) -> Result<Answer, Error> {
-    let tools = asked.service.tools(Some(asked.server())).await?;
-    Ok(asked.part_of(&tools))
+    tools(&asked, Some(asked.server())).await
+}
+
+/// All tools, or the part that is asked for: the others are not even read then.
+async fn tools(asked: &Asked, server: Option<&str>) -> Result<Answer, Error> {
+    if asked.has_limit() {
+        let part = asked.service.tools_page(server, asked.page()).await?;
+        return Ok(Answer::page(&part.items, part.total));
+    }
+    Ok(asked.rest_of(&asked.service.tools(server).await?))
 }
 
 async fn refresh(asked: Asked) -> Result<Answer, Error> {
@@ -94,9 +103,19 @@ async fn call(asked: Asked) -> Result<Answer, Error> {
         document: body.text("document_path").map(|path| (path, line)),
         session: body.text("session"),
         timeout_ms: body.number("timeout_ms"),
+        trace: trace(&asked.headers),
     };
     let outcome = asked.service.call(call).await?;
     Ok(Answer::text(StatusCode::OK, "application/json", result::with_metadata(&outcome)))
+}
+
+/// The trace that a request says it belongs to.
+fn trace(headers: &HeaderMap) -> Option<TraceContext> {
+    let mut parents = headers.get_all(TRACEPARENT).iter();
+    let (Some(parent), None) = (parents.next(), parents.next()) else { return None };
+    // It may come in several headers, which are then one list.
+    let states: Vec<&str> = headers.get_all(TRACESTATE).iter().filter_map(|state| state.to_str().ok()).collect();
+    TraceContext::parse(parent.to_str().ok()?.trim(), Some(&states.join(",")))
 }
 
 /// The arguments as they were written, but in one line: between two tokens a blank does as well as a line end, and

@@ -46,6 +46,11 @@ impl Snapshot {
         pages.0[kind as usize][style as usize][era as usize].get_or_init(|| self.write_pages(list)).get(index)
     }
 
+    /// One tool as it stands in the list for such a client.
+    pub fn write_tool(&self, scope: Scope, style: NameStyle, era: Era, route: Route, out: &mut Vec<u8>) {
+        self.write_item(List { scope, kind: Kind::Tool, style, era }, route, out);
+    }
+
     fn write_pages(&self, list: List) -> Vec<Bytes> {
         let routes: Vec<_> = match list.scope {
             Scope::All => self.listed(list.kind, list.style).collect(),

@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rusqlite::types::{ToSqlOutput, ValueRef};
-use rusqlite::{Connection, ErrorCode, InterruptHandle, ToSql, params_from_iter};
+use rusqlite::{Connection, ErrorCode, InterruptHandle, Statement, ToSql, params_from_iter};
 use tokio::sync::{Mutex, OwnedMutexGuard, oneshot};
 
 use super::dialect::for_sqlite;
@@ -45,9 +45,19 @@ impl Sqlite {
 
     /// A transaction, alone with the database from the start.
     pub(crate) async fn write(&self) -> Result<Session, Fault> {
+        // `FULL` keeps what was said to be kept when the power goes, too. It costs one flush for each transaction.
+        self.begin("PRAGMA synchronous = FULL; BEGIN IMMEDIATE").await
+    }
+
+    /// The same without a flush of its own: the next one that has one, or the log's return to the file, flushes it.
+    pub(crate) async fn write_lightly(&self) -> Result<Session, Fault> {
+        self.begin("PRAGMA synchronous = NORMAL; BEGIN IMMEDIATE").await
+    }
+
+    async fn begin(&self, how: &'static str) -> Result<Session, Fault> {
         let mut session = Session::new(&self.writer).await;
         session.in_transaction = true;
-        session.run(|connection| connection.execute_batch("BEGIN IMMEDIATE")).await?;
+        session.run(move |connection| connection.execute_batch(how)).await?;
         Ok(session)
     }
 
@@ -126,10 +136,8 @@ impl Worker {
 fn connect(path: &Path) -> rusqlite::Result<Connection> {
     let connection = Connection::open(path)?;
     connection.busy_timeout(BUSY_LIMIT)?;
-    // With a write-ahead log a killed process leaves a whole database; `FULL` keeps what was said to be kept when the
-    // power goes, too. It costs one flush for each transaction, and these are few: executions come in batches.
+    // With a write-ahead log a killed process leaves a whole database.
     use_write_ahead_log(&connection)?;
-    connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "foreign_keys", true)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
     Ok(connection)
@@ -146,6 +154,20 @@ fn use_write_ahead_log(connection: &Connection) -> rusqlite::Result<()> {
             result => return result,
         }
     }
+}
+
+/// Gives a statement its values. It keeps those of its last run, and in a batch most stay the same: they are left alone.
+fn bind(statement: &mut Statement<'_>, bound: &[Value], values: &[Value]) -> rusqlite::Result<()> {
+    let expected = statement.parameter_count();
+    if values.len() != expected {
+        return Err(rusqlite::Error::InvalidParameterCount(values.len(), expected));
+    }
+    for (at, value) in values.iter().enumerate() {
+        if bound.get(at).unwrap_or(&Value::Null) != value {
+            statement.raw_bind_parameter(at + 1, value)?;
+        }
+    }
+    Ok(())
 }
 
 /// Somebody's turn with a connection.
@@ -196,8 +218,11 @@ impl Session {
         self.run(move |connection| {
             let mut statement = connection.prepare_cached(&sql)?;
             let mut touched = 0;
+            let mut bound: Vec<Value> = Vec::new();
             for values in each {
-                touched += statement.execute(params_from_iter(values))? as u64;
+                bind(&mut statement, &bound, &values)?;
+                touched += statement.raw_execute()? as u64;
+                bound = values;
             }
             Ok(touched)
         })
@@ -243,13 +268,15 @@ impl Drop for Session {
 
 impl ToSql for Value {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
-        let text = |text: &'_ str| ToSqlOutput::Owned(text.to_owned().into());
         Ok(match self {
             Self::Null => ToSqlOutput::Borrowed(ValueRef::Null),
             Self::Bool(it) => ToSqlOutput::Borrowed(ValueRef::Integer((*it).into())),
             Self::Int(it) => ToSqlOutput::Borrowed(ValueRef::Integer(*it)),
             Self::Text(it) | Self::Json(it) => ToSqlOutput::Borrowed(ValueRef::Text(it.as_bytes())),
-            Self::Uuid(it) => text(&it.hyphenated().to_string()),
+            Self::Uuid(it) => {
+                let mut text = uuid::Uuid::encode_buffer();
+                ToSqlOutput::Owned(it.hyphenated().encode_lower(&mut text).to_owned().into())
+            }
             Self::Time(it) => ToSqlOutput::Borrowed(ValueRef::Integer(it.as_micros())),
             Self::Bytes(it) => ToSqlOutput::Borrowed(ValueRef::Blob(it)),
         })

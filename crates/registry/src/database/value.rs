@@ -8,7 +8,7 @@ use uuid::Uuid;
 use crate::{RawJson, Timestamp};
 
 /// A value in a statement or in a row.
-#[derive(Clone)]
+#[derive(Clone, PartialEq)]
 pub(crate) enum Value {
     Null,
     Bool(bool),
@@ -48,7 +48,7 @@ into_value! {
     u32 => |it| Self::Int(it.into()),
     u64 => |it| Self::Int(i64::try_from(it).unwrap_or(i64::MAX)),
     &str => |it| Self::Text(without_nul(it)),
-    String => |it| if it.contains('\0') { Self::Text(without_nul(&it)) } else { Self::Text(it) },
+    String => |it| if has_nul(&it) { Self::Text(without_nul(&it)) } else { Self::Text(it) },
     &String => |it| Self::Text(without_nul(it)),
     Timestamp => |it| Self::Time(it),
     Duration => |it| Self::Int(i64::try_from(it.as_micros()).unwrap_or(i64::MAX)),
@@ -77,7 +77,11 @@ impl<T: Into<Self>> From<Option<T>> for Value {
 
 /// PostgreSQL takes no NUL in a text. Error messages may have them, and are worth keeping: the same in both databases.
 fn without_nul(text: &str) -> String {
-    text.replace('\0', "\u{fffd}")
+    if has_nul(text) { text.replace('\0', "\u{fffd}") } else { text.to_owned() }
+}
+
+fn has_nul(text: &str) -> bool {
+    text.as_bytes().contains(&0)
 }
 
 fn json_without_nul(value: &serde_json::Value) -> String {

@@ -44,7 +44,7 @@ async fn a_call_is_recorded_as_far_as_it_got(Setting { store, .. }: Setting) {
     }
     let shown = serde_json::to_value(&record).unwrap();
     assert_eq!((&shown["status"], &shown["duration_ms"]), (&"success".into(), &1.5.into()));
-    store.record(vec![]).await.unwrap();
+    store.record(Vec::<ExecutionRecord>::new()).await.unwrap();
     let unknown = store.execution(ExecutionId::fresh()).await;
     assert!(matches!(unknown, Err(Error::NotFound { what: "execution", .. })));
 }

@@ -13,14 +13,14 @@ use catalog::Scope;
 use protocol::era::meta;
 use protocol::revision::MODERN;
 use protocol::scan::member;
+use protocol::trace::{SpanContext, TraceContext};
 use protocol::{Envelope, Era, Kind, Line, Span, reply, text};
-use registry::RawJson;
 use tokio::sync::oneshot;
 use upstream::CallError;
 
 use super::Call;
 use super::resolution::Target;
-use crate::executions::{Ended, Execution, message_of};
+use crate::executions::{Ended, Execution, message_of, reason_of};
 
 /// The id of the one request of such a client.
 const ID: &[u8] = b"1";
@@ -72,6 +72,7 @@ impl Failure {
         let reason = told("reason").unwrap_or_default();
         let is_absent = matches!(&*reason, "server_unavailable" | "server_failed" | "server_starting");
         let ended = Ended::unanswered(registry::ExecutionStatus::Error, message_of(line, error));
+        let ended = ended.of_kind(reason_of(line, error));
         Self { ended, is_untouched: is_absent, is_lost: false, is_absent }
     }
 
@@ -102,6 +103,7 @@ impl Attempt {
             scope: Scope::One(execution.place()),
             principal: Arc::clone(&call.actor.name),
             is_alone: false,
+            surface: aggregator::Surface::Full,
         };
         let client = Client::carrying(setup, Arc::clone(&attempt) as _);
         // There is no person behind it who could answer.
@@ -155,8 +157,8 @@ impl Account for Attempt {
         None
     }
 
-    fn sent(&self) {
-        self.execution.has_been_sent();
+    fn sent(&self) -> Option<SpanContext> {
+        self.execution.has_been_sent()
     }
 
     /// An attempt is over. Whether the call is, is decided elsewhere.
@@ -217,19 +219,23 @@ impl Way for Attempt {
 }
 
 /// The request, in the words of its server's era, so that nothing need be translated on the way.
-pub(super) fn line_of(target: &Target, arguments: &RawJson, options: &Options) -> Bytes {
+pub(super) fn line_of(target: &Target, call: &Call, options: &Options) -> Bytes {
     // Servers read lines. In JSON a line end stands only between tokens, where a blank does as well.
-    let mut arguments = arguments.get().as_bytes().to_vec();
+    let mut arguments = call.arguments.get().as_bytes().to_vec();
     arguments.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
     let mut params = vec![("name", reply::string(&target.tool)), ("arguments", arguments)];
+    // Whoever told a trace wants the server to know it, whether we add to it or not.
+    let mut members = call.trace.as_ref().map(TraceContext::members).unwrap_or_default();
     if target.era == Era::Modern {
         let info =
             reply::object([("name", reply::string(&options.name)), ("version", reply::string(&options.version))]);
-        let members = [
+        members.extend([
             (meta::PROTOCOL_VERSION, reply::string(MODERN)),
             (meta::CLIENT_CAPABILITIES, b"{}".to_vec()),
             (meta::CLIENT_INFO, info),
-        ];
+        ]);
+    }
+    if !members.is_empty() {
         params.push(("_meta", reply::object(members)));
     }
     let mut line = reply::request(1, "tools/call", Some(&reply::object(params)));

@@ -49,7 +49,7 @@ pub(super) fn refused(refused: &Refused) -> Error {
 /// A call whose turn did not come.
 pub(super) fn waited_too_long() -> Concluded {
     let message = format!("The call waited {} s for its turn; try again later", QUEUE_PATIENCE.as_secs());
-    let ended = Ended::unanswered(ExecutionStatus::Error, message.clone());
+    let ended = Ended::unanswered(ExecutionStatus::Error, message.clone()).of_kind("limit_reached");
     let context = object(json!({ "limit": "concurrent_limit" }));
     Concluded::failed(Error::LimitReached { message, context }, ended)
 }
@@ -72,7 +72,7 @@ pub(super) fn result(execution: &Execution, line: &Bytes, span: Span) -> Conclud
     if result::kind(line, span) == ResultType::InputRequired {
         let message =
             format!("Server `{}` wants to ask a person something, and there is none here", execution.server());
-        let ended = Ended::unanswered(ExecutionStatus::Error, message.clone());
+        let ended = Ended::unanswered(ExecutionStatus::Error, message.clone()).of_kind("input_required");
         return Concluded::failed(Error::ExecutionFailed { message, context: context(execution) }, ended);
     }
     let text = String::from_utf8_lossy(span.of(line)).into_owned();

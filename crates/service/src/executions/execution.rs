@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use aggregator::client::Client;
 use aggregator::ledger::{Account, End, Refusal, Turn};
+use protocol::trace::{SpanContext, TraceContext};
 use registry::{ExecutionId, ExecutionRecord, ExecutionStatus, RawJson, ServerId, Source, Timestamp};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, timeout};
@@ -14,6 +15,8 @@ use super::outcome::Ended;
 use super::verdict::{Verdict, waited_too_long};
 use super::{Executions, ids};
 use crate::metrics::ServerCounters;
+use crate::recorder::Over;
+use crate::traces::{CallTrace, Leg, Past, Traces};
 
 /// How long a call waits for its turn.
 pub(crate) const QUEUE_PATIENCE: Duration = Duration::from_secs(300);
@@ -43,6 +46,8 @@ pub(crate) struct Asked {
     pub(crate) arguments: Option<RawJson>,
     /// Whether its result is to be kept.
     pub(crate) keeps_result: bool,
+    /// The trace that whoever makes it says it belongs to.
+    pub(crate) trace: Option<TraceContext>,
 }
 
 /// One call.
@@ -55,6 +60,8 @@ pub(crate) struct Execution {
     whole: Weak<Executions>,
     progress: Mutex<Progress>,
     called_off: Notify,
+    /// Where calls are traced.
+    trace: Option<CallTrace>,
 }
 
 /// How far it has got.
@@ -65,6 +72,8 @@ struct Progress {
     /// When its server got it, unless it waits to be sent again.
     sent: Option<Instant>,
     retries: u32,
+    /// If it is traced: its times at its server.
+    legs: Vec<Leg>,
     verdict: Option<Verdict>,
     ended: Option<(Instant, Ended)>,
     slot: Option<Slot>,
@@ -86,17 +95,19 @@ pub(crate) struct Times {
 }
 
 impl Execution {
-    pub(super) fn new(whole: &Weak<Executions>, asked: Asked, slot: Slot, counters: Arc<ServerCounters>) -> Self {
+    pub(super) fn new(whole: &Executions, mut asked: Asked, slot: Slot) -> Self {
+        let trace = whole.traces.as_ref().map(|traces| traces.begin(asked.trace.take()));
         let submitted_at = Timestamp::now();
         Self {
             id: ids::fresh(submitted_at),
-            asked,
             submitted_at,
             submitted: Instant::now(),
-            counters,
-            whole: whole.clone(),
+            counters: whole.counters(asked.place),
+            asked,
+            whole: whole.myself.clone(),
             progress: Mutex::new(Progress { slot: Some(slot), ..Progress::default() }),
             called_off: Notify::new(),
+            trace,
         }
     }
 
@@ -130,14 +141,6 @@ impl Execution {
         self.lock().ended.is_some()
     }
 
-    /// What it weighs while it waits to be written down.
-    pub(crate) fn weight(&self) -> usize {
-        let length = |json: &Option<RawJson>| json.as_ref().map_or(0, |json| json.get().len());
-        let progress = self.lock();
-        let result = progress.ended.as_ref().map_or(0, |(_, ended)| length(&ended.result));
-        1000 + length(&self.asked.arguments) + result
-    }
-
     /// It may not be made at once: this is what it waits for.
     pub(super) fn must_wait(&self, turn: oneshot::Receiver<()>) {
         self.lock().turn = Some(turn);
@@ -160,24 +163,32 @@ impl Execution {
         Some((client.upgrade()?, id.clone()))
     }
 
-    /// It is on its way to its server.
-    pub(crate) fn has_been_sent(&self) {
+    /// It is on its way to its server. If it is traced: the span that the server is told as its cause.
+    pub(crate) fn has_been_sent(&self) -> Option<SpanContext> {
         let now = Instant::now();
-        {
+        let span = {
             let mut progress = self.lock();
             if progress.sent.is_some() || progress.ended.is_some() {
-                return;
+                return progress.legs.last().map(|leg| leg.span);
             }
             progress.sent = Some(now);
             progress.first_sent.get_or_insert(now);
-        }
+            progress.legs.extend(self.trace.as_ref().map(|trace| trace.leg(now)));
+            progress.legs.last().map(|leg| leg.span)
+        };
         self.announce();
+        span
     }
 
-    /// It will be sent again.
-    pub(crate) fn will_be_retried(&self) {
+    /// It will be sent again, because that went wrong.
+    pub(crate) fn will_be_retried(&self, why: &str) {
         {
             let mut progress = self.lock();
+            if progress.sent.is_some()
+                && let Some(leg) = progress.legs.last_mut()
+            {
+                leg.failed = Some((Instant::now(), why.into()));
+            }
             progress.retries += 1;
             progress.sent = None;
             progress.request = None;
@@ -294,10 +305,10 @@ impl Execution {
         let mut record = ExecutionRecord {
             id: self.id,
             server_id: server.0,
-            server_name: server.1.to_string(),
-            tool_name: tool.to_string(),
+            server_name: String::from(&*server.1),
+            tool_name: String::from(&**tool),
             source: origin.source,
-            caller: origin.caller.as_ref().map(|caller| caller.to_string()),
+            caller: origin.caller.as_deref().map(String::from),
             document_path: document.map(|(path, _)| path.clone()),
             section_line: document.and_then(|(_, line)| *line),
             status: if progress.sent.is_some() { ExecutionStatus::Executing } else { ExecutionStatus::Pending },
@@ -318,6 +329,32 @@ impl Execution {
             record.result = ended.result.clone();
         }
         record
+    }
+
+    /// Tells a collector of it, once it is over.
+    pub(super) fn tell(&self, traces: &Traces) {
+        let Some(trace) = self.trace.as_ref().filter(|trace| trace.span.is_sampled) else { return };
+        let progress = self.lock();
+        let Some((over, ended)) = &progress.ended else { return };
+        let of_mcp = progress.request.as_ref().filter(|_| self.source() == Source::Mcp);
+        let past = Past {
+            id: self.id,
+            server: self.server(),
+            tool: self.tool(),
+            source: self.source(),
+            request_id: of_mcp.and_then(|(_, id)| std::str::from_utf8(id).ok()),
+            submitted: (self.submitted_at, self.submitted),
+            legs: &progress.legs,
+            retries: progress.retries,
+            over: *over,
+            ended,
+        };
+        past.tell(trace, traces);
+    }
+
+    /// What is to be written down now that it is over.
+    pub(super) fn over(&self) -> Over {
+        Over { record: self.record(), is_noted: self.is_noted() }
     }
 
     /// Whether its result is to be kept.
@@ -342,8 +379,8 @@ impl Account for Through {
         }))
     }
 
-    fn sent(&self) {
-        self.0.has_been_sent();
+    fn sent(&self) -> Option<SpanContext> {
+        self.0.has_been_sent()
     }
 
     fn ended(&self, end: End<'_>) {

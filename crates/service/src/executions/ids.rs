@@ -9,13 +9,16 @@ use uuid::Uuid;
 
 /// An id for an execution that was asked for at that time. Later ones are higher, to some 250 ns.
 pub(super) fn fresh(at: Timestamp) -> ExecutionId {
-    static SECRET: OnceLock<RandomState> = OnceLock::new();
-    static COUNT: AtomicU64 = AtomicU64::new(0);
     let micros = u64::try_from(at.as_micros()).unwrap_or(0);
     let (millis, fraction) = (micros / 1000, micros % 1000 * 4096 / 1000);
-    // Nobody guesses the next one, and no number comes twice: a keyed hash of a count.
-    let random = SECRET.get_or_init(RandomState::new).hash_one(COUNT.fetch_add(1, Ordering::Relaxed));
-    ExecutionId(Uuid::from_u64_pair(millis << 16 | 0x7000 | fraction, 0b10 << 62 | random >> 2))
+    ExecutionId(Uuid::from_u64_pair(millis << 16 | 0x7000 | fraction, 0b10 << 62 | unpredictable() >> 2))
+}
+
+/// A number that nobody guesses, and that hardly comes twice: a keyed hash of a count.
+pub(crate) fn unpredictable() -> u64 {
+    static SECRET: OnceLock<RandomState> = OnceLock::new();
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    SECRET.get_or_init(RandomState::new).hash_one(COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The calls that are not over.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use registry::ExecutionId;
@@ -10,7 +11,27 @@ use super::execution::Execution;
 /// In so many parts, so that calls on different threads rarely meet.
 const PARTS: usize = 16;
 
-type Part = HashMap<ExecutionId, Arc<Execution>>;
+type Part = HashMap<ExecutionId, Arc<Execution>, BuildHasherDefault<LastBytes>>;
+
+/// The end of an id is as random as any hash of it.
+#[derive(Default)]
+struct LastBytes(u64);
+
+impl Hasher for LastBytes {
+    fn write(&mut self, bytes: &[u8]) {
+        if let Some(last) = bytes.last_chunk() {
+            self.0 = u64::from_le_bytes(*last);
+        }
+    }
+
+    fn write_usize(&mut self, _: usize) {
+        // All ids are of the same length.
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
 
 /// The calls that are not over, by id.
 #[derive(Default)]

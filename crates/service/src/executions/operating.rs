@@ -54,13 +54,11 @@ impl Service {
 impl Executions {
     /// Calls, newest first.
     pub(crate) async fn list(&self, filter: &ExecutionFilter, page: Page) -> Result<Listed<ExecutionRecord>, Error> {
-        let alive = self.live.all();
-        let in_memory = alive
-            .iter()
-            .chain(&self.recorder.unwritten())
-            .map(|execution| (execution.record(), execution.is_noted()))
-            .collect::<Vec<_>>();
-        let in_memory = InMemory::new(filter, in_memory);
+        // First here, then there: a call that ends in between is seen twice, and not missed.
+        let alive = self.live.all().into_iter().map(|execution| (execution.record(), execution.is_noted()));
+        let alive = alive.collect::<Vec<_>>();
+        let unwritten = self.recorder.unwritten().into_iter().map(|over| (over.record, over.is_noted));
+        let in_memory = InMemory::new(filter, alive.into_iter().chain(unwritten));
         let part = in_memory.part_to_read(page);
         let kept = self.store.executions(filter, part).await?;
         Ok(in_memory.merge(page, part, kept))
@@ -71,8 +69,8 @@ impl Executions {
         if let Some(execution) = self.live.get(id) {
             return Ok(execution.record());
         }
-        if let Some(execution) = self.recorder.unwritten().into_iter().find(|execution| execution.id == id) {
-            return Ok(execution.record());
+        if let Some(over) = self.recorder.unwritten().into_iter().find(|over| over.record.id == id) {
+            return Ok(over.record);
         }
         Ok(self.store.execution(id).await?)
     }

@@ -1,6 +1,10 @@
 //! How a call ended: what is to be known of it afterwards.
 
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
 use aggregator::ledger::End;
+use memchr::memmem::Finder;
 use protocol::scan::member;
 use protocol::{Envelope, Kind, Span, text};
 use registry::{ExecutionStatus, RawJson};
@@ -21,6 +25,9 @@ pub(crate) struct Ended {
     pub(crate) status: ExecutionStatus,
     /// What went wrong.
     pub(crate) why: Option<String>,
+    /// The same as a word for programs: the code of the server's error, or a reason. Who gives a call up makes no
+    /// mistake.
+    pub(crate) kind: Option<Cow<'static, str>>,
     /// What the tool answered, if that is to be kept.
     pub(crate) result: Option<RawJson>,
 }
@@ -38,33 +45,35 @@ impl Ended {
 
     /// The server answered.
     pub(crate) fn answered(line: &[u8], outcome: Result<Span, Span>, keeps_result: bool) -> Self {
-        let (status, why, result) = match outcome {
-            Ok(result) if is_error(line, result) => {
+        let result = outcome.ok().filter(|_| keeps_result).and_then(|span| kept(span.of(line)));
+        match outcome {
+            Ok(result_at) if is_error(line, result_at) => {
                 // What the tool says about it is a result like any other, and nobody else's business.
-                (ExecutionStatus::Error, Some("the tool reported an error".to_owned()), Some(result))
+                let ended = Self::unanswered(ExecutionStatus::Error, "the tool reported an error".to_owned());
+                Self { result, ..ended.of_kind("tool_error") }
             }
-            Ok(result) => (ExecutionStatus::Success, None, Some(result)),
-            Err(error) => (ExecutionStatus::Error, Some(message_of(line, error)), None),
-        };
-        let result = result.filter(|_| keeps_result).and_then(|span| kept(span.of(line)));
-        Self { status, why, result }
+            Ok(_) => Self { status: ExecutionStatus::Success, why: None, kind: None, result },
+            Err(error) => {
+                Self::unanswered(ExecutionStatus::Error, message_of(line, error)).of_kind(code_of(line, error))
+            }
+        }
     }
 
     /// There was no answer.
     pub(crate) fn failed(error: &CallError) -> Self {
         let is_timeout = matches!(error, CallError::TooSlow { .. });
         let status = if is_timeout { ExecutionStatus::Timeout } else { ExecutionStatus::Error };
-        Self::unanswered(status, error.to_string())
+        Self::unanswered(status, error.to_string()).of_kind(error.reason())
     }
 
     /// We answered in the server's place.
     fn ours(answer: &[u8]) -> Self {
         match Envelope::scan(answer.trim_ascii_end()) {
             Ok(Envelope { kind: Kind::Response { outcome: Ok(_), .. }, .. }) => {
-                Self { status: ExecutionStatus::Success, why: None, result: None }
+                Self { status: ExecutionStatus::Success, why: None, kind: None, result: None }
             }
             Ok(Envelope { kind: Kind::Response { outcome: Err(error), .. }, .. }) => {
-                Self::unanswered(ExecutionStatus::Error, message_of(answer, error))
+                Self::unanswered(ExecutionStatus::Error, message_of(answer, error)).of_kind(reason_of(answer, error))
             }
             _ => Self::lost(),
         }
@@ -86,7 +95,17 @@ impl Ended {
 
     /// It did not come to an answer.
     pub(crate) fn unanswered(status: ExecutionStatus, why: String) -> Self {
-        Self { status, why: Some(why), result: None }
+        let kind = match status {
+            ExecutionStatus::Cancelled => None,
+            ExecutionStatus::Timeout => Some("timeout".into()),
+            _ => Some("_OTHER".into()),
+        };
+        Self { status, why: Some(why), kind, result: None }
+    }
+
+    /// The same with a better word for it.
+    pub(crate) fn of_kind(self, kind: impl Into<Cow<'static, str>>) -> Self {
+        Self { kind: Some(kind.into()), ..self }
     }
 }
 
@@ -100,8 +119,23 @@ pub(super) fn kept(json: &[u8]) -> Option<RawJson> {
 
 /// Whether a result says that the tool failed. Most do not have the word at all, and are not looked through.
 fn is_error(line: &[u8], result: Span) -> bool {
-    memchr::memmem::find(result.of(line), b"\"isError\"").is_some()
+    static WORD: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new(b"\"isError\""));
+    WORD.find(result.of(line)).is_some()
         && member(line, result, "isError").is_some_and(|value| value.of(line) == b"true")
+}
+
+/// The code of an error object.
+fn code_of(line: &[u8], error: Span) -> String {
+    let code = member(line, error, "code").map(|code| String::from_utf8_lossy(code.of(line)));
+    // A code is a number, and so never long; somebody else wrote it.
+    code.filter(|code| code.len() <= 12).map_or_else(|| "_OTHER".to_owned(), Cow::into_owned)
+}
+
+/// The reason that an error object of ours gives; else its code.
+pub(crate) fn reason_of(line: &[u8], error: Span) -> String {
+    let reason = member(line, error, "data").and_then(|data| member(line, data, "reason"));
+    let reason = reason.and_then(|reason| text::decode(reason.of(line)));
+    reason.map_or_else(|| code_of(line, error), Cow::into_owned)
 }
 
 /// What an error object says.

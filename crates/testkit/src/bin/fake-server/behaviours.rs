@@ -133,6 +133,7 @@ pub(crate) fn run(session: &Arc<Session>, call: &Call<'_>) {
             output.result(id, &done);
         }
         "pending" => output.result(id, &value_result("ids", &format!("[{}]", session.open_ids().join(",")))),
+        "most_open" => output.result(id, &value_result("count", &session.most_open().to_string())),
         name if session.definitions().contains(name) => output.result(id, &echo(call)),
         name => {
             let message = raw::quote(&format!("Unknown tool: {name}"));

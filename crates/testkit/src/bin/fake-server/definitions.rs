@@ -39,6 +39,7 @@ const BEHAVIOURS: &[(&str, &str, &str)] = &[
     ("cwd", "Answers the server's working directory", "{}"),
     ("logs", "Sends a log message, then answers", "{}"),
     ("pending", "Answers the ids of the other open requests", "{}"),
+    ("most_open", "Answers how many requests were open at once, at most", "{}"),
 ];
 
 #[derive(Debug)]

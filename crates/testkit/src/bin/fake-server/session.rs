@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::Context;
@@ -18,6 +19,8 @@ pub(crate) struct Session {
     pub(crate) output: Output,
     definitions: Mutex<Definitions>,
     open: Mutex<Vec<OpenRequest>>,
+    /// So many were open at once.
+    most_open: AtomicUsize,
     journal: Option<File>,
 }
 
@@ -49,6 +52,7 @@ impl Session {
             output: Output::new(options.junk, options.result_first)?,
             definitions: Mutex::new(Definitions::new(&options)?),
             open: Mutex::default(),
+            most_open: AtomicUsize::new(0),
             journal,
             options,
         })
@@ -170,7 +174,14 @@ impl Session {
 
     /// Notes that this call will be answered later, if at all.
     pub(crate) fn keep_open(&self, id: &str, on_cancel: OnCancel) {
-        self.open().push(OpenRequest { id: id.to_owned(), on_cancel });
+        let mut open = self.open();
+        open.push(OpenRequest { id: id.to_owned(), on_cancel });
+        self.most_open.fetch_max(open.len(), Ordering::Relaxed);
+    }
+
+    /// How many calls were open at once, at most.
+    pub(crate) fn most_open(&self) -> usize {
+        self.most_open.load(Ordering::Relaxed)
     }
 
     /// Answers a call that was kept open, unless it was cancelled meanwhile.

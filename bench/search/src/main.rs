@@ -1,0 +1,165 @@
+//! How well and how fast tools are found: runs data sets through the real index and prints Markdown tables.
+
+mod clock;
+mod data;
+mod quality;
+mod skills;
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clock::{Cost, percentile_cells, resident_mb, timed};
+use data::{DataSet, Tool};
+use quality::Quality;
+use search::{Document, Embedder, Index, Limits, MiniLm, Query, embed_documents};
+
+const USAGE: &str = "usage: bench-search FOLDER [--tools N]
+
+Prints how good and how quick the search is on each NAME.tools.jsonl and NAME.queries.jsonl in FOLDER:
+  {\"id\", \"server\", \"name\", \"description\", \"parameters\": {name: description}, \"category\"} and {\"query\", \"gold\": [ids]}
+
+  --tools N  how many tools the test of speed has; those of the data are repeated (default: 10000)";
+
+/// How many tools are embedded together.
+const BATCH: usize = 32;
+/// Requests in the test of speed.
+const REQUESTS: usize = 500;
+
+struct Options {
+    folder: PathBuf,
+    tools: usize,
+}
+
+fn main() -> anyhow::Result<()> {
+    let Some(options) = options()? else {
+        say(USAGE);
+        return Ok(());
+    };
+    let sets = data::read_folder(&options.folder)?;
+    // First, while no memory has been given back yet that would be used again.
+    measure_speed(&sets, options.tools)?;
+    say(
+        "\n| data | tools | requests | by | Hit@1 | Recall@5 | Recall@10 | nDCG@10 |\n|---|---|---|---|---|---|---|---|",
+    );
+    let mut skill_lines = Vec::new();
+    for set in &sets {
+        let (index, _) = indexed(set.tools.iter().map(|tool| tool.document.clone()))?;
+        for is_embedded in [false, true] {
+            let way = if is_embedded { "words and meaning" } else { "words" };
+            let quality = judge(&index, set, is_embedded)?;
+            say(&format!(
+                "| {} | {} | {} | {way} | {} |",
+                set.name,
+                set.tools.len(),
+                set.requests.len(),
+                quality.cells()
+            ));
+        }
+        skill_lines.extend(skills::judge(&index, set, MiniLm::shared())?);
+    }
+    if !skill_lines.is_empty() {
+        say(
+            "\n| data | skills | tools | best is right % | among those told % | has a primary % | primary is right % |",
+        );
+        say("|---|---|---|---|---|---|---|");
+        skill_lines.iter().for_each(|line| say(line));
+    }
+    Ok(())
+}
+
+fn options() -> anyhow::Result<Option<Options>> {
+    use lexopt::{Arg, ValueExt};
+    let (mut folder, mut tools) = (None, 10_000);
+    let mut arguments = lexopt::Parser::from_env();
+    while let Some(argument) = arguments.next()? {
+        match argument {
+            Arg::Long("tools") => tools = arguments.value()?.parse()?,
+            Arg::Long("help") | Arg::Short('h') => return Ok(None),
+            Arg::Value(value) if folder.is_none() => folder = Some(PathBuf::from(value)),
+            other => return Err(other.unexpected().into()),
+        }
+    }
+    let folder = folder.context("say in which folder the data is; see --help")?;
+    Ok(Some(Options { folder, tools }))
+}
+
+/// An index with all vectors, and what the words and the vectors in it cost.
+fn indexed(documents: impl Iterator<Item = Document>) -> anyhow::Result<(Index<usize>, [Cost; 2])> {
+    let model = MiniLm::shared();
+    let mut index = Index::new(model.dimension());
+    let ((), words) = timed(|| {
+        for (key, document) in documents.enumerate() {
+            index.insert(key, document);
+        }
+    });
+    let (result, vectors) = timed(|| embed_all(&mut index, model));
+    result?;
+    Ok((index, [words, vectors]))
+}
+
+fn embed_all(index: &mut Index<usize>, model: &dyn Embedder) -> anyhow::Result<()> {
+    let lacking: Vec<_> =
+        index.lacking(usize::MAX).iter().map(|tool| (*tool.key, tool.hash, tool.document.clone())).collect();
+    for batch in lacking.chunks(BATCH) {
+        let documents: Vec<&Document> = batch.iter().map(|(_, _, document)| document).collect();
+        for ((key, hash, _), vector) in batch.iter().zip(embed_documents(model, &documents)?) {
+            anyhow::ensure!(index.set_vector(key, *hash, &vector), "the index refused a vector");
+        }
+    }
+    Ok(())
+}
+
+fn judge(index: &Index<usize>, set: &DataSet, is_embedded: bool) -> anyhow::Result<Quality> {
+    let mut quality = Quality::default();
+    for request in &set.requests {
+        let found = find(index, &request.text, is_embedded)?;
+        quality += Quality::of(&found, &request.right);
+    }
+    Ok(quality)
+}
+
+fn find(index: &Index<usize>, request: &str, is_embedded: bool) -> anyhow::Result<Vec<usize>> {
+    let mut query = Query::new(request);
+    if is_embedded {
+        query.embed(MiniLm::shared())?;
+    }
+    let hits = index.search(&query, Limits { count: 10, least_score: 0.0 }, |_| true);
+    Ok(hits.into_iter().map(|hit| hit.key).collect())
+}
+
+fn measure_speed(sets: &[DataSet], count: usize) -> anyhow::Result<()> {
+    let tools: Vec<&Tool> = sets.iter().flat_map(|set| &set.tools).collect();
+    // Repeated tools get a number, so that no text is there twice.
+    let documents = (0..count).map(|number| {
+        let mut document = tools[number % tools.len()].document.clone();
+        if number >= tools.len() {
+            document.description.push_str(&format!(" (variant {})", number / tools.len()));
+        }
+        document
+    });
+    MiniLm::shared();
+    let before = resident_mb();
+    let (index, [words, vectors]) = indexed(documents)?;
+    let memory = resident_mb() - before;
+    let requests: Vec<&str> = sets.iter().flat_map(|set| &set.requests).map(|request| request.text.as_str()).collect();
+    let step = (requests.len() / REQUESTS).max(1);
+    say("| tools | indexed: words, CPU s | vectors, CPU s | memory, MB |\n|---|---|---|---|");
+    let seconds = |cost: Cost| cost.cpu.as_secs_f64();
+    say(&format!("| {count} | {:.2} | {:.1} | {memory:.0} |", seconds(words), seconds(vectors)));
+    say("\n| query by | p50 ms | p99 ms | p50 CPU ms | p99 CPU ms |\n|---|---|---|---|---|");
+    for (way, is_embedded) in [("words", false), ("words and meaning", true)] {
+        let mut costs = Vec::new();
+        for request in requests.iter().step_by(step) {
+            let (found, cost) = timed(|| find(&index, request, is_embedded));
+            found?;
+            costs.push(cost);
+        }
+        say(&format!("| {way} | {} |", percentile_cells(&costs)));
+    }
+    Ok(())
+}
+
+#[expect(clippy::print_stdout, reason = "this is what the program is for")]
+fn say(line: &str) {
+    println!("{line}");
+}

@@ -1,0 +1,267 @@
+//! The command line of the verbs for servers that are registered: most work on a running service or on the registry.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use crate::target::TargetArguments;
+
+/// Add a server.
+///
+/// A program that is started (after `--`), or an address. `$VAR` and `${VAR}` are kept as written and filled
+/// in when it is connected, so that secrets can stay in the environment of the service; what is written out
+/// is sealed in the registry and shown as ***. A running service connects it at once.
+#[derive(Debug, Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  mcp-aggregator add memory -- npx -y @modelcontextprotocol/server-memory
+  mcp-aggregator add git --env 'TOKEN=${GIT_TOKEN}' --lazy -- uvx mcp-server-git
+  mcp-aggregator add docs https://example.org/mcp --header 'Authorization=Bearer ${DOCS_TOKEN}'
+  mcp-aggregator add old https://example.org/sse --transport sse
+  mcp-aggregator add time --json '{\"command\": \"uvx\", \"args\": [\"mcp-server-time\"]}'
+  mcp-aggregator add --json - < registration.json     what POST /servers takes"
+)]
+pub(crate) struct AddArguments {
+    /// Its name: lower-case letters, digits, `_` and `-`
+    #[arg(value_name = "NAME", required_unless_present = "json")]
+    pub(crate) name: Option<String>,
+    /// Its address, if it runs elsewhere
+    #[arg(value_name = "URL", conflicts_with_all = ["command", "json"], required_unless_present_any = ["command", "json"])]
+    pub(crate) address: Option<String>,
+    /// How it is reached [default: stdio for a program, http for an address]
+    #[arg(long, value_enum, conflicts_with = "json")]
+    pub(crate) transport: Option<Way>,
+    /// A variable for the program; may be repeated
+    #[arg(long, value_name = "NAME=VALUE", value_parser = pair, conflicts_with_all = ["json", "address"])]
+    pub(crate) env: Vec<(String, String)>,
+    /// A header for every request to it; may be repeated
+    #[arg(long, value_name = "NAME=VALUE", value_parser = pair, conflicts_with_all = ["json", "command"])]
+    pub(crate) header: Vec<(String, String)>,
+    /// What it is for
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) description: Option<String>,
+    /// Start it when its tools are called, and stop it when nobody has called them for a while
+    #[arg(long)]
+    pub(crate) lazy: bool,
+    /// Ask this address by GET whether it is well, instead of itself
+    #[arg(long, value_name = "URL")]
+    pub(crate) health_url: Option<String>,
+    /// Do not connect it, now or at the next start
+    #[arg(long)]
+    pub(crate) no_connect: bool,
+    /// All of it as JSON, `-` for stdin: an entry of a config, or what POST /servers takes. The answer is JSON, too
+    #[arg(long, value_name = "OBJECT", conflicts_with = "command")]
+    pub(crate) json: Option<String>,
+    #[command(flatten)]
+    pub(crate) target: TargetArguments,
+    /// The program that is started, and its arguments
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<String>,
+}
+
+/// How a server is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Way {
+    /// A program that is started
+    Stdio,
+    /// Streamable HTTP
+    Http,
+    /// HTTP+SSE, the older one
+    Sse,
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("expected NAME=VALUE".to_owned()),
+    }
+}
+
+/// Remove a server, with its tools and its history.
+#[derive(Debug, Args)]
+pub(crate) struct RemoveArguments {
+    /// The server, by name or id
+    #[arg(value_name = "SERVER")]
+    pub(crate) server: String,
+    /// Cancel calls that are under way instead of waiting for them
+    #[arg(long)]
+    pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) target: TargetArguments,
+}
+
+/// List all servers and how they are.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  mcp-aggregator list
+  mcp-aggregator list --json | jq -r '.[] | select(.status == \"error\") | .name'")]
+pub(crate) struct ListArguments {
+    /// Print what REST answers
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) target: TargetArguments,
+}
+
+/// Show everything about a server.
+#[derive(Debug, Args)]
+pub(crate) struct ShowArguments {
+    #[command(flatten)]
+    pub(crate) one: OneServer,
+}
+
+/// A server, and in which form its state is shown.
+#[derive(Debug, Args)]
+pub(crate) struct OneServer {
+    /// The server, by name or id
+    #[arg(value_name = "SERVER")]
+    pub(crate) server: String,
+    /// Print what REST answers
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) target: TargetArguments,
+}
+
+/// Allow a server to be connected, and forget its failures.
+///
+/// A running service connects it. This is also how a server comes back that was switched off because it failed
+/// too often.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct EnableArguments {
+    #[command(flatten)]
+    pub(crate) one: OneServer,
+}
+
+/// Disconnect a server and keep it so.
+#[derive(Debug, Args)]
+pub(crate) struct DisableArguments {
+    #[command(flatten)]
+    pub(crate) one: OneServer,
+}
+
+/// Connect a server, and tell how that went.
+#[derive(Debug, Args)]
+pub(crate) struct ConnectArguments {
+    #[command(flatten)]
+    pub(crate) one: OneServer,
+}
+
+/// Disconnect a server until it is connected again, or the service starts anew.
+///
+/// Calls that are under way have 30 s to finish.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct DisconnectArguments {
+    #[command(flatten)]
+    pub(crate) one: OneServer,
+    /// Cancel calls that are under way instead of waiting for them
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+/// Try a server by a connection of its own, and list its tools.
+#[derive(Debug, Args)]
+pub(crate) struct TestArguments {
+    #[command(flatten)]
+    pub(crate) one: OneServer,
+}
+
+/// Show what happened to the connection of a server, newest first.
+#[derive(Debug, Args)]
+pub(crate) struct HistoryArguments {
+    #[command(flatten)]
+    pub(crate) one: OneServer,
+    /// At most so many events
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) limit: u32,
+}
+
+/// Tell how the running service is. The exit status is 1 if something is wrong.
+#[derive(Debug, Args)]
+pub(crate) struct StatusArguments {
+    /// Print what REST answers
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) target: TargetArguments,
+}
+
+/// Find tools by what they do, among those of connected servers. Needs a running service.
+#[derive(Debug, Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  mcp-aggregator search create an issue
+  mcp-aggregator search \"rename a file\" --server files --limit 3"
+)]
+pub(crate) struct SearchArguments {
+    /// What you want to do, in plain words
+    #[arg(value_name = "WORDS", required = true)]
+    pub(crate) query: Vec<String>,
+    /// At most so many tools
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) limit: u32,
+    /// Only tools of this server, by name or id; may be repeated
+    #[arg(long, value_name = "SERVER")]
+    pub(crate) server: Vec<String>,
+    /// Only tools with this skill; may be repeated
+    #[arg(long, value_name = "SKILL")]
+    pub(crate) skill: Vec<String>,
+    /// Print what REST answers, with what each tool takes
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) target: TargetArguments,
+}
+
+/// Add the servers of other programs, or of an export.
+///
+/// Looks for the config files of MCP clients on this machine, shows their servers, and adds those that are not
+/// there yet. Nothing is overwritten and no file is changed. Names are made to fit, and what was renamed is told.
+/// An entry that is this aggregator is left out. With an export (see `export`), all of it is taken in: servers
+/// that are not there yet, settings and bindings.
+#[derive(Debug, Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  mcp-aggregator import --dry-run                     what is there on this machine?
+  mcp-aggregator import --from claude-desktop
+  mcp-aggregator import .vscode/mcp.json
+  mcp-aggregator export --secrets > all.json; mcp-aggregator import all.json --url http://other:8808"
+)]
+pub(crate) struct ImportArguments {
+    /// A file: the config of an MCP client, or an export; `-` for stdin
+    #[arg(value_name = "FILE", conflicts_with = "from")]
+    pub(crate) file: Option<PathBuf>,
+    /// claude-desktop, claude-code, cursor, vscode, windsurf, or a file; may be repeated [default: all of them]
+    #[arg(long, value_name = "CLIENT | FILE")]
+    pub(crate) from: Vec<String>,
+    /// Show what would be done, and do nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Print what was found and done as JSON, without how servers are reached
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) target: TargetArguments,
+}
+
+/// Print the whole registry as JSON: servers, settings and bindings, for `import`.
+///
+/// Without --secrets, credentials are masked, and servers that have some are switched off where this is imported.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct ExportArguments {
+    /// With credentials as they are: keep the output to yourself
+    #[arg(long)]
+    pub(crate) secrets: bool,
+    #[command(flatten)]
+    pub(crate) target: TargetArguments,
+}

@@ -1,0 +1,121 @@
+//! A running service, asked over its REST API.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Method;
+use serde_json::Value;
+
+use crate::failure::Failure;
+use crate::refusal;
+
+/// Where the API is below the service's address.
+const PREFIX: &str = "/api/v1/aggregator";
+/// Longer than anything the service itself waits for.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// A running service. It has no `Debug`, for it knows the token.
+pub(crate) struct Client {
+    url: String,
+    token: Option<String>,
+}
+
+/// Why a service did not do what it was asked.
+pub(crate) enum Denial {
+    /// Nobody is there.
+    Absent(Failure),
+    /// It said no, or nobody knows.
+    Other(Failure),
+}
+
+impl From<Denial> for Failure {
+    fn from(denial: Denial) -> Self {
+        match denial {
+            Denial::Absent(failure) | Denial::Other(failure) => failure,
+        }
+    }
+}
+
+impl Client {
+    /// The service at an address as a user writes it: the scheme may be left out, and a path of ours may be there.
+    pub(crate) fn new(url: &str, token: Option<String>) -> Self {
+        let url = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
+        let url = url.trim_end_matches('/');
+        let url = ["/mcp", "/sse", PREFIX].iter().find_map(|path| url.strip_suffix(path)).unwrap_or(url);
+        Self { url: url.to_owned(), token }
+    }
+
+    /// Where it is.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Result<Value, Denial> {
+        self.value(Method::GET, path, None).await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: Option<&Value>) -> Result<Value, Denial> {
+        self.value(Method::POST, path, body).await
+    }
+
+    pub(crate) async fn delete(&self, path: &str) -> Result<Value, Denial> {
+        self.value(Method::DELETE, path, None).await
+    }
+
+    async fn value(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, Denial> {
+        let body = body.map(|body| Bytes::from(body.to_string())).unwrap_or_default();
+        let answer = self.ask(method, path, body, PATIENCE).await?;
+        if answer.is_empty() {
+            return Ok(Value::Null);
+        }
+        serde_json::from_slice(&answer)
+            .map_err(|error| Denial::Other(refusal::foreign(&self.url, &format!("its answer is no JSON: {error}"))))
+    }
+
+    /// Sends a request, and gives the bytes of a good answer.
+    pub(crate) async fn ask(&self, method: Method, path: &str, body: Bytes, limit: Duration) -> Result<Bytes, Denial> {
+        let bearer = self.token.as_ref().map(|token| ("Authorization".to_owned(), format!("Bearer {token}")));
+        let headers = bearer.into_iter().collect();
+        let request = remote::Request { method, url: format!("{}{PREFIX}{path}", self.url), headers, body };
+        let response = remote::request(request, limit).await.map_err(|error| {
+            let failure = Failure::new(format!("could not ask the service at {}: {error}", self.url));
+            match error {
+                remote::Unanswered::Unreachable(_) => Denial::Absent(failure.with_hint("does it run there?")),
+                remote::Unanswered::Lost(_) => Denial::Other(failure),
+            }
+        })?;
+        if response.status.is_success() {
+            return Ok(response.body);
+        }
+        Err(Denial::Other(refusal::told(&self.url, response.status, &response.body)))
+    }
+}
+
+/// A name as a part of a path.
+pub(crate) fn encoded(name: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
+    name.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_may_be_written_in_short_or_be_that_of_mcp() {
+        for (typed, url) in [
+            ("http://127.0.0.1:8808", "http://127.0.0.1:8808"),
+            ("127.0.0.1:8808/", "http://127.0.0.1:8808"),
+            ("https://example.org/mcp", "https://example.org"),
+            ("https://example.org/tools/api/v1/aggregator/", "https://example.org/tools"),
+        ] {
+            assert_eq!(Client::new(typed, None).url(), url);
+        }
+    }
+
+    #[test]
+    fn a_name_of_any_kind_is_one_part_of_a_path() {
+        assert_eq!(encoded("git-hub_1"), "git-hub_1");
+        assert_eq!(encoded("my/ü ?"), "my%2F%C3%BC%20%3F");
+    }
+}

@@ -1,0 +1,156 @@
+//! `add`: a server is registered and, where a service runs, connected.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use registry::Transport;
+use serde_json::{Map, Value, json};
+use service::servers::Registration;
+
+use crate::arguments::servers::{AddArguments, Way};
+use crate::client::{Client, encoded};
+use crate::failure::Failure;
+use crate::import::registration_of_entry;
+use crate::output::{self, say};
+use crate::shown::standing;
+use crate::table::printable;
+use crate::target::Target;
+use crate::{local, session};
+
+/// How long the first start of a server is watched. Some are downloaded then.
+const PATIENCE: Duration = Duration::from_secs(30);
+const LOOK: Duration = Duration::from_millis(200);
+
+pub(crate) fn run(arguments: &AddArguments) -> Result<(), Failure> {
+    let new = registration(arguments)?;
+    let name = new["name"].as_str().unwrap_or_default().to_owned();
+    let (server, runs) = session::block_on(async {
+        match arguments.target.find().await? {
+            Target::Service(service) => {
+                let added = service.post("/servers", Some(&new)).await?;
+                Ok((decided(&service, added).await?, true))
+            }
+            Target::Registry(store) => {
+                let new: Registration =
+                    serde_json::from_value(new).map_err(|error| Failure::usage(error.to_string()))?;
+                Ok((local::add(&store, new).await?, false))
+            }
+        }
+    })?;
+    if arguments.json.is_some() {
+        output::print_json(&server)?;
+    }
+    tell(&name, &server, runs)
+}
+
+/// Waits until a server that is being connected is, or is not.
+async fn decided(service: &Client, added: Value) -> Result<Value, Failure> {
+    let path = format!("/servers/{}", encoded(added["id"].as_str().unwrap_or_default()));
+    let (mut server, began) = (added, Instant::now());
+    while server["status"] == "connecting" && began.elapsed() < PATIENCE {
+        tokio::time::sleep(LOOK).await;
+        server = service.get(&path).await?;
+    }
+    Ok(server)
+}
+
+fn tell(name: &str, server: &Value, runs: bool) -> Result<(), Failure> {
+    if !runs {
+        say(format_args!("added `{name}`; no service runs here, `mcp-aggregator serve` starts one"));
+        return Ok(());
+    }
+    if let Some(why) = server["error_message"].as_str() {
+        let why = why.lines().map(printable).collect::<Vec<_>>().join("\n  ");
+        return Err(Failure::new(format!("added `{name}`, but it could not be connected: {why}")).with_hint(format!(
+            "`mcp-aggregator test {name}` tries it again, `mcp-aggregator remove {name}` removes it"
+        )));
+    }
+    match server["status"].as_str() {
+        Some("connecting") => {
+            say(format_args!(
+                "added `{name}`; it is still connecting, `mcp-aggregator show {name}` tells how that goes"
+            ));
+        }
+        _ => say(format_args!("added `{name}`: {}", standing(server))),
+    }
+    Ok(())
+}
+
+/// What is sent to a service.
+fn registration(arguments: &AddArguments) -> Result<Value, Failure> {
+    let mut new = match &arguments.json {
+        Some(text) => of_json(arguments.name.as_deref(), text)?,
+        None => of_options(arguments)?,
+    };
+    if let Some(description) = &arguments.description {
+        new.insert("description".to_owned(), json!(description));
+    }
+    if let Some(url) = &arguments.health_url {
+        new.insert("health_check_url".to_owned(), json!(url));
+    }
+    if arguments.no_connect {
+        new.insert("auto_connect".to_owned(), json!(false));
+    }
+    if arguments.lazy
+        && let Some(Value::Object(config)) = new.get_mut("connection_config")
+    {
+        config.insert("lazy".to_owned(), json!(true));
+    }
+    Ok(Value::Object(new))
+}
+
+/// An entry of a config, or a whole registration.
+fn of_json(name: Option<&str>, text: &str) -> Result<Map<String, Value>, Failure> {
+    let read = if text == "-" { io::read_to_string(io::stdin()) } else { Ok(text.to_owned()) };
+    let text = read.map_err(|error| Failure::new(format!("could not read stdin: {error}")))?;
+    let mut given: Map<String, Value> =
+        serde_json::from_str(&text).map_err(|error| Failure::usage(format!("--json wants a JSON object: {error}")))?;
+    if let Some(name) = name {
+        given.insert("name".to_owned(), json!(name));
+    }
+    if given.contains_key("connection_config") {
+        return Ok(given);
+    }
+    let Some(Value::String(name)) = given.shift_remove("name") else {
+        return Err(Failure::usage("the server has no name").with_hint("mcp-aggregator add NAME --json OBJECT"));
+    };
+    Ok(registration_of_entry(&name, &given))
+}
+
+fn of_options(arguments: &AddArguments) -> Result<Map<String, Value>, Failure> {
+    let name = arguments.name.as_deref().unwrap_or_default();
+    let texts = |pairs: &[(String, String)]| {
+        pairs.iter().map(|(name, value)| (name.clone(), json!(value))).collect::<Map<String, Value>>()
+    };
+    let (transport, config) = match (arguments.command.split_first(), &arguments.address) {
+        (Some((command, args)), _) => {
+            if matches!(arguments.transport, Some(Way::Http | Way::Sse)) {
+                return Err(Failure::usage("a program that is started is reached by stdio; leave --transport out"));
+            }
+            (Transport::Stdio, with("env", texts(&arguments.env), json!({"command": command, "args": args})))
+        }
+        (None, Some(url)) => {
+            let transport = match arguments.transport {
+                Some(Way::Stdio) => {
+                    return Err(Failure::usage("an address is reached by http or sse; a program stands after `--`")
+                        .with_hint(format!("mcp-aggregator add {name} -- {url}")));
+                }
+                Some(Way::Sse) => Transport::Sse,
+                Some(Way::Http) | None => Transport::Http,
+            };
+            (transport, with("headers", texts(&arguments.header), json!({"url": url})))
+        }
+        (None, None) => return Err(Failure::usage("neither a program nor an address is given")),
+    };
+    let new = json!({"name": name, "transport_type": transport, "connection_config": config});
+    let Value::Object(new) = new else { unreachable!("an object was written") };
+    Ok(new)
+}
+
+/// The config with these texts, if there are some.
+fn with(key: &str, texts: Map<String, Value>, mut config: Value) -> Value {
+    if !texts.is_empty() {
+        config[key] = Value::Object(texts);
+    }
+    config
+}

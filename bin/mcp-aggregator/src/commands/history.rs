@@ -1,0 +1,45 @@
+//! `history`: what happened to the connection of a server.
+
+use serde_json::Value;
+
+use crate::arguments::servers::HistoryArguments;
+use crate::client::encoded;
+use crate::failure::Failure;
+use crate::output::{self, say};
+use crate::shown::{moment, table, text};
+use crate::table::printable;
+use crate::target::Target;
+use crate::{local, session};
+
+pub(crate) fn run(arguments: &HistoryArguments) -> Result<(), Failure> {
+    let HistoryArguments { one, limit } = arguments;
+    let events = session::block_on(async {
+        match one.target.find().await? {
+            Target::Service(service) => {
+                Ok(service.get(&format!("/servers/{}/history?limit={limit}", encoded(&one.server))).await?)
+            }
+            Target::Registry(store) => local::history(&store, &one.server, *limit).await,
+        }
+    })?;
+    if one.json {
+        return output::print_json(&events);
+    }
+    let rows: Vec<_> = events.as_array().into_iter().flatten().map(row).collect();
+    if rows.is_empty() {
+        say(format_args!("nothing has happened to `{}` yet", one.server));
+        return Ok(());
+    }
+    output::print_lines(&table(["TIME", "EVENT", "STATUS", "DETAILS"], rows))
+}
+
+fn row(event: &Value) -> [String; 4] {
+    let details = &event["details"];
+    let states = format!("{} -> {}", text(details, "from"), text(details, "to"));
+    let told = |(name, value): (&String, &Value)| {
+        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        if name == "error" { value } else { format!("{name}={value}") }
+    };
+    let more = details.as_object().into_iter().flatten().filter(|(name, _)| *name != "from" && *name != "to");
+    let more = more.map(told).collect::<Vec<_>>().join(" ");
+    [moment(event, "timestamp"), text(event, "event_type"), states, printable(&more)]
+}

@@ -1,0 +1,236 @@
+//! `import`: the servers of other programs, or of an export.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use service::servers::Registration;
+
+use super::list;
+use crate::arguments::servers::ImportArguments;
+use crate::failure::Failure;
+use crate::import::clients::{Client, Machine};
+use crate::import::plan::{Fate, Planned, plan};
+use crate::import::{Found, found_in, is_export, read_jsonc};
+use crate::output::{self, say};
+use crate::shown::{place, table};
+use crate::table::printable;
+use crate::target::Target;
+use crate::{local, session};
+
+/// Stdin, as people write it.
+const STDIN: &str = "-";
+
+/// What is to be imported.
+enum Source {
+    Export(Value),
+    Servers(Vec<Found>),
+}
+
+pub(crate) fn run(arguments: &ImportArguments) -> Result<(), Failure> {
+    let source = read_all(arguments)?;
+    session::block_on(async {
+        let target = arguments.target.find().await?;
+        match source {
+            Source::Export(export) => take_in(arguments, &target, &export).await,
+            Source::Servers(found) => add_all(arguments, &target, found).await,
+        }
+    })
+}
+
+/// Reads what the user named, or everything that can be found.
+fn read_all(arguments: &ImportArguments) -> Result<Source, Failure> {
+    let named: Vec<String> = match &arguments.file {
+        Some(file) => vec![file.display().to_string()],
+        None => arguments.from.clone(),
+    };
+    let machine = Machine::this();
+    if named.is_empty() {
+        return Ok(Source::Servers(of_clients(&machine, &Client::ALL)?));
+    }
+    let mut found = Vec::new();
+    for name in &named {
+        if let Some(client) = Client::of_word(name).filter(|_| arguments.file.is_none()) {
+            found.extend(of_clients(&machine, &[client])?);
+            continue;
+        }
+        let file = read(Path::new(name))?;
+        if !is_export(&file) {
+            found.extend(servers_of(&file, name)?);
+        } else if named.len() == 1 {
+            return Ok(Source::Export(file));
+        } else {
+            return Err(Failure::usage(format!("{name} is an export; import it alone")));
+        }
+    }
+    Ok(Source::Servers(found))
+}
+
+fn servers_of(file: &Value, name: &str) -> Result<Vec<Found>, Failure> {
+    let found = found_in(file, name);
+    if !found.is_empty() || file["mcpServers"].is_object() || file["servers"].is_object() {
+        return Ok(found);
+    }
+    Err(Failure::new(format!("there are no servers in {name}"))
+        .with_hint("it should have an object `mcpServers` or `servers`, or come from `mcp-aggregator export`"))
+}
+
+/// The servers in all files of these programs. One that cannot be read does not keep the others from being read.
+fn of_clients(machine: &Machine, clients: &[Client]) -> Result<Vec<Found>, Failure> {
+    let places: Vec<PathBuf> = clients.iter().flat_map(|&client| machine.files(client)).collect();
+    let (mut found, mut seen) = (Vec::new(), Vec::new());
+    for place in places.iter().filter(|place| place.is_file()) {
+        // In the user's own folder, the files of a project are the user's.
+        let whole = fs::canonicalize(place).unwrap_or_else(|_| place.clone());
+        if seen.contains(&whole) {
+            continue;
+        }
+        seen.push(whole);
+        match read(place) {
+            Ok(file) => found.extend(found_in(&file, &place.display().to_string())),
+            Err(failure) => say(format_args!("warning: {}", failure.message)),
+        }
+    }
+    if seen.is_empty() {
+        let looked: String = places.iter().map(|place| format!("\n  {}", place.display())).collect();
+        return Err(Failure::new(format!("no config of another program is here; looked for{looked}"))
+            .with_hint("name a file: mcp-aggregator import FILE"));
+    }
+    Ok(found)
+}
+
+fn read(path: &Path) -> Result<Value, Failure> {
+    let shown = path.display();
+    let text = if path == Path::new(STDIN) { io::read_to_string(io::stdin()) } else { fs::read_to_string(path) };
+    let text = text.map_err(|error| Failure::new(format!("could not read {shown}: {error}")))?;
+    read_jsonc(&text).map_err(|error| Failure::new(format!("{shown} is no JSON: {error}")))
+}
+
+async fn add_all(arguments: &ImportArguments, target: &Target, found: Vec<Found>) -> Result<(), Failure> {
+    let known = list::servers(target).await?;
+    let known: Vec<String> = known.iter().filter_map(|server| server["name"].as_str().map(str::to_owned)).collect();
+    let url = match target {
+        Target::Service(service) => Some(service.url()),
+        Target::Registry(_) => None,
+    };
+    let mut planned = plan(found, &known, url);
+    let mut failed = 0;
+    if !arguments.dry_run {
+        for one in planned.iter_mut().filter(|one| one.fate == Fate::Add) {
+            if let Err(failure) = add(target, one).await {
+                one.fate = Fate::Unusable { why: failure.message };
+                failed += 1;
+            }
+        }
+    }
+    show(arguments, &planned)?;
+    if failed > 0 {
+        return Err(Failure::new(format!("{failed} of the servers could not be added")));
+    }
+    Ok(())
+}
+
+async fn add(target: &Target, planned: &Planned) -> Result<(), Failure> {
+    let new = Value::Object(planned.found.registration.clone());
+    match target {
+        Target::Service(service) => {
+            service.post("/servers", Some(&new)).await?;
+        }
+        Target::Registry(store) => {
+            let new: Registration = serde_json::from_value(new).map_err(|error| Failure::new(error.to_string()))?;
+            local::add(store, new).await?;
+        }
+    }
+    Ok(())
+}
+
+fn show(arguments: &ImportArguments, planned: &[Planned]) -> Result<(), Failure> {
+    let is_dry = arguments.dry_run;
+    if arguments.json {
+        let one = |one: &Planned| {
+            let (word, why) = in_words(one, is_dry);
+            json!({"name": one.name, "original_name": one.found.name, "from": one.found.from, "result": word,
+                "why": why, "notes": one.found.notes})
+        };
+        output::print_json(&planned.iter().map(one).collect())?;
+    } else if !planned.is_empty() {
+        output::print_lines(&lines(planned, is_dry))?;
+    }
+    let added = planned.iter().filter(|one| one.fate == Fate::Add).count();
+    let rest = planned.len() - added;
+    let verb = if is_dry { "would be added" } else { "added" };
+    say(format_args!("{added} {verb}, {rest} not"));
+    Ok(())
+}
+
+fn lines(planned: &[Planned], is_dry: bool) -> Vec<String> {
+    let row = |one: &Planned| {
+        let word = in_words(one, is_dry).0.to_owned();
+        [printable(&one.name), word, printable(&one.found.from), place(&one.masked_config())]
+    };
+    let rows = planned.iter().map(row).collect();
+    let mut lines = Vec::new();
+    for (index, line) in table(["SERVER", "RESULT", "FROM", "PROGRAM OR ADDRESS"], rows).into_iter().enumerate() {
+        lines.push(line);
+        let Some(one) = index.checked_sub(1).and_then(|index| planned.get(index)) else { continue };
+        if one.is_renamed() {
+            lines.push(format!("  renamed from `{}`", printable(&one.found.name)));
+        }
+        lines.extend(in_words(one, is_dry).1.map(|why| format!("  why: {}", printable(&why))));
+        lines.extend(one.found.notes.iter().map(|note| format!("  note: {}", printable(note))));
+    }
+    lines
+}
+
+/// What became of a server: a word, and where that needs one, a reason.
+fn in_words(one: &Planned, is_dry: bool) -> (&'static str, Option<String>) {
+    match &one.fate {
+        Fate::Add if is_dry => ("new", None),
+        Fate::Add => ("added", None),
+        Fate::Exists => ("exists", None),
+        Fate::Twice { first } => ("left out", Some(format!("it is the same as in {first}"))),
+        Fate::Ours => ("left out", Some("it is this aggregator".to_owned())),
+        Fate::Unusable { why } => ("failed", Some(why.clone())),
+    }
+}
+
+async fn take_in(arguments: &ImportArguments, target: &Target, export: &Value) -> Result<(), Failure> {
+    if arguments.dry_run {
+        return foresee(target, export).await;
+    }
+    let report = match target {
+        Target::Service(service) => service.post("/import", Some(export)).await?,
+        Target::Registry(store) => local::import(store, export).await?,
+    };
+    if arguments.json {
+        return output::print_json(&report);
+    }
+    let names = |key: &str| {
+        let names = report[key].as_array().into_iter().flatten().filter_map(Value::as_str);
+        names.map(printable).collect::<Vec<_>>().join(", ")
+    };
+    for (key, words) in [
+        ("added", "added"),
+        ("kept", "there already, and left as they are"),
+        ("without_secrets", "switched off, for their secrets are masked in the export"),
+    ] {
+        if !names(key).is_empty() {
+            say(format_args!("{words}: {}", names(key)));
+        }
+    }
+    say(format_args!("{} settings, {} bindings", report["settings"], report["bindings"]));
+    Ok(())
+}
+
+/// What taking in an export would do to servers.
+async fn foresee(target: &Target, export: &Value) -> Result<(), Failure> {
+    let known = list::servers(target).await?;
+    let servers = export["servers"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let row = |server: &Value| {
+        let is_known = known.iter().any(|known| known["name"] == server["name"]);
+        let name = printable(server["name"].as_str().unwrap_or_default());
+        [name, if is_known { "exists" } else { "new" }.to_owned()]
+    };
+    output::print_lines(&table(["SERVER", "RESULT"], servers.iter().map(row).collect()))
+}

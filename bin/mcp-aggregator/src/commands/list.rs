@@ -1,0 +1,83 @@
+//! `list`: all servers, and how they are.
+
+use serde_json::Value;
+
+use crate::arguments::servers::ListArguments;
+use crate::failure::Failure;
+use crate::output::{self, say};
+use crate::shown::{self, place, table, text};
+use crate::table::printable;
+use crate::target::Target;
+use crate::{local, session};
+
+/// How many servers are asked for at once: as many as REST gives.
+const PAGE: usize = 1000;
+
+pub(crate) fn run(arguments: &ListArguments) -> Result<(), Failure> {
+    let (servers, runs) = session::block_on(async {
+        let target = arguments.target.find().await?;
+        Ok((servers(&target).await?, matches!(target, Target::Service(_))))
+    })?;
+    if arguments.json {
+        return output::print_json(&Value::Array(servers));
+    }
+    if servers.is_empty() {
+        say("there is no server yet");
+        say("hint: `mcp-aggregator add NAME -- COMMAND` adds one, `mcp-aggregator import` those of other programs");
+    } else {
+        output::print_lines(&lines(&servers))?;
+    }
+    if !runs {
+        say("no service runs here; `mcp-aggregator serve` starts one");
+    }
+    Ok(())
+}
+
+/// All servers, however many there are.
+pub(super) async fn servers(target: &Target) -> Result<Vec<Value>, Failure> {
+    let service = match target {
+        Target::Service(service) => service,
+        Target::Registry(store) => return local::list(store).await,
+    };
+    let mut servers = Vec::new();
+    loop {
+        let page = service.get(&format!("/servers?limit={PAGE}&offset={}", servers.len())).await?;
+        let Value::Array(page) = page else { return Ok(servers) };
+        let is_last = page.len() < PAGE;
+        servers.extend(page);
+        if is_last {
+            return Ok(servers);
+        }
+    }
+}
+
+/// A line for each server; under one that is not well, why.
+fn lines(servers: &[Value]) -> Vec<String> {
+    let row = |server: &Value| {
+        let config = &server["connection_config"];
+        [
+            text(server, "name"),
+            text(server, "status"),
+            text(server, "tool_count"),
+            text(server, "transport_type"),
+            place(config),
+        ]
+    };
+    let rows = servers.iter().map(row).collect();
+    let mut lines = Vec::new();
+    for (index, line) in
+        table(["SERVER", "STATUS", "TOOLS", "TRANSPORT", "PROGRAM OR ADDRESS"], rows).into_iter().enumerate()
+    {
+        lines.push(line);
+        let server = index.checked_sub(1).and_then(|index| servers.get(index));
+        lines.extend(server.and_then(why).map(|why| format!("  why: {why}")));
+    }
+    lines
+}
+
+/// What is wrong with a server: the first line of it; `show` tells the rest.
+fn why(server: &Value) -> Option<String> {
+    let message = server["error_message"].as_str()?;
+    let first = message.lines().map(str::trim).find(|line| !line.is_empty())?;
+    Some(crate::table::cut(&printable(first), crate::table::line_width().saturating_sub(shown::INDENT)))
+}

@@ -1,0 +1,22 @@
+//! `remove`: a server goes, with all that is known of it.
+
+use crate::arguments::servers::RemoveArguments;
+use crate::client::encoded;
+use crate::failure::Failure;
+use crate::output::say;
+use crate::target::Target;
+use crate::{local, session};
+
+pub(crate) fn run(arguments: &RemoveArguments) -> Result<(), Failure> {
+    session::block_on(async {
+        match arguments.target.find().await? {
+            Target::Service(service) => {
+                let path = format!("/servers/{}?force={}", encoded(&arguments.server), arguments.force);
+                service.delete(&path).await?;
+            }
+            Target::Registry(store) => local::remove(&store, &arguments.server).await?,
+        }
+        say(format_args!("removed `{}`", arguments.server));
+        Ok(())
+    })
+}

@@ -1,0 +1,75 @@
+//! `show`: everything about one server.
+
+use serde_json::Value;
+
+use crate::arguments::servers::ShowArguments;
+use crate::client::encoded;
+use crate::failure::Failure;
+use crate::output;
+use crate::shown::{moment, place, text};
+use crate::table::{aligned, printable};
+use crate::target::Target;
+use crate::{local, session};
+
+pub(crate) fn run(arguments: &ShowArguments) -> Result<(), Failure> {
+    let one = &arguments.one;
+    let server = session::block_on(async {
+        match one.target.find().await? {
+            Target::Service(service) => {
+                let path = format!("/servers/{}", encoded(&one.server));
+                let mut server = service.get(&path).await?;
+                server["tools"] = service.get(&format!("{path}/tools")).await?;
+                Ok(server)
+            }
+            Target::Registry(store) => local::show(&store, &one.server).await,
+        }
+    })?;
+    if one.json { output::print_json(&server) } else { output::print_lines(&lines(&server)) }
+}
+
+fn lines(server: &Value) -> Vec<String> {
+    let config = &server["connection_config"];
+    let mut rows = vec![
+        ("name", text(server, "name")),
+        ("id", text(server, "id")),
+        ("description", text(server, "description")),
+        ("transport", text(server, "transport_type")),
+        ("reached at", place(config)),
+    ];
+    for (label, key) in [("env", "env"), ("headers", "headers")] {
+        rows.extend(
+            config[key]
+                .as_object()
+                .into_iter()
+                .flatten()
+                .map(|(name, value)| (label, printable(&format!("{name}={}", value.as_str().unwrap_or_default())))),
+        );
+    }
+    rows.extend([
+        ("health check", text(server, "health_check_url")),
+        ("origin", text(server, "origin")),
+        ("status", text(server, "status")),
+        ("enabled", switch(server)),
+        ("lazy", text(config, "lazy").replace('-', "false")),
+        ("connected", moment(server, "connected_at")),
+        ("last connected", moment(server, "last_connected_at")),
+        ("next attempt", moment(server, "next_retry_at")),
+        ("registered", moment(server, "registered_at")),
+    ]);
+    let is_said = |(_, value): &(&str, String)| !value.is_empty() && value != "-";
+    let rows: Vec<[String; 2]> =
+        rows.into_iter().filter(is_said).map(|(label, value)| [label.to_owned(), value]).collect();
+    let mut lines = aligned(&rows);
+    let error = server["error_message"].as_str().unwrap_or_default();
+    lines.extend(error.lines().map(|line| format!("  | {}", printable(line))));
+    let tools = server["tools"].as_array().map(Vec::as_slice).unwrap_or_default();
+    lines.push(format!("tools ({})", tools.len()));
+    lines.extend(tools.iter().map(|tool| format!("  {}", text(tool, "name"))));
+    lines
+}
+
+fn switch(server: &Value) -> String {
+    let by_failures = if server["auto_disabled"] == true { " (too many failures switched it off)" } else { "" };
+    let asked_only = if server["auto_connect"] == false { " (connected only when asked)" } else { "" };
+    format!("{}{by_failures}{asked_only}", text(server, "enabled"))
+}

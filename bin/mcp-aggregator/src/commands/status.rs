@@ -1,0 +1,78 @@
+//! `status`: how the running service is.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::arguments::servers::StatusArguments;
+use crate::failure::Failure;
+use crate::output;
+use crate::session;
+use crate::shown::{moment, text};
+use crate::table::{aligned, printable};
+
+pub(crate) fn run(arguments: &StatusArguments) -> Result<(), Failure> {
+    let (url, health) = session::block_on(async {
+        let service = arguments.target.service().await?;
+        Ok((service.url().to_owned(), service.get("/health").await?))
+    })?;
+    if arguments.json {
+        output::print_json(&health)?;
+    } else {
+        output::print_lines(&lines(&url, &health))?;
+    }
+    let issues: Vec<String> = health["issues"].as_array().into_iter().flatten().map(issue).collect();
+    if health["status"] == "healthy" {
+        return Ok(());
+    }
+    let told = issues.iter().fold(String::new(), |told, issue| format!("{told}\n  {issue}"));
+    Err(Failure::new(format!("not all is well{told}")).with_hint("`mcp-aggregator list` shows all servers"))
+}
+
+fn lines(url: &str, health: &Value) -> Vec<String> {
+    let number = |key: &str| health[key].as_u64().unwrap_or_default();
+    let uptime = Duration::try_from_secs_f64(health["uptime_seconds"].as_f64().unwrap_or_default());
+    let servers = format!(
+        "{} ({} connected, {} disconnected, {} failed)",
+        number("total_servers"),
+        number("connected_servers"),
+        number("disconnected_servers"),
+        number("error_servers")
+    );
+    let rows = [
+        ("service", printable(url)),
+        ("status", text(health, "status")),
+        ("up for", in_words(uptime.unwrap_or_default())),
+        ("servers", servers),
+        ("tools", number("total_tools").to_string()),
+        ("last sync", moment(health, "last_sync")),
+        ("database", text(&health["checks"]["database"], "status")),
+    ];
+    aligned(&rows.map(|(label, value)| [label.to_owned(), value]))
+}
+
+fn issue(issue: &Value) -> String {
+    let message = issue["message"].as_str().unwrap_or_default();
+    printable(message.lines().next().unwrap_or_default())
+}
+
+/// The two largest units: `3 d 4 h`, `5 min 6 s`, `7 s`.
+fn in_words(span: Duration) -> String {
+    let seconds = span.as_secs();
+    let parts = [(seconds / 86_400, "d"), (seconds / 3600 % 24, "h"), (seconds / 60 % 60, "min"), (seconds % 60, "s")];
+    let first = parts.iter().position(|&(count, _)| count > 0).unwrap_or(parts.len() - 1);
+    let shown = parts[first..].iter().take(2).map(|(count, unit)| format!("{count} {unit}"));
+    shown.collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_span_is_told_in_its_two_largest_units() {
+        for (seconds, words) in [(0, "0 s"), (7, "7 s"), (306, "5 min 6 s"), (273_600, "3 d 4 h")] {
+            assert_eq!(in_words(Duration::from_secs(seconds)), words);
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! What can be done with a registry while no service runs: the same deeds, with answers of the same shape as REST's.
+
+use registry::{
+    AuditNote, ConnectionConfig, Error, Existing, NewServer, Origin, Page, Secrets, ServerFilter, ServerPatch,
+    ServerRecord, Store, ToolFilter,
+};
+use serde_json::{Value, json};
+use service::Problem;
+use service::servers::Registration;
+
+use crate::failure::Failure;
+use crate::storage::with_causes;
+
+/// Whose name the audit log has.
+const WHO: &str = "cli";
+
+pub(crate) async fn add(store: &Store, new: Registration) -> Result<Value, Failure> {
+    refuse(&new.problems())?;
+    let config = ConnectionConfig::from(new.connection_config);
+    let server = NewServer {
+        description: new.description,
+        health_check_url: new.health_check_url,
+        enabled: new.enabled,
+        auto_connect: new.auto_connect,
+        ..NewServer::new(new.name, new.transport_type, config)
+    };
+    let record = store.insert_server(server).await.map_err(failed)?;
+    note(store, "server.register", &record.name, json!({ "transport_type": record.transport })).await?;
+    Ok(json!(record))
+}
+
+pub(crate) async fn remove(store: &Store, name: &str) -> Result<(), Failure> {
+    let record = changeable(store, name).await?;
+    store.delete_server(record.id).await.map_err(failed)?;
+    note(store, "server.remove", &record.name, Value::Null).await
+}
+
+pub(crate) async fn switch(store: &Store, name: &str, on: bool) -> Result<Value, Failure> {
+    let record = find(store, name).await?;
+    let patch = ServerPatch { enabled: Some(on), ..ServerPatch::default() };
+    let record = store.update_server(record.id, patch).await.map_err(failed)?;
+    note(store, if on { "server.enable" } else { "server.disable" }, &record.name, Value::Null).await?;
+    Ok(json!(record))
+}
+
+pub(crate) async fn list(store: &Store) -> Result<Vec<Value>, Failure> {
+    let servers = store.servers(&ServerFilter::default(), Page::ALL).await.map_err(failed)?.items;
+    Ok(servers.iter().map(as_it_rests).collect())
+}
+
+/// One server with the tools it is known to have.
+pub(crate) async fn show(store: &Store, name: &str) -> Result<Value, Failure> {
+    let record = find(store, name).await?;
+    let mut server = as_it_rests(&record);
+    server["tools"] = tools(store, ToolFilter { server: Some(record.id), ..ToolFilter::default() }).await?;
+    Ok(server)
+}
+
+pub(crate) async fn all_tools(store: &Store) -> Result<Value, Failure> {
+    tools(store, ToolFilter::default()).await
+}
+
+async fn tools(store: &Store, wanted: ToolFilter) -> Result<Value, Failure> {
+    Ok(json!(store.tools(&wanted, Page::ALL).await.map_err(failed)?.items))
+}
+
+pub(crate) async fn history(store: &Store, name: &str, limit: u32) -> Result<Value, Failure> {
+    let record = find(store, name).await?;
+    Ok(json!(store.history(record.id, Page::first(limit)).await.map_err(failed)?.items))
+}
+
+pub(crate) async fn export(store: &Store, secrets: Secrets) -> Result<Value, Failure> {
+    let exported = store.export(secrets).await.map_err(failed)?;
+    note(store, "registry.export", "registry", json!({ "secrets": secrets == Secrets::Revealed })).await?;
+    Ok(exported)
+}
+
+pub(crate) async fn import(store: &Store, backup: &Value) -> Result<Value, Failure> {
+    refuse(&service::backup::problems_with(backup))?;
+    let report = store.import(backup, Existing::Kept).await.map_err(failed)?;
+    note(store, "registry.import", "registry", json!({ "added": report.added })).await?;
+    Ok(json!(report))
+}
+
+async fn find(store: &Store, name: &str) -> Result<ServerRecord, Failure> {
+    store.find_server(name).await.map_err(failed)
+}
+
+/// What the config file says is changed there.
+async fn changeable(store: &Store, name: &str) -> Result<ServerRecord, Failure> {
+    let record = find(store, name).await?;
+    match record.origin {
+        Origin::Registered => Ok(record),
+        Origin::Config => Err(Failure::new(format!("server `{name}` comes from the config file; change it there"))),
+    }
+}
+
+/// A server while nothing runs. After a crash the registry still says how it was before.
+fn as_it_rests(record: &ServerRecord) -> Value {
+    let mut shown = json!(record);
+    if record.status != registry::Status::Disabled {
+        shown["status"] = json!(registry::Status::Disconnected);
+        shown["connected_at"] = Value::Null;
+    }
+    shown
+}
+
+async fn note(store: &Store, action: &str, target: &str, details: Value) -> Result<(), Failure> {
+    let note = AuditNote {
+        who: Some(WHO.to_owned()),
+        action: action.to_owned(),
+        target: Some(target.to_owned()),
+        details: Some(details).filter(|details| !details.is_null()),
+    };
+    store.append_audit(note).await.map_err(failed)
+}
+
+fn refuse(problems: &[Problem]) -> Result<(), Failure> {
+    let line = |problem: &Problem| match &problem.loc[1..] {
+        [] => problem.msg.clone(),
+        place => format!("{}: {}", place.join("."), problem.msg),
+    };
+    match problems {
+        [] => Ok(()),
+        [only] => Err(Failure::new(line(only))),
+        several => {
+            let lines: Vec<String> = several.iter().map(line).collect();
+            Err(Failure::new(format!("what was asked makes no sense\n  {}", lines.join("\n  "))))
+        }
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is a function for `map_err`")]
+fn failed(error: Error) -> Failure {
+    let failure = Failure::new(with_causes(&error));
+    match &error {
+        Error::NotFound { what: "server", .. } => failure.with_hint("`mcp-aggregator list` shows all servers"),
+        Error::AlreadyExists { name } => failure
+            .with_hint(format!("`mcp-aggregator show {name}` shows it, `mcp-aggregator remove {name}` removes it")),
+        _ => failure,
+    }
+}

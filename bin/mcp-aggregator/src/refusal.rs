@@ -1,0 +1,98 @@
+//! What a service says when it does not do what it was asked, for people, with what they can do about it.
+
+use http::StatusCode;
+use serde_json::Value;
+
+use crate::admission::TOKEN_VARIABLE;
+use crate::failure::Failure;
+use crate::table::printable;
+
+/// An answer that is no success.
+pub(crate) fn told(url: &str, status: StatusCode, body: &[u8]) -> Failure {
+    let said: Value = serde_json::from_slice(body).unwrap_or_default();
+    let Some(code) = said["error_code"].as_str() else {
+        return foreign(url, &format!("it answered HTTP {status}"));
+    };
+    let failure = Failure::new(detail(&said["detail"]));
+    match hint(code, &said["context"]) {
+        Some(hint) => failure.with_hint(hint),
+        None => failure,
+    }
+}
+
+/// Somebody else is there.
+pub(crate) fn foreign(url: &str, what: &str) -> Failure {
+    Failure::new(format!("{url} does not look like a service of ours: {what}"))
+        .with_hint("give the address that `mcp-aggregator serve` says at its start, such as http://127.0.0.1:8808")
+}
+
+/// A sentence, or everything that is wrong with what was sent, one a line.
+fn detail(detail: &Value) -> String {
+    let Value::Array(problems) = detail else { return text(detail) };
+    let line = |problem: &Value| {
+        let place = problem["loc"].as_array().into_iter().flatten().skip(1).map(text).collect::<Vec<_>>().join(".");
+        let message = text(&problem["msg"]);
+        if place.is_empty() { message } else { format!("{place}: {message}") }
+    };
+    match problems.as_slice() {
+        [only] => line(only),
+        several => several
+            .iter()
+            .fold("what was asked makes no sense".to_owned(), |told, problem| format!("{told}\n  {}", line(problem))),
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), |text| text.lines().map(printable).collect::<Vec<_>>().join("\n"))
+}
+
+fn hint(code: &str, context: &Value) -> Option<String> {
+    let name = |key: &str| context[key].as_str().map(printable);
+    match code {
+        "UNAUTHORIZED" => Some(format!("set {TOKEN_VARIABLE}, or name a file that has the token with --token-file")),
+        "SERVER_NOT_FOUND" => Some("`mcp-aggregator list` shows all servers".to_owned()),
+        "SERVER_ALREADY_EXISTS" => name("name")
+            .map(|name| format!("`mcp-aggregator show {name}` shows it, `mcp-aggregator remove {name}` removes it")),
+        "SERVER_UNAVAILABLE" if context["status"] == "disabled" => {
+            name("server_name").map(|name| format!("`mcp-aggregator enable {name}` switches it on"))
+        }
+        "SERVER_UNAVAILABLE" => name("server_name").map(|name| format!("`mcp-aggregator connect {name}` connects it")),
+        "SERVER_CONNECTION_FAILED" => {
+            name("server_name").map(|name| format!("`mcp-aggregator history {name}` shows what happened before"))
+        }
+        "TOOL_NOT_FOUND" => Some("`mcp-aggregator tools` lists all tools".to_owned()),
+        "DATABASE_UNAVAILABLE" | "LIMIT_REACHED" => Some("try again in a moment".to_owned()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(body: &str) -> String {
+        told("http://x", StatusCode::NOT_FOUND, body.as_bytes()).to_string()
+    }
+
+    #[test]
+    fn a_refusal_is_told_with_what_to_do_about_it() {
+        assert_eq!(
+            said(r#"{"detail":"there is no server `a`","error_code":"SERVER_NOT_FOUND","context":{"server":"a"}}"#),
+            "error: there is no server `a`\nhint: `mcp-aggregator list` shows all servers"
+        );
+        let problem = r#"{"loc":["body","name"],"msg":"too long","type":"x"}"#;
+        let invalid = |problems: &str| {
+            said(&format!(r#"{{"detail":[{problems}],"error_code":"VALIDATION_ERROR","context":{{}}}}"#))
+        };
+        assert_eq!(invalid(problem), "error: name: too long");
+        assert_eq!(
+            invalid(&format!("{problem},{problem}")),
+            "error: what was asked makes no sense\n  name: too long\n  name: too long"
+        );
+    }
+
+    #[test]
+    fn somebody_else_is_recognised() {
+        assert!(said("<html>").contains("does not look like a service of ours: it answered HTTP 404"));
+    }
+}

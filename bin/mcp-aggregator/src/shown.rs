@@ -1,0 +1,79 @@
+//! Servers in columns, as REST describes them.
+
+use serde_json::Value;
+
+use crate::table::{aligned, cut, line_width, printable};
+
+/// What stands before the reason under a line.
+pub(crate) const INDENT: usize = 7;
+/// However long the names are, this much of what is in the last column is shown.
+const LEAST: usize = 20;
+
+/// A text of an object, on one line; a dash where there is none.
+pub(crate) fn text(object: &Value, key: &str) -> String {
+    match &object[key] {
+        Value::String(text) if !text.is_empty() => printable(text),
+        Value::Null | Value::String(_) => "-".to_owned(),
+        other => printable(&other.to_string()),
+    }
+}
+
+/// A point in time as people read it: `2026-07-28 12:00:00Z`.
+pub(crate) fn moment(object: &Value, key: &str) -> String {
+    let written = text(object, key);
+    let Some((day, time)) = written.split_once('T') else { return written };
+    let time = time.trim_end_matches('Z').split('.').next().unwrap_or_default();
+    format!("{day} {time}Z")
+}
+
+/// How a server is reached: its command line, or its address. Secrets are masked already.
+pub(crate) fn place(config: &Value) -> String {
+    let word = |value: &Value| value.as_str().map(printable);
+    if let Some(command) = word(&config["command"]) {
+        let args = config["args"].as_array().into_iter().flatten().filter_map(word);
+        return std::iter::once(command).chain(args).collect::<Vec<_>>().join(" ");
+    }
+    ["url", "base_url", "serverUrl", "httpUrl"].iter().find_map(|key| word(&config[*key])).unwrap_or_default()
+}
+
+/// Rows under a header; the last column is cut to the width of the terminal.
+pub(crate) fn table<const N: usize>(header: [&str; N], rows: Vec<[String; N]>) -> Vec<String> {
+    let mut rows: Vec<[String; N]> = [header.map(str::to_owned)].into_iter().chain(rows).collect();
+    let widest = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let before: usize = (0..N - 1).map(|column| widest(column) + 2).sum();
+    let room = line_width().saturating_sub(before).max(LEAST);
+    for row in &mut rows {
+        row[N - 1] = cut(&row[N - 1], room);
+    }
+    aligned(&rows)
+}
+
+/// How a server stands, in few words.
+pub(crate) fn standing(server: &Value) -> String {
+    match (server["status"].as_str(), server["tool_count"].as_u64()) {
+        (Some(status @ ("connected" | "degraded")), Some(1)) => format!("{status}, 1 tool"),
+        (Some(status @ ("connected" | "degraded")), Some(tools)) => format!("{status}, {tools} tools"),
+        (Some(status), _) => status.to_owned(),
+        (None, _) => "unknown".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn times_are_short_and_missing_things_are_dashes() {
+        let object = json!({"at": "2026-07-28T12:00:00.123456Z", "none": null, "number": 5});
+        assert_eq!(moment(&object, "at"), "2026-07-28 12:00:00Z");
+        assert_eq!((text(&object, "none").as_str(), text(&object, "number").as_str()), ("-", "5"));
+        assert_eq!(moment(&object, "none"), "-");
+    }
+
+    #[test]
+    fn a_server_is_where_its_command_or_its_address_is() {
+        assert_eq!(place(&json!({"command": "npx", "args": ["-y", "x"]})), "npx -y x");
+        assert_eq!(place(&json!({"base_url": "http://x"})), "http://x");
+    }
+}

@@ -1,0 +1,224 @@
+//! Where traces of calls are sent, as the variables of OpenTelemetry say it.
+//!
+//! A variable that makes no sense is told about and left out: they are often set for many programs at once, and a
+//! program should not stay away because of its traces.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use remote::Posting;
+use service::TraceSetup;
+use service::traces::{Collector, Root, Sampler, Unsent};
+
+const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
+const TRACES_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
+/// How long a collector may take, unless a variable says otherwise.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What the variables come to; nothing unless a collector is named.
+pub(crate) fn from_environment() -> Option<TraceSetup> {
+    setup(&|name| std::env::var(name).ok().filter(|value| !value.trim().is_empty()))
+}
+
+/// Looks up a variable; what is empty is as if it were not there.
+type Look<'l> = &'l dyn Fn(&str) -> Option<String>;
+
+fn setup(look: Look<'_>) -> Option<TraceSetup> {
+    let url = endpoint(look)?;
+    if look("OTEL_SDK_DISABLED").is_some_and(|value| value.trim().eq_ignore_ascii_case("true")) {
+        return None;
+    }
+    match look("OTEL_TRACES_EXPORTER").as_deref().map(str::trim) {
+        None | Some("otlp") => {}
+        Some("none") => return None,
+        Some(other) => {
+            tracing::warn!(exporter = other, "calls are not traced: OTEL_TRACES_EXPORTER may be `otlp` or `none`");
+            return None;
+        }
+    }
+    if let Some(protocol) = of_traces(look, "PROTOCOL").filter(|protocol| protocol.trim() != "http/protobuf") {
+        tracing::warn!(%protocol, "calls are not traced: of OTLP, only `http/protobuf` is spoken (usually port 4318)");
+        return None;
+    }
+    let headers = of_traces(look, "HEADERS").map(|list| pairs(&list)).unwrap_or_default();
+    let limit = of_traces(look, "TIMEOUT").and_then(|millis| millis.trim().parse().ok()).map(Duration::from_millis);
+    let posting = Posting::new(&url, headers, "application/x-protobuf", limit.unwrap_or(PATIENCE));
+    match posting {
+        Ok(posting) => {
+            Some(TraceSetup { collector: Arc::new(Post(posting)), resource: resource(look), sampler: sampler(look) })
+        }
+        Err(why) => {
+            tracing::warn!(why, "calls are not traced: the collector cannot be reached like this");
+            None
+        }
+    }
+}
+
+/// The one for traces is taken as it is, the one for everything has a place for them below.
+fn endpoint(look: Look<'_>) -> Option<String> {
+    let below = |base: String| format!("{}/v1/traces", base.trim().trim_end_matches('/'));
+    look(TRACES_ENDPOINT).map(|url| url.trim().to_owned()).or_else(|| look(ENDPOINT).map(below))
+}
+
+/// What is said for traces alone counts more than what is said for everything.
+fn of_traces(look: Look<'_>, what: &str) -> Option<String> {
+    look(&format!("OTEL_EXPORTER_OTLP_TRACES_{what}")).or_else(|| look(&format!("OTEL_EXPORTER_OTLP_{what}")))
+}
+
+fn resource(look: Look<'_>) -> Vec<(String, String)> {
+    let mut attributes = look("OTEL_RESOURCE_ATTRIBUTES").map(|list| pairs(&list)).unwrap_or_default();
+    if let Some(name) = look("OTEL_SERVICE_NAME") {
+        attributes.retain(|(key, _)| key != "service.name");
+        attributes.push(("service.name".to_owned(), name));
+    }
+    for (key, value) in [("service.name", "mcp-aggregator"), ("service.version", env!("CARGO_PKG_VERSION"))] {
+        if !attributes.iter().any(|(known, _)| known == key) {
+            attributes.push((key.to_owned(), value.to_owned()));
+        }
+    }
+    attributes
+}
+
+fn sampler(look: Look<'_>) -> Sampler {
+    let Some(name) = look("OTEL_TRACES_SAMPLER") else { return Sampler::default() };
+    let (follows_parent, root) = match name.trim().strip_prefix("parentbased_") {
+        Some(root) => (true, root),
+        None => (false, name.trim()),
+    };
+    let root = match root {
+        "always_on" => Root::Always,
+        "always_off" => Root::Never,
+        "traceidratio" => Root::Ratio(ratio(look)),
+        _ => {
+            tracing::warn!(sampler = %name, "OTEL_TRACES_SAMPLER is not understood; every call is traced");
+            return Sampler::default();
+        }
+    };
+    Sampler { follows_parent, root }
+}
+
+fn ratio(look: Look<'_>) -> f64 {
+    let Some(argument) = look("OTEL_TRACES_SAMPLER_ARG") else { return 1.0 };
+    match argument.trim().parse() {
+        Ok(ratio) if (0.0..=1.0).contains(&ratio) => ratio,
+        _ => {
+            tracing::warn!(%argument, "OTEL_TRACES_SAMPLER_ARG is no number between 0 and 1; every call is traced");
+            1.0
+        }
+    }
+}
+
+/// A list such as `key=value,other=some%20words`.
+fn pairs(list: &str) -> Vec<(String, String)> {
+    let pair = |item: &str| {
+        let (key, value) = item.split_once('=')?;
+        let key = key.trim();
+        (!key.is_empty()).then(|| (key.to_owned(), percent_decoded(value.trim())))
+    };
+    list.split(',').filter_map(pair).collect()
+}
+
+fn percent_decoded(text: &str) -> String {
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        let digit = |at: usize| tail.get(at).and_then(|&byte| char::from(byte).to_digit(16));
+        match (first, digit(0), digit(1)) {
+            (b'%', Some(high), Some(low)) => {
+                decoded.push(u8::try_from(high * 16 + low).expect("two hex digits make a byte"));
+                rest = &tail[2..];
+            }
+            _ => {
+                decoded.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    String::from_utf8_lossy(&decoded).into_owned()
+}
+
+/// A collector over HTTP.
+struct Post(Posting);
+
+impl Collector for Post {
+    fn post(&self, body: Bytes) -> Pin<Box<dyn Future<Output = Result<(), Unsent>> + Send + '_>> {
+        Box::pin(async move {
+            self.0.send(body).await.map_err(|untaken| {
+                let remote::Untaken { why, may_pass, pause } = untaken;
+                Unsent { why, may_pass, pause }
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Looks variables up in a list.
+    fn given<T>(variables: &[(&str, &str)], ask: impl Fn(Look<'_>) -> T) -> T {
+        ask(&|name| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned()))
+    }
+
+    #[test]
+    fn calls_are_traced_only_where_a_collector_is_named_and_not_forbidden() {
+        let is_traced = |variables: &[(&str, &str)]| given(variables, setup).is_some();
+        let collector = (ENDPOINT, "http://127.0.0.1:4318");
+        assert!(is_traced(&[collector]));
+        assert!(is_traced(&[collector, ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")]));
+        assert!(is_traced(&[
+            collector,
+            ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/protobuf"),
+            ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
+        ]));
+        assert!(!is_traced(&[]));
+        assert!(!is_traced(&[(ENDPOINT, "no address")]));
+        assert!(!is_traced(&[collector, ("OTEL_SDK_DISABLED", "true")]));
+        assert!(!is_traced(&[collector, ("OTEL_TRACES_EXPORTER", "none")]));
+        assert!(!is_traced(&[collector, ("OTEL_TRACES_EXPORTER", "console")]));
+        assert!(!is_traced(&[collector, ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")]));
+    }
+
+    #[test]
+    fn the_address_for_traces_is_taken_as_it_is() {
+        let both = [(ENDPOINT, "http://a:4318/base/"), (TRACES_ENDPOINT, "http://b/mine")];
+        assert_eq!(given(&both, endpoint).as_deref(), Some("http://b/mine"));
+        assert_eq!(given(&both[..1], endpoint).as_deref(), Some("http://a:4318/base/v1/traces"));
+    }
+
+    #[test]
+    fn lists_are_read_with_what_is_escaped_in_them() {
+        let read = pairs("api-key=a%20b%3D, x = 1=2 ,broken,=y,z=%zz,é=%C3%A9");
+        let expected = [("api-key", "a b="), ("x", "1=2"), ("z", "%zz"), ("é", "é")];
+        assert_eq!(read, expected.map(|(key, value)| (key.to_owned(), value.to_owned())));
+    }
+
+    #[test]
+    fn the_service_has_a_name() {
+        let name = |variables: &[(&str, &str)]| {
+            let attributes = given(variables, resource);
+            let names: Vec<_> = attributes.iter().filter(|(key, _)| key == "service.name").collect();
+            assert_eq!(names.len(), 1);
+            names[0].1.clone()
+        };
+        let listed = ("OTEL_RESOURCE_ATTRIBUTES", "service.name=listed,a=b");
+        assert_eq!(name(&[]), "mcp-aggregator");
+        assert_eq!(name(&[listed]), "listed");
+        assert_eq!(name(&[listed, ("OTEL_SERVICE_NAME", "named")]), "named");
+    }
+
+    #[test]
+    fn samplers_are_known_by_their_names() {
+        let named =
+            |name, argument| given(&[("OTEL_TRACES_SAMPLER", name), ("OTEL_TRACES_SAMPLER_ARG", argument)], sampler);
+        let is = |follows_parent, root| Sampler { follows_parent, root };
+        assert_eq!(named("always_on", ""), is(false, Root::Always));
+        assert_eq!(named("parentbased_always_off", ""), is(true, Root::Never));
+        assert_eq!(named("traceidratio", "0.5"), is(false, Root::Ratio(0.5)));
+        assert_eq!(named("parentbased_traceidratio", "0.25"), is(true, Root::Ratio(0.25)));
+        assert_eq!(named("parentbased_traceidratio", "7"), is(true, Root::Ratio(1.0)));
+        assert_eq!(named("jaeger_remote", ""), Sampler::default());
+    }
+}

@@ -1,0 +1,105 @@
+//! What a tool takes, in one line: `(path: string, head?: integer)`.
+
+use protocol::scan::{Span, member, members};
+use protocol::text;
+
+/// So many parameters are told; whoever needs more looks at the definition.
+const PARAMETERS: usize = 12;
+/// So many of the values a parameter can have.
+const VALUES: usize = 6;
+
+/// The parameters of a tool with this definition, those that must be given first.
+pub(super) fn signature(definition: &[u8]) -> String {
+    let whole = Span { start: 0, end: definition.len() };
+    let Some(schema) = member(definition, whole, "inputSchema") else { return "()".to_owned() };
+    let required = strings(definition, member(definition, schema, "required"));
+    let mut parameters = Vec::new();
+    if let Some(properties) = member(definition, schema, "properties") {
+        members(definition, properties, |key, value| {
+            if let Some(name) = text::decode(key.of(definition)) {
+                let is_required = required.iter().any(|known| *known == name);
+                parameters.push((is_required, name.into_owned(), value));
+            }
+        });
+    }
+    // Stable: each group stays in the server's order.
+    parameters.sort_by_key(|(is_required, ..)| !is_required);
+    let mut told: Vec<String> = parameters
+        .iter()
+        .take(PARAMETERS)
+        .map(|(is_required, name, value)| {
+            let mark = if *is_required { "" } else { "?" };
+            format!("{}{mark}: {}", super::own::one_line(name, 60), type_of(definition, *value))
+        })
+        .collect();
+    if parameters.len() > PARAMETERS {
+        told.push(format!("… {} more", parameters.len() - PARAMETERS));
+    }
+    format!("({})", told.join(", "))
+}
+
+fn type_of(text: &[u8], schema: Span) -> String {
+    let values = elements(text, member(text, schema, "enum"));
+    if !values.is_empty() {
+        let mut told: Vec<String> = values.iter().take(VALUES).map(|&value| token(text, value)).collect();
+        if values.len() > VALUES {
+            told.push("…".to_owned());
+        }
+        return told.join("|");
+    }
+    let Some(kind) = member(text, schema, "type") else { return "any".to_owned() };
+    let kinds = match text::decode(kind.of(text)) {
+        Some(kind) => vec![kind.into_owned()],
+        None => strings(text, Some(kind)),
+    };
+    let one = |kind: &String| match kind.as_str() {
+        "array" => {
+            let of = member(text, schema, "items").map_or("any".to_owned(), |items| type_of(text, items));
+            if of.contains('|') { format!("({of})[]") } else { format!("{of}[]") }
+        }
+        kind => super::own::one_line(kind, 20),
+    };
+    if kinds.is_empty() { "any".to_owned() } else { kinds.iter().map(one).collect::<Vec<_>>().join("|") }
+}
+
+fn token(text: &[u8], value: Span) -> String {
+    super::own::one_line(&String::from_utf8_lossy(value.of(text)), 30)
+}
+
+fn strings(text: &[u8], array: Option<Span>) -> Vec<String> {
+    let all = elements(text, array);
+    all.into_iter().filter_map(|value| Some(text::decode(value.of(text))?.into_owned())).collect()
+}
+
+fn elements(text: &[u8], array: Option<Span>) -> Vec<Span> {
+    array.and_then(|array| protocol::scan::elements(text, array)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_must_be_given_comes_first_with_its_type() {
+        let definition = br#"{"name":"x","inputSchema":{"type":"object","properties":{
+            "head":{"type":"integer"},"path":{"type":"string"},"mode":{"enum":["a","b"]},
+            "tags":{"type":"array","items":{"type":"string"}},"any":{},"n":{"type":["number","null"]}
+        },"required":["path"]}}"#;
+        let expected = r#"(path: string, head?: integer, mode?: "a"|"b", tags?: string[], any?: any, n?: number|null)"#;
+        assert_eq!(signature(definition), expected);
+    }
+
+    #[test]
+    fn what_takes_nothing_or_says_nothing_has_an_empty_one() {
+        assert_eq!(signature(br#"{"name":"x"}"#), "()");
+        assert_eq!(signature(br#"{"name":"x","inputSchema":{"type":"object"}}"#), "()");
+        assert_eq!(signature(br#"{"name":"x","inputSchema":7}"#), "()");
+    }
+
+    #[test]
+    fn what_is_too_long_is_cut() {
+        let properties: Vec<_> = (0..20).map(|index| format!(r#""p{index}":{{"type":"string"}}"#)).collect();
+        let definition = format!(r#"{{"inputSchema":{{"properties":{{{}}}}}}}"#, properties.join(","));
+        assert!(signature(definition.as_bytes()).ends_with("p11?: string, … 8 more)"));
+    }
+}

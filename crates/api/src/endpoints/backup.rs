@@ -1,0 +1,42 @@
+//! The whole registry in one piece, out and in.
+
+use registry::Secrets;
+use serde_json::Value;
+use service::Error;
+
+use crate::answer::Answer;
+use crate::asked::Asked;
+use crate::endpoint::Endpoint;
+use crate::schema::Schema;
+use crate::schemas;
+
+pub(super) fn endpoints() -> Vec<Endpoint> {
+    let secrets = Schema::truth().by_default(false).about("With credentials as they are. Who has the export has them.");
+    vec![
+        Endpoint::get("/export", "The whole registry in one piece", |asked| Box::pin(export(asked)))
+            .about(
+                "Registered servers, settings and bindings. What the config file says and what happened is not in it.",
+            )
+            .asks("secrets", secrets)
+            .answers(200, "What `/import` takes.", Schema::named("Registry"))
+            .fails(&["VALIDATION_ERROR"]),
+        Endpoint::post("/import", "Take in what was exported", |asked| Box::pin(import(asked)))
+            .about(
+                "All or nothing. Servers that are there stay as they are; new ones are connected, unless their secrets \
+                 are masked: those are switched off until they have them again.",
+            )
+            .takes(schemas::backup())
+            .answers(200, "What was done.", Schema::named("ImportReport"))
+            .fails(&["CONFLICT"]),
+    ]
+}
+
+async fn export(asked: Asked) -> Result<Answer, Error> {
+    let secrets = if asked.says("secrets") { Secrets::Revealed } else { Secrets::Masked };
+    Ok(Answer::ok(&asked.service.export(&asked.actor, secrets).await?))
+}
+
+async fn import(asked: Asked) -> Result<Answer, Error> {
+    let backup = Value::Object(asked.body.whole());
+    Ok(Answer::ok(&asked.service.import(&asked.actor, backup).await?))
+}

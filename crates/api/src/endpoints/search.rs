@@ -1,0 +1,65 @@
+//! Finding tools by words and by meaning.
+
+use serde_json::Value;
+use service::Error;
+use service::finding::{Findings, Wanted};
+
+use crate::answer::Answer;
+use crate::asked::Asked;
+use crate::endpoint::Endpoint;
+use crate::schema::Schema;
+use crate::schemas;
+
+const USUAL: usize = 10;
+
+pub(super) fn endpoints() -> Vec<Endpoint> {
+    vec![
+        searching(Endpoint::post("/search", "Search tools", |asked| Box::pin(list(asked)))).answers(
+            200,
+            "The tools that fit best, best first.",
+            Schema::list(Schema::named("FoundTool")),
+        ),
+        searching(Endpoint::post("", "Search tools, and tell how it was done", |asked| Box::pin(whole(asked))))
+            .at("/api/v1/search")
+            .answers(200, "The tools that fit best, best first, and how they were found.", Schema::named("Findings")),
+    ]
+}
+
+fn searching(endpoint: Endpoint) -> Endpoint {
+    endpoint
+        .about(
+            "Among the tools of connected servers, by words and by meaning. While the vectors of new tools are still \
+             being made, those tools are found by words alone.",
+        )
+        .takes(schemas::search())
+        .fails(&["SERVER_NOT_FOUND"])
+}
+
+async fn list(asked: Asked) -> Result<Answer, Error> {
+    Ok(Answer::ok(&find(&asked).await?.tools))
+}
+
+async fn whole(asked: Asked) -> Result<Answer, Error> {
+    Ok(Answer::ok(&find(&asked).await?))
+}
+
+async fn find(asked: &Asked) -> Result<Findings, Error> {
+    let body = &asked.body;
+    let texts = |name: &str| match body.get(name) {
+        Some(Value::Array(values)) => values.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+        _ => Vec::new(),
+    };
+    let wanted = Wanted {
+        query: body.text("query").unwrap_or_default(),
+        limit: body.number("limit").and_then(|limit| usize::try_from(limit).ok()).unwrap_or(USUAL),
+        servers: texts("server_filter"),
+        skills: texts("skill_filter"),
+        threshold: body.get("threshold").and_then(|value| value.as_f64()).map_or(0.0, |threshold| threshold as f32),
+        include_schemas: body.truth("include_schemas").unwrap_or(false),
+    };
+    // All our tools come from servers.
+    if body.truth("include_external") == Some(false) {
+        return asked.service.search(Wanted { limit: 0, ..wanted }).await;
+    }
+    asked.service.search(wanted).await
+}

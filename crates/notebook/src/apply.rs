@@ -1,0 +1,218 @@
+//! Putting results into a text: under their blocks, and nowhere else.
+//!
+//! The text may have changed since the run began. A block is found again by what it says; one that is not found, or
+//! whose result somebody edited meanwhile, is left alone and told. Before a new text is handed out it is read again:
+//! without its results it must be the old one, byte for byte.
+
+use serde::Serialize;
+
+use crate::document::{Document, Fence};
+use crate::region::{self, Found, Note};
+use crate::render::{Attachment, Rendered, Style, rendered};
+use crate::run::{Finished, Report, Shown, Status};
+
+/// How results are put into a text.
+#[derive(Debug, Clone, Copy)]
+pub struct ApplyOptions<'a> {
+    /// Whether results that somebody edited are replaced.
+    pub force: bool,
+    /// The folder for attachments, as the document names it: `notes.assets`.
+    pub folder: &'a str,
+}
+
+/// A text with results in it.
+#[derive(Debug, Clone)]
+pub struct Applied {
+    /// The text.
+    pub text: String,
+    /// How it came from the old one, from the top.
+    pub edits: Vec<Edit>,
+    /// The files that it refers to.
+    pub attachments: Vec<Attachment>,
+    /// What became of every result.
+    pub placements: Vec<Placement>,
+}
+
+/// A change of a text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Edit {
+    /// The first byte that is replaced.
+    pub start: usize,
+    /// The byte after the last that is replaced.
+    pub end: usize,
+    /// The line of the first byte, from 1.
+    pub line: usize,
+    /// What comes there.
+    pub text: String,
+}
+
+/// What became of a result.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Placement {
+    /// The block's number in the text that was planned with.
+    pub number: usize,
+    /// Where it went.
+    pub fate: Fate,
+}
+
+/// Where a result went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fate {
+    /// It is in the text.
+    Written,
+    /// The same result was there already.
+    Unchanged,
+    /// There is nothing to be written for this block.
+    Nothing,
+    /// The block is gone or says something else by now.
+    BlockChanged,
+    /// The result that is there was edited, or lost its end.
+    Kept,
+    /// It would have changed more than its own place.
+    Unfit,
+}
+
+/// A result on its way into a text.
+struct Placing<'a> {
+    number: usize,
+    fence: &'a Fence,
+    edit: Edit,
+    id: String,
+    attachments: Vec<Attachment>,
+}
+
+/// Puts the results of a run into a text.
+pub fn apply(text: &str, report: &Report, options: &ApplyOptions<'_>) -> Applied {
+    let document = Document::parse(text);
+    let mut fates: Vec<Placement> = Vec::new();
+    let mut attempt = |trusts_markdown: bool| {
+        fates.clear();
+        let mut placings = Vec::new();
+        for finished in &report.finished {
+            let fate = match prepared(&document, finished, options, trusts_markdown) {
+                Ok(placing) => {
+                    placings.push(placing);
+                    Fate::Written
+                }
+                Err(fate) => fate,
+            };
+            fates.push(Placement { number: finished.number, fate });
+        }
+        placings.sort_by_key(|placing| placing.edit.start);
+        placings
+    };
+    let mut placings = attempt(true);
+    if !fits(&document, &placings) {
+        placings = attempt(false);
+    }
+    if !fits(&document, &placings) {
+        let all = std::mem::take(&mut placings);
+        for placing in all {
+            placings.push(placing);
+            if !fits(&document, &placings) {
+                let unfit = placings.pop().expect("it was pushed just now");
+                fates.iter_mut().filter(|it| it.number == unfit.number).for_each(|it| it.fate = Fate::Unfit);
+            }
+        }
+    }
+    let text = edited(&document.text, &placings);
+    let attachments = placings.iter().flat_map(|placing| placing.attachments.iter().cloned()).collect();
+    let edits = placings.into_iter().map(|placing| placing.edit).collect();
+    Applied { text, edits, attachments, placements: fates }
+}
+
+fn prepared<'a>(
+    document: &'a Document,
+    finished: &Finished,
+    options: &ApplyOptions<'_>,
+    trusts_markdown: bool,
+) -> Result<Placing<'a>, Fate> {
+    let Some(shown) = &finished.shown else { return Err(Fate::Nothing) };
+    let fence = found_again(document, finished)?;
+    let style = Style {
+        title: &finished.title,
+        wishes: shown.wishes,
+        folder: options.folder,
+        is_refused: finished.status == Status::Refused,
+        trusts_markdown,
+    };
+    let here = document.lines.content(&document.text, fence.last_line).end;
+    let (start, end) = match &fence.result {
+        None => (here, here),
+        Some(Found::Torn { .. }) => return Err(Fate::Kept),
+        Some(Found::Whole(region)) if region.is_edited && !options.force => return Err(Fate::Kept),
+        Some(Found::Whole(region)) => {
+            if !region.is_edited && is_same(shown, &region.note, &region.id, &style) {
+                return Err(Fate::Unchanged);
+            }
+            (region.span.start, region.span.end)
+        }
+    };
+    let Rendered { lines, attachments } = rendered(&shown.content, &shown.note, &style);
+    let (id, lines) = region::marked(&lines, &shown.note);
+    let lines: Vec<String> = lines.iter().map(|line| in_container(line, &fence.prefix)).collect();
+    let before = if start == end { fence.newline } else { "" };
+    let text = format!("{before}{}", lines.join(fence.newline));
+    let edit = Edit { start, end, line: document.lines.number_at(start), text };
+    Ok(Placing { number: finished.number, fence, edit, id, attachments })
+}
+
+/// The block that a result belongs to, by what it says and its place among those that say the same.
+fn found_again<'a>(document: &'a Document, finished: &Finished) -> Result<&'a Fence, Fate> {
+    let source = &finished.source;
+    let is_same = |fence: &&Fence| fence.info == source.info && fence.content == source.content;
+    let candidates: Vec<&Fence> = document.fences().iter().filter(is_same).collect();
+    if candidates.len() != source.count {
+        return Err(Fate::BlockChanged);
+    }
+    candidates.get(source.place).copied().filter(|fence| fence.is_closed).ok_or(Fate::BlockChanged)
+}
+
+/// Whether the region that is there says the same, but for when it came and how long that took.
+fn is_same(shown: &Shown, there: &Note, id: &str, style: &Style<'_>) -> bool {
+    let note = Note { at: there.at.clone(), took_ms: there.took_ms, ..shown.note.clone() };
+    note == *there && region::marked(&rendered(&shown.content, &note, style).lines, &note).0 == id
+}
+
+fn in_container(line: &str, prefix: &str) -> String {
+    if line.is_empty() { prefix.trim_end().to_owned() } else { format!("{prefix}{line}") }
+}
+
+fn edited(text: &str, placings: &[Placing<'_>]) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut from = 0;
+    for Placing { edit, .. } in placings {
+        out.push_str(&text[from..edit.start]);
+        out.push_str(&edit.text);
+        from = edit.end;
+    }
+    out.push_str(&text[from..]);
+    out
+}
+
+/// Whether a text with these results is the same document with these results, and nothing else.
+fn fits(document: &Document, placings: &[Placing<'_>]) -> bool {
+    if placings.is_empty() {
+        return true;
+    }
+    let new = Document::parse(edited(&document.text, placings));
+    let is_placed = |fence: &Fence, id: &str| matches!(&fence.result, Some(Found::Whole(region)) if region.id == id && !region.is_edited);
+    let old_fences = document.fences();
+    new.fences().len() == old_fences.len()
+        && new.headings() == &*moved_headings(document, &new)
+        && std::iter::zip(old_fences, new.fences()).all(|(old, new)| {
+            let placing = placings.iter().find(|placing| std::ptr::eq(placing.fence, old));
+            old.info == new.info && old.content == new.content && placing.is_none_or(|it| is_placed(new, &it.id))
+        })
+        && new.without_results() == document.without_results()
+}
+
+/// The old headings with the lines of the new ones, if there are as many.
+fn moved_headings(old: &Document, new: &Document) -> Vec<crate::document::Heading> {
+    let mut headings = old.headings().to_vec();
+    for (heading, moved) in headings.iter_mut().zip(new.headings()) {
+        heading.line = moved.line;
+    }
+    headings
+}

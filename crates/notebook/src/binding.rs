@@ -1,0 +1,276 @@
+//! Which server a part of a document is bound to, and why.
+//!
+//! A binding holds for lines: those of a section, of a block with an id, of a range, or all. Where several hold, the
+//! one for the fewest lines wins: a child overrides its parent. For the same part, the document's own words win over
+//! those of the registry, and a comment in the text over front matter.
+
+mod front_matter;
+mod pattern;
+
+use std::fmt;
+use std::ops::Range;
+
+use serde::Serialize;
+
+use crate::document::Document;
+use crate::problem::Fault;
+pub use pattern::{bindings_for, matches_path};
+
+/// A part of a document.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "section_type", rename_all = "lowercase")]
+pub enum Section {
+    /// All of it.
+    Document,
+    /// What stands under the headings that are called this: `Tools`, or `## Tools` for those of that level.
+    Heading {
+        /// The heading.
+        heading_text: String,
+    },
+    /// The block with this id.
+    Block {
+        /// The id, with or without its `^`.
+        block_id: String,
+    },
+    /// Lines, the last included. Lines of results are not counted, so that no run moves a binding.
+    Range {
+        /// The first line, from 1.
+        start_line: usize,
+        /// The last line, after the first.
+        end_line: usize,
+    },
+}
+
+/// Who says so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(tag = "origin", rename_all = "snake_case")]
+pub enum Origin {
+    /// A comment in the text.
+    Comment {
+        /// Its line.
+        line: usize,
+    },
+    /// The YAML at the beginning of the document.
+    FrontMatter {
+        /// The line there.
+        line: usize,
+    },
+    /// Somebody outside of the document.
+    Registry,
+}
+
+/// A part of a document, and the server whose tools may be used there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Binding {
+    /// Which part.
+    #[serde(flatten)]
+    pub section: Section,
+    /// The server's name.
+    pub server: String,
+    /// Whether it holds for the sections inside this part, too.
+    pub inherit_to_children: bool,
+    /// Who says so.
+    #[serde(flatten)]
+    pub origin: Origin,
+}
+
+/// The server that a place is bound to, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Bound {
+    /// The binding that holds.
+    #[serde(flatten)]
+    pub binding: Binding,
+    /// Whether it holds because it does for a section around this one.
+    pub is_inherited: bool,
+}
+
+/// All bindings of a document.
+#[derive(Debug, Clone)]
+pub struct Bindings<'a> {
+    document: &'a Document,
+    placed: Vec<Placed>,
+    /// What is wrong with those that the document makes.
+    pub faults: Vec<Fault>,
+}
+
+/// A binding and one of the places that it is for.
+#[derive(Debug, Clone)]
+struct Placed {
+    binding: Binding,
+    /// The lines of the part, without those of results.
+    lines: Range<usize>,
+    /// Those in which it holds: fewer, if children do not inherit it.
+    held: Range<usize>,
+}
+
+impl<'a> Bindings<'a> {
+    /// Those that the document makes, and those made outside for it.
+    pub fn of(document: &'a Document, registered: &[Binding]) -> Self {
+        let (from_matter, mut faults) = front_matter::bindings(document);
+        let mut placed = Vec::new();
+        for comment in &document.comments {
+            let section = innermost_section(document, comment.line);
+            let binding = Binding {
+                section: section.map_or(Section::Document, |place| heading_section(document, place)),
+                server: comment.server.clone(),
+                inherit_to_children: comment.inherit,
+                origin: Origin::Comment { line: comment.line },
+            };
+            let lines = section.map_or(1..document.lines.count() + 1, |place| document.section_lines(place));
+            placed.push(place(document, binding, lines));
+        }
+        for binding in from_matter {
+            let places = places(document, &binding.section);
+            if places.is_empty() {
+                let Origin::FrontMatter { line } = binding.origin else { continue };
+                faults.push(Fault { line, what: format!("there is {} to bind", absent(&binding.section)) });
+            }
+            placed.extend(places.into_iter().map(|lines| place(document, binding.clone(), lines)));
+        }
+        for binding in registered {
+            let places = places(document, &binding.section);
+            placed.extend(places.into_iter().map(|lines| place(document, binding.clone(), lines)));
+        }
+        faults.extend(contradictions(&placed));
+        Self { document, placed, faults }
+    }
+
+    /// What a line is bound to.
+    pub fn at(&self, line: usize) -> Option<Bound> {
+        let source_line = self.document.line_without_results(line);
+        let holding = self.placed.iter().filter(|placed| placed.held.contains(&source_line));
+        // Of equals, `min_by_key` takes the first: comments come before front matter, that before the registry.
+        let placed = holding.min_by_key(|placed| (placed.lines.len(), breadth(&placed.binding.section)))?;
+        let inner = innermost_section(self.document, line)
+            .map(|place| self.document.line_without_results(self.document.headings[place].line));
+        let is_inherited = inner.is_some_and(|heading| heading > placed.lines.start);
+        let is_inherited = is_inherited && !matches!(placed.binding.section, Section::Block { .. });
+        Some(Bound { binding: placed.binding.clone(), is_inherited })
+    }
+
+    /// Every server that is named, with the line where, if that is in the document.
+    pub fn servers(&self) -> impl Iterator<Item = (&str, Origin)> {
+        self.placed.iter().map(|placed| (placed.binding.server.as_str(), placed.binding.origin))
+    }
+}
+
+impl fmt::Display for Section {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Document => write!(to, "the document"),
+            Self::Heading { heading_text } => write!(to, "`{heading_text}`"),
+            Self::Block { block_id } => write!(to, "block `^{}`", block_id.trim_start_matches('^')),
+            Self::Range { start_line, end_line } => write!(to, "lines {start_line} to {end_line}"),
+        }
+    }
+}
+
+impl Origin {
+    /// Where it stands in the document; 1 for what stands elsewhere.
+    pub(crate) fn line(self) -> usize {
+        match self {
+            Self::Comment { line } | Self::FrontMatter { line } => line,
+            Self::Registry => 1,
+        }
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Comment { .. } => write!(to, "a comment"),
+            Self::FrontMatter { .. } => write!(to, "front matter"),
+            Self::Registry => write!(to, "the registry"),
+        }
+    }
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Binding { section, origin, .. } = &self.binding;
+        match self.is_inherited {
+            true => write!(to, "inherited from {section}, which {origin} binds"),
+            false => write!(to, "{origin} binds {section}"),
+        }
+    }
+}
+
+fn place(document: &Document, binding: Binding, lines: Range<usize>) -> Placed {
+    let is_range = matches!(binding.section, Section::Range { .. });
+    let source = |line: usize| document.line_without_results(line);
+    let lines = if is_range { lines } else { source(lines.start)..source(lines.end - 1) + 1 };
+    let first_child = document
+        .headings
+        .iter()
+        .map(|heading| source(heading.line))
+        .find(|line| *line > lines.start || (*line == 1 && matches!(binding.section, Section::Document)));
+    let held = match first_child {
+        Some(child) if !binding.inherit_to_children => lines.start..lines.end.min(child),
+        _ => lines.clone(),
+    };
+    Placed { binding, lines, held }
+}
+
+/// The lines of every part that is meant.
+fn places(document: &Document, section: &Section) -> Vec<Range<usize>> {
+    match section {
+        Section::Document => std::iter::once(1..document.lines.count() + 1).collect(),
+        Section::Heading { heading_text } => {
+            let called = |place: &usize| document.headings[*place].is_called(heading_text);
+            (0..document.headings.len()).filter(called).map(|place| document.section_lines(place)).collect()
+        }
+        Section::Block { block_id } => {
+            let wanted = block_id.trim().trim_start_matches('^');
+            document.ids.iter().filter(|named| named.id == wanted).map(|named| named.lines.clone()).collect()
+        }
+        Section::Range { start_line, end_line } => std::iter::once(*start_line..*end_line + 1).collect(),
+    }
+}
+
+fn innermost_section(document: &Document, line: usize) -> Option<usize> {
+    document.sections_at(line).last().copied()
+}
+
+fn heading_section(document: &Document, place: usize) -> Section {
+    let heading = &document.headings[place];
+    Section::Heading { heading_text: format!("{} {}", "#".repeat(heading.level), heading.text) }
+}
+
+fn breadth(section: &Section) -> usize {
+    match section {
+        Section::Block { .. } => 0,
+        Section::Range { .. } => 1,
+        Section::Heading { .. } => 2,
+        Section::Document => 3,
+    }
+}
+
+fn absent(section: &Section) -> String {
+    match section {
+        Section::Heading { heading_text } => format!("no heading `{heading_text}`"),
+        section => format!("no {section}"),
+    }
+}
+
+/// Two comments, or two entries of front matter, that bind the same lines to different servers.
+fn contradictions(placed: &[Placed]) -> Vec<Fault> {
+    let mut found = Vec::new();
+    for (index, later) in placed.iter().enumerate() {
+        let line = match later.binding.origin {
+            Origin::Comment { line } | Origin::FrontMatter { line } => line,
+            Origin::Registry => continue,
+        };
+        let rank = |origin: Origin| std::mem::discriminant(&origin);
+        let earlier = placed[..index].iter().find(|earlier| {
+            earlier.lines == later.lines
+                && breadth(&earlier.binding.section) == breadth(&later.binding.section)
+                && rank(earlier.binding.origin) == rank(later.binding.origin)
+                && earlier.binding.server != later.binding.server
+        });
+        if let Some(earlier) = earlier {
+            let (section, server) = (&later.binding.section, &earlier.binding.server);
+            found.push(Fault { line, what: format!("{section} is bound to `{server}` already; this is ignored") });
+        }
+    }
+    found
+}

@@ -1,0 +1,135 @@
+//! Bindings in front matter: `mcp: SERVER` for the whole document, or a list with a part and a server each.
+
+use crate::binding::{Binding, Origin, Section};
+use crate::document::Document;
+use crate::problem::Fault;
+use crate::yaml::{self, Entry, Node, Value};
+
+/// What front matter binds, and what is wrong with it.
+pub(super) fn bindings(document: &Document) -> (Vec<Binding>, Vec<Fault>) {
+    let Some(matter) = &document.front_matter else { return (Vec::new(), Vec::new()) };
+    let shift = matter.line - 1;
+    let root = match yaml::parse(&document.text[matter.yaml.clone()]) {
+        Ok(root) => root,
+        // Other people's front matter is their affair, unless it speaks of us.
+        Err(_) if !document.text[matter.yaml.clone()].contains("mcp:") => return (Vec::new(), Vec::new()),
+        Err(fault) => {
+            let what = format!("front matter is no YAML: {}", fault.what);
+            return (Vec::new(), vec![Fault { line: fault.line + shift, what }]);
+        }
+    };
+    let Some(entry) = root.entry("mcp") else { return (Vec::new(), Vec::new()) };
+    let nodes = match &entry.node.value {
+        Value::List(nodes) => nodes.as_slice(),
+        Value::Null => &[],
+        _ => std::slice::from_ref(&entry.node),
+    };
+    let (mut found, mut faults) = (Vec::new(), Vec::new());
+    for node in nodes {
+        match binding(node, shift) {
+            Ok(binding) => found.push(binding),
+            Err((line, what)) => faults.push(Fault { line: line + shift, what }),
+        }
+    }
+    (found, faults)
+}
+
+type Wrong = (usize, String);
+
+fn binding(node: &Node, shift: usize) -> Result<Binding, Wrong> {
+    let origin = Origin::FrontMatter { line: node.line + shift };
+    let entries = match &node.value {
+        Value::Text(server) => {
+            let server = server.clone();
+            return Ok(Binding { section: Section::Document, server, inherit_to_children: true, origin });
+        }
+        Value::Map(entries) => entries,
+        _ => return Err((node.line, "a binding must name a server".to_owned())),
+    };
+    let mut parts = Parts::default();
+    for entry in entries {
+        parts.take(entry)?;
+    }
+    let section = parts.section(node.line)?;
+    let server = parts.server.ok_or_else(|| (node.line, "a binding must name a `server`".to_owned()))?;
+    Ok(Binding { section, server, inherit_to_children: parts.inherit.unwrap_or(true), origin })
+}
+
+#[derive(Default)]
+struct Parts {
+    server: Option<String>,
+    inherit: Option<bool>,
+    heading: Option<String>,
+    block: Option<String>,
+    start: Option<usize>,
+    end: Option<usize>,
+}
+
+impl Parts {
+    fn take(&mut self, entry: &Entry) -> Result<(), Wrong> {
+        match entry.key.as_str() {
+            "server" | "serverId" | "server_id" => self.server = Some(text(entry)?),
+            "inherit" | "inheritToChildren" | "inherit_to_children" => self.inherit = Some(truth(entry)?),
+            "heading" | "headingText" | "heading_text" => self.heading = Some(text(entry)?),
+            "block" | "blockId" | "block_id" => self.block = Some(text(entry)?),
+            "start" | "startLine" | "start_line" => self.start = Some(number(entry)?),
+            "end" | "endLine" | "end_line" => self.end = Some(number(entry)?),
+            "lines" => {
+                let written = text(entry)?;
+                let (start, end) = written.split_once('-').unwrap_or((&written, ""));
+                let parsed = start.trim().parse().ok().zip(end.trim().parse().ok());
+                let (start, end) = parsed.ok_or_else(|| (entry.line, "write lines as `10-20`".to_owned()))?;
+                (self.start, self.end) = (Some(start), Some(end));
+            }
+            "sectionType" | "section_type" => {}
+            other => return Err((entry.line, format!("`{other}` means nothing in a binding"))),
+        }
+        Ok(())
+    }
+
+    fn section(&mut self, line: usize) -> Result<Section, Wrong> {
+        let lines = self.start.is_some() || self.end.is_some();
+        let kinds = usize::from(self.heading.is_some()) + usize::from(self.block.is_some()) + usize::from(lines);
+        if kinds > 1 {
+            return Err((line, "a binding is for a heading, a block or lines, not for several of them".to_owned()));
+        }
+        if let Some(heading_text) = self.heading.take() {
+            return Ok(Section::Heading { heading_text });
+        }
+        if let Some(block_id) = self.block.take() {
+            return Ok(Section::Block { block_id });
+        }
+        match (self.start, self.end) {
+            (None, None) => Ok(Section::Document),
+            (Some(start_line), Some(end_line)) if 0 < start_line && start_line < end_line => {
+                Ok(Section::Range { start_line, end_line })
+            }
+            (Some(0), Some(_)) => Err((line, "lines are counted from 1".to_owned())),
+            (Some(_), Some(_)) => Err((line, "a range must end after its first line".to_owned())),
+            _ => Err((line, "a range must have a first and a last line".to_owned())),
+        }
+    }
+}
+
+fn text(entry: &Entry) -> Result<String, Wrong> {
+    match &entry.node.value {
+        Value::Text(text) | Value::Number(text) if !text.trim().is_empty() => Ok(text.clone()),
+        _ => Err((entry.line, format!("`{}` must be a text", entry.key))),
+    }
+}
+
+fn truth(entry: &Entry) -> Result<bool, Wrong> {
+    match entry.node.value {
+        Value::Bool(it) => Ok(it),
+        _ => Err((entry.line, format!("`{}` must be true or false", entry.key))),
+    }
+}
+
+fn number(entry: &Entry) -> Result<usize, Wrong> {
+    match &entry.node.value {
+        Value::Number(digits) if digits.parse::<usize>().is_ok_and(|line| line < usize::MAX) => {
+            Ok(digits.parse().unwrap_or_default())
+        }
+        _ => Err((entry.line, format!("`{}` must be the number of a line", entry.key))),
+    }
+}

@@ -1,0 +1,116 @@
+//! Whether a document is the one, or one of those, that a binding in the registry names.
+
+use crate::binding::Binding;
+
+/// Of bindings that are for documents by path or pattern, those for this one. Where they bind the same part, paths win
+/// over patterns, and longer ones over shorter ones.
+pub fn bindings_for(path: &str, all: impl IntoIterator<Item = (String, Binding)>) -> Vec<Binding> {
+    let mut found: Vec<(String, Binding)> =
+        all.into_iter().filter(|(pattern, _)| matches_path(pattern, path)).collect();
+    found.sort_by_key(|(pattern, _)| (pattern.contains(['*', '?']), usize::MAX - pattern.len()));
+    found.into_iter().map(|(_, binding)| binding).collect()
+}
+
+/// Whether a path is meant by a pattern: `*` and `?` stand for what has no `/` in it, `**` for anything. A pattern that
+/// does not begin with `/` may begin at any folder of the path.
+pub fn matches_path(pattern: &str, path: &str) -> bool {
+    let (pattern, path) = (tidy(pattern), tidy(path));
+    let steps: Vec<&str> = path.split('/').collect();
+    let anywhere = (!pattern.starts_with('/')).then_some("**");
+    let wanted: Vec<&str> = anywhere.into_iter().chain(pattern.split('/')).collect();
+    match_steps(&wanted, &steps)
+}
+
+fn tidy(path: &str) -> String {
+    let path = path.replace('\\', "/");
+    path.strip_prefix("./").unwrap_or(&path).to_owned()
+}
+
+/// Matches in time that is at most the product of the lengths, whatever the pattern.
+fn match_steps(wanted: &[&str], steps: &[&str]) -> bool {
+    // `reached[i]`: the part of the pattern so far fits the first `i` steps.
+    let mut reached = vec![false; steps.len() + 1];
+    reached[0] = true;
+    for part in wanted {
+        let mut next = vec![false; steps.len() + 1];
+        if *part == "**" {
+            let from = reached.iter().position(|is_reached| *is_reached).unwrap_or(reached.len());
+            next[from..].fill(true);
+        } else {
+            for (place, step) in steps.iter().enumerate() {
+                next[place + 1] = reached[place] && match_step(part, step);
+            }
+        }
+        reached = next;
+    }
+    reached[steps.len()]
+}
+
+fn match_step(wanted: &str, step: &str) -> bool {
+    let step: Vec<char> = step.chars().collect();
+    let mut reached = vec![false; step.len() + 1];
+    reached[0] = true;
+    for character in wanted.chars() {
+        let mut next = vec![false; step.len() + 1];
+        if character == '*' {
+            let from = reached.iter().position(|is_reached| *is_reached).unwrap_or(reached.len());
+            next[from..].fill(true);
+        } else {
+            for (place, here) in step.iter().enumerate() {
+                next[place + 1] = reached[place] && (character == '?' || character == *here);
+            }
+        }
+        reached = next;
+    }
+    reached[step.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{bindings_for, matches_path};
+    use crate::binding::{Binding, Origin, Section};
+
+    #[test]
+    fn a_path_says_more_than_a_pattern() {
+        let binding = |pattern: &str, server: &str| {
+            let section = Section::Document;
+            let (server, origin) = (server.to_owned(), Origin::Registry);
+            (pattern.to_owned(), Binding { section, server, inherit_to_children: true, origin })
+        };
+        let all = [binding("*.md", "a"), binding("x.md", "no"), binding("daily/*.md", "b"), binding("1.md", "c")];
+        let found = bindings_for("/home/daily/1.md", all);
+        assert_eq!(found.iter().map(|it| it.server.as_str()).collect::<Vec<_>>(), ["c", "b", "a"]);
+    }
+
+    #[test]
+    fn patterns_name_paths_by_their_folders() {
+        for (pattern, path, expected) in [
+            ("notes.md", "/home/me/notes.md", true),
+            ("notes.md", "notes.md", true),
+            ("./notes.md", "notes.md", true),
+            ("otes.md", "notes.md", false),
+            ("work/notes.md", "/home/me/work/notes.md", true),
+            ("work/notes.md", "/home/me/homework/notes.md", false),
+            ("/home/me/notes.md", "/home/me/notes.md", true),
+            ("/me/notes.md", "/home/me/notes.md", false),
+            ("*.md", "/home/me/notes.md", true),
+            ("*.md", "/home/me/notes.txt", false),
+            ("daily/*.md", "/home/daily/1.md", true),
+            ("daily/*.md", "/home/daily/more/1.md", false),
+            ("daily/**", "/home/daily/more/1.md", true),
+            ("daily/**/*.md", "/home/daily/1.md", true),
+            ("/home/**/1.md", "/home/a/b/c/1.md", true),
+            ("2026-??.md", "2026-11.md", true),
+            ("2026-??.md", "2026-1.md", false),
+            ("daily/*.md", "C:\\Users\\me\\daily\\1.md", true),
+        ] {
+            assert_eq!(matches_path(pattern, path), expected, "{pattern} {path}");
+        }
+    }
+
+    #[test]
+    fn no_pattern_takes_forever() {
+        assert!(!matches_path(&format!("{}b", "*a".repeat(200)), &"a".repeat(5000)));
+        assert!(!matches_path(&format!("{}b", "**/a/".repeat(50)), &vec!["a"; 500].join("/")));
+    }
+}

@@ -1,0 +1,243 @@
+//! The blocks of a document that are ours, and what is written in them.
+
+use std::str::FromStr;
+
+use serde::Serialize;
+
+use crate::document::{Document, Fence};
+use crate::problem::{Fault, Problem, Trouble};
+use crate::schema;
+use crate::toolbox::Server;
+use crate::yaml::{self, Entry, Node, Value};
+
+/// Languages in which a first line `tool: ...` is no surprise and no mistyped server.
+const OTHER_LANGUAGES: [&str; 14] =
+    ["yaml", "yml", "json", "jsonc", "json5", "toml", "text", "txt", "md", "markdown", "bash", "sh", "python", "ini"];
+
+/// Who is to do what a block says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Addressee {
+    /// This server: the block's language is its name.
+    Server(String),
+    /// The server that the section is bound to, or the first one: the block's language is `mcp`.
+    AnyServer,
+    /// The assistant: the block's language is `assistant`.
+    Assistant,
+}
+
+/// A block that can be run.
+#[derive(Debug, Clone)]
+pub struct Block<'a> {
+    /// Its number among those that can be run, from 1.
+    pub number: usize,
+    /// Who is to do what it says.
+    pub addressee: Addressee,
+    /// Where it is and what it says.
+    pub fence: &'a Fence,
+}
+
+/// How a result is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Display {
+    /// In one line, where possible.
+    Inline,
+    /// As a block.
+    Block,
+    /// Behind a line that opens it.
+    Collapsed,
+}
+
+/// What a text in a result is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    /// Just text.
+    Text,
+    /// JSON.
+    Json,
+    /// Markdown, shown as such if it stays within its bounds.
+    Markdown,
+}
+
+/// What a block wants done with its result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Wishes {
+    pub(crate) display: Option<Display>,
+    pub(crate) format: Option<Format>,
+}
+
+impl FromStr for Display {
+    type Err = &'static str;
+
+    fn from_str(word: &str) -> Result<Self, Self::Err> {
+        match word {
+            "inline" => Ok(Self::Inline),
+            "block" => Ok(Self::Block),
+            "collapsed" => Ok(Self::Collapsed),
+            _ => Err("`display` is inline, block or collapsed"),
+        }
+    }
+}
+
+impl FromStr for Format {
+    type Err = &'static str;
+
+    fn from_str(word: &str) -> Result<Self, Self::Err> {
+        match word {
+            "text" => Ok(Self::Text),
+            "json" => Ok(Self::Json),
+            "markdown" => Ok(Self::Markdown),
+            _ => Err("`format` is text, json or markdown"),
+        }
+    }
+}
+
+/// The blocks of a document that can be run, and remarks about those that look as if they should.
+pub fn blocks<'a>(document: &'a Document, servers: &[Server]) -> (Vec<Block<'a>>, Vec<Fault>) {
+    let (mut found, mut remarks) = (Vec::new(), Vec::new());
+    for fence in document.fences() {
+        let language = fence.language();
+        let addressee = match (language, server_called(language, servers)) {
+            ("", _) => continue,
+            ("assistant", None) => Addressee::Assistant,
+            ("mcp", None) => Addressee::AnyServer,
+            (_, Some(server)) if names_tool(fence) => Addressee::Server(server.to_owned()),
+            (_, Some(_)) => {
+                let what = format!("a `{language}` block that does not begin with `tool:` is left alone");
+                remarks.push(Fault { line: fence.first_line, what });
+                continue;
+            }
+            (other, None) => {
+                if names_tool(fence) && !OTHER_LANGUAGES.contains(&other.to_ascii_lowercase().as_str()) {
+                    let what = format!("no server is called `{other}`; this block is left alone");
+                    remarks.push(Fault { line: fence.first_line, what });
+                }
+                continue;
+            }
+        };
+        found.push(Block { number: found.len() + 1, addressee, fence });
+    }
+    (found, remarks)
+}
+
+/// A server by its name, or by the only name that differs from it in nothing but case.
+fn server_called<'a>(name: &str, servers: &'a [Server]) -> Option<&'a str> {
+    let exact = servers.iter().find(|server| server.name == name);
+    let mut similar = servers.iter().filter(|server| server.name.eq_ignore_ascii_case(name));
+    let only = similar.next().filter(|_| similar.next().is_none());
+    exact.or(only).map(|server| server.name.as_str())
+}
+
+fn names_tool(fence: &Fence) -> bool {
+    if info_option(fence, "tool").is_some() {
+        return true;
+    }
+    let is_said = |line: &&str| !line.is_empty() && !line.starts_with('#') && *line != "---";
+    let first = fence.content.lines().map(str::trim).find(is_said).unwrap_or_default();
+    let key = first.trim_start_matches(['{', ' ']).split(':').next().unwrap_or_default();
+    first.contains(':') && key.trim().trim_matches(['"', '\'']) == "tool"
+}
+
+/// The value of `key=value` after a fence's language.
+fn info_option<'a>(fence: &'a Fence, key: &str) -> Option<&'a str> {
+    fence.info.split_whitespace().skip(1).find_map(|word| word.strip_prefix(key)?.strip_prefix('='))
+}
+
+/// What is written in a block: a tool, parameters, and perhaps wishes among them.
+#[derive(Debug, Clone)]
+pub(crate) struct Written {
+    pub(crate) tool: String,
+    pub(crate) tool_line: usize,
+    /// What stands beside `tool`, with lines of the document.
+    entries: Vec<Entry>,
+    from_info: Wishes,
+}
+
+/// Reads a block. Lines in what is told are those of the document.
+pub(crate) fn read(fence: &Fence) -> Result<Written, Problem> {
+    let bad = |line: usize, what: String| Problem::new(Trouble::BadYaml, line, what);
+    let from_info = wishes_of_info(fence).map_err(|what| bad(fence.first_line, what.to_owned()))?;
+    let mut node = yaml::parse(&fence.content).map_err(|fault| bad(fence.first_line + fault.line, fault.what))?;
+    move_down(&mut node, fence.first_line);
+    let first_line = node.line;
+    let mut entries = match node.value {
+        Value::Map(entries) => entries,
+        Value::Null => Vec::new(),
+        _ => return Err(bad(first_line, "a block consists of `tool: NAME` and `parameter: value`".to_owned())),
+    };
+    if let Some(tool) = info_option(fence, "tool") {
+        return Ok(Written { tool: tool.to_owned(), tool_line: fence.first_line, entries, from_info });
+    }
+    if entries.first().is_none_or(|entry| entry.key != "tool") {
+        return Err(bad(first_line, "a block must begin with `tool: NAME`".to_owned()));
+    }
+    let Entry { line: tool_line, node, .. } = entries.remove(0);
+    match node.value {
+        Value::Text(tool) | Value::Number(tool) if !tool.is_empty() => {
+            Ok(Written { tool, tool_line, entries, from_info })
+        }
+        _ => Err(bad(tool_line, "`tool` must be the name of a tool".to_owned())),
+    }
+}
+
+/// What an assistant is asked, and how its answer is shown.
+pub(crate) fn read_question(fence: &Fence) -> Result<(String, Wishes), Problem> {
+    let bad = |what: &str| Problem::new(Trouble::BadYaml, fence.first_line, what);
+    let wishes = wishes_of_info(fence).map_err(bad)?;
+    let words = fence.content.trim();
+    if words.is_empty() { Err(bad("the block asks nothing")) } else { Ok((words.to_owned(), wishes)) }
+}
+
+impl Written {
+    /// Tells parameters and wishes apart. What the schema knows as a parameter, or was said behind the language
+    /// already, is no wish.
+    pub(crate) fn sorted(&self, schema: Option<&serde_json::Value>) -> Result<(Node, Wishes), Problem> {
+        let is_parameter = |name: &str| schema.is_some_and(|schema| schema::has_property(schema, name));
+        let mut wishes = self.from_info;
+        let mut parameters = Vec::new();
+        for entry in &self.entries {
+            match entry.key.as_str() {
+                "display" if self.from_info.display.is_none() && !is_parameter("display") => {
+                    wishes.display = Some(wish(entry)?);
+                }
+                "format" if self.from_info.format.is_none() && !is_parameter("format") => {
+                    // Many tools have a `format`. If nobody knows this one, it is the tool's.
+                    match (schema, wish(entry)) {
+                        (Some(_), wanted) => wishes.format = Some(wanted?),
+                        (None, _) => parameters.push(entry.clone()),
+                    }
+                }
+                _ => parameters.push(entry.clone()),
+            }
+        }
+        Ok((Node { line: self.tool_line, value: Value::Map(parameters) }, wishes))
+    }
+}
+
+fn wish<T: FromStr<Err = &'static str>>(entry: &Entry) -> Result<T, Problem> {
+    let word = if let Value::Text(word) = &entry.node.value { word.as_str() } else { "" };
+    word.parse().map_err(|what| Problem::new(Trouble::BadYaml, entry.line, what))
+}
+
+fn wishes_of_info(fence: &Fence) -> Result<Wishes, &'static str> {
+    let display = info_option(fence, "display").map(str::parse).transpose()?;
+    let format = info_option(fence, "format").map(str::parse).transpose()?;
+    Ok(Wishes { display, format })
+}
+
+/// From lines of the block to lines of the document.
+fn move_down(node: &mut Node, by: usize) {
+    node.line += by;
+    match &mut node.value {
+        Value::List(nodes) => nodes.iter_mut().for_each(|node| move_down(node, by)),
+        Value::Map(entries) => {
+            for entry in entries {
+                entry.line += by;
+                move_down(&mut entry.node, by);
+            }
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,179 @@
+//! What is in a document: its headings, its fenced blocks, the results under them, and what it says about itself.
+//!
+//! What is a heading or a block is for CommonMark to say, so `pulldown-cmark` says it, with offsets. Everything here
+//! points into the text as it is; nothing is ever written back from a tree.
+
+use std::ops::Range;
+
+use crate::lines::Lines;
+use crate::region::{Found, Region};
+use crate::scan;
+
+/// A Markdown text and what is in it.
+#[derive(Debug, Clone)]
+pub struct Document {
+    pub(crate) text: String,
+    pub(crate) lines: Lines,
+    pub(crate) front_matter: Option<FrontMatter>,
+    pub(crate) headings: Vec<Heading>,
+    pub(crate) fences: Vec<Fence>,
+    pub(crate) comments: Vec<Comment>,
+    pub(crate) ids: Vec<BlockId>,
+    /// All results, those that lost their block included: nothing in them is the user's.
+    pub(crate) regions: Vec<Region>,
+}
+
+/// A heading that begins a section.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Heading {
+    /// From 1 to 6.
+    pub level: usize,
+    /// Its words, without marks and without a block id.
+    pub text: String,
+    /// The same as it is written.
+    pub raw: String,
+    /// The line it begins in, from 1.
+    pub line: usize,
+}
+
+/// A fenced code block.
+#[derive(Debug, Clone)]
+pub struct Fence {
+    /// Everything after the opening fence.
+    pub info: String,
+    /// What is between the fences, without the marks of the lists and quotes around it.
+    pub content: String,
+    /// The line of the opening fence, from 1.
+    pub first_line: usize,
+    /// The line of the closing fence.
+    pub last_line: usize,
+    /// From its opening fence to the end of its closing one.
+    pub(crate) span: Range<usize>,
+    /// What lines under it begin with, to stand in the same lists and quotes.
+    pub(crate) prefix: String,
+    pub(crate) newline: &'static str,
+    pub(crate) is_closed: bool,
+    pub(crate) result: Option<Found>,
+}
+
+impl Fence {
+    /// The first word after the opening fence.
+    pub fn language(&self) -> &str {
+        self.info.split_whitespace().next().unwrap_or_default()
+    }
+
+    /// Whether it has a closing fence.
+    pub fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+}
+
+/// The YAML at the beginning of a document.
+#[derive(Debug, Clone)]
+pub(crate) struct FrontMatter {
+    pub(crate) yaml: Range<usize>,
+    /// The line that the YAML begins in.
+    pub(crate) line: usize,
+}
+
+/// A comment that binds a section: `<!-- mcp: SERVER -->`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Comment {
+    pub(crate) server: String,
+    pub(crate) inherit: bool,
+    pub(crate) line: usize,
+}
+
+/// A `^id`, and the lines of the block that it names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct BlockId {
+    pub(crate) id: String,
+    pub(crate) lines: Range<usize>,
+}
+
+impl Document {
+    /// Finds out what is in a text.
+    pub fn parse(text: impl Into<String>) -> Self {
+        scan::scan(text.into())
+    }
+
+    /// The text, as it was given.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Its headings, from the top.
+    pub fn headings(&self) -> &[Heading] {
+        &self.headings
+    }
+
+    /// Its fenced blocks outside of results, from the top.
+    pub fn fences(&self) -> &[Fence] {
+        &self.fences
+    }
+
+    /// The text as it is without any results: what its users wrote.
+    pub fn without_results(&self) -> String {
+        let mut kept = String::with_capacity(self.text.len());
+        let mut from = 0;
+        for region in &self.regions {
+            let before = &self.text[from..region.span.start];
+            let before = before.strip_suffix('\n').unwrap_or(before);
+            kept.push_str(before.strip_suffix('\r').unwrap_or(before));
+            from = region.span.end;
+            // The newline before a result goes with it; one that begins the text takes the newline after it.
+            if region.span.start == 0 {
+                from = self.lines.span(self.lines.number_at(from)).end;
+            }
+        }
+        kept.push_str(&self.text[from..]);
+        kept
+    }
+
+    /// The number that a line would have without the results above it. Lines of results have that of the line before.
+    ///
+    /// Ranges of lines are counted like this, so that no run moves a binding.
+    pub fn line_without_results(&self, line: usize) -> usize {
+        let of_results: usize = self
+            .regions
+            .iter()
+            .map(|region| self.lines.number_at(region.span.start)..self.lines.number_at(region.span.end) + 1)
+            .map(|lines| line.saturating_sub(lines.start - 1).min(lines.len()))
+            .sum();
+        (line - of_results).max(1)
+    }
+
+    /// The sections that a line is in, from the outermost, as places in `headings`.
+    pub(crate) fn sections_at(&self, line: usize) -> Vec<usize> {
+        let mut open: Vec<usize> = Vec::new();
+        for (place, heading) in self.headings.iter().enumerate().take_while(|(_, heading)| heading.line <= line) {
+            open.retain(|outer| self.headings[*outer].level < heading.level);
+            open.push(place);
+        }
+        open
+    }
+
+    /// The lines of a section, its heading and its children included.
+    pub(crate) fn section_lines(&self, place: usize) -> Range<usize> {
+        let heading = &self.headings[place];
+        let after = self.headings[place + 1..].iter().find(|next| next.level <= heading.level);
+        heading.line..after.map_or(self.lines.count() + 1, |next| next.line)
+    }
+}
+
+impl Heading {
+    /// Whether this is the heading that somebody means by `Tools` (at any level) or `## Tools` (at this one).
+    pub fn is_called(&self, wanted: &str) -> bool {
+        let wanted = wanted.trim();
+        let bare = wanted.trim_start_matches('#');
+        let level = wanted.len() - bare.len();
+        // `#tag` is a word; only marks followed by a space are a level.
+        let (level, bare) = if level > 0 && bare.starts_with([' ', '\t']) { (level, bare) } else { (0, wanted) };
+        let bare = scan::without_id(bare.trim()).0;
+        (level == 0 || level == self.level) && (same_words(bare, &self.text) || same_words(bare, &self.raw))
+    }
+}
+
+fn same_words(left: &str, right: &str) -> bool {
+    left.split_whitespace().eq(right.split_whitespace())
+}

@@ -1,0 +1,182 @@
+//! Documents on disk: read as they are, written whole or not at all.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use crate::apply::{Applied, ApplyOptions, apply};
+use crate::render::Attachment;
+use crate::run::Report;
+
+/// How often a text that changes under our hands is taken up anew.
+const MOST_ATTEMPTS: usize = 10;
+
+/// Why a document could not be read or written. It is then as it was.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// It cannot be read.
+    #[error("could not read `{}`", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// It is no text.
+    #[error("`{}` is not a text in UTF-8", path.display())]
+    NotText {
+        /// The file.
+        path: PathBuf,
+    },
+    /// It cannot be written.
+    #[error("could not write `{}`", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// Somebody else writes it all the time.
+    #[error("`{}` changes too fast to be written", path.display())]
+    Restless {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+/// What was written.
+#[derive(Debug)]
+pub struct Saved {
+    /// The text and what became of every result.
+    pub applied: Applied,
+    /// Whether the file is another than before.
+    pub is_changed: bool,
+}
+
+/// Reads a document.
+pub fn read(path: &Path) -> Result<String, FileError> {
+    let bytes = fs::read(path).map_err(|source| FileError::Read { path: path.to_owned(), source })?;
+    String::from_utf8(bytes).map_err(|_| FileError::NotText { path: path.to_owned() })
+}
+
+/// Puts the results of a run into a document as it is on disk now, or into a copy of it.
+///
+/// The file is replaced in one step: whoever reads it, and whatever is killed meanwhile, sees the old or the new text.
+/// Links are followed; the file's mode and, where we may, its owner are kept.
+pub fn save(document: &Path, copy: Option<&Path>, report: &Report, force: bool) -> Result<Saved, FileError> {
+    let target = followed(copy.unwrap_or(document))?;
+    let folder = assets_folder(copy.unwrap_or(document));
+    for _ in 0..MOST_ATTEMPTS {
+        let text = read(document)?;
+        let applied = apply(&text, report, &ApplyOptions { force, folder: &folder });
+        if copy.is_none() && applied.text == text {
+            return Ok(Saved { applied, is_changed: false });
+        }
+        refuse_read_only(&target)?;
+        // Files first: a document must not speak of what is not there.
+        write_attachments(copy.unwrap_or(document), document, &applied.attachments)?;
+        let written = prepared(&target, document, applied.text.as_bytes())?;
+        if copy.is_none() && read(document)? != text {
+            continue;
+        }
+        put_in_place(written, &target)?;
+        return Ok(Saved { applied, is_changed: true });
+    }
+    Err(FileError::Restless { path: document.to_owned() })
+}
+
+/// The folder for the files of a document, as seen from the document: `notes.assets` for `notes.md`.
+pub fn assets_folder(document: &Path) -> String {
+    let stem = document.file_stem().map_or_else(|| "document".to_owned(), |stem| stem.to_string_lossy().into_owned());
+    format!("{stem}.assets")
+}
+
+/// Writes files into the folder beside a document, which is made if there are any; they are as private as `like`. What
+/// is there already is left.
+pub fn write_attachments(document: &Path, like: &Path, attachments: &[Attachment]) -> Result<(), FileError> {
+    if attachments.is_empty() {
+        return Ok(());
+    }
+    let folder = folder_of(document).join(assets_folder(document));
+    match fs::create_dir(&folder) {
+        Err(source) if source.kind() != io::ErrorKind::AlreadyExists => {
+            return Err(FileError::Write { path: folder, source });
+        }
+        _ => {}
+    }
+    for attachment in attachments {
+        let path = folder.join(&attachment.name);
+        // Names are digests, so a file of the same name and length is the same file.
+        let is_there = fs::metadata(&path).is_ok_and(|file| file.len() == attachment.bytes.len() as u64);
+        if !is_there {
+            put_in_place(prepared(&path, like, &attachment.bytes)?, &path)?;
+        }
+    }
+    Ok(())
+}
+
+/// The file that a path leads to. One that is not there yet is where it will be.
+fn followed(path: &Path) -> Result<PathBuf, FileError> {
+    match fs::canonicalize(path) {
+        Ok(target) => Ok(target),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(path.to_owned()),
+        Err(source) => Err(FileError::Read { path: path.to_owned(), source }),
+    }
+}
+
+/// Replacing a file needs no right to write it, only one to write its folder. Who made it read-only meant it.
+fn refuse_read_only(target: &Path) -> Result<(), FileError> {
+    if !fs::metadata(target).is_ok_and(|there| there.permissions().readonly()) {
+        return Ok(());
+    }
+    let source = io::Error::new(io::ErrorKind::PermissionDenied, "the file is read-only");
+    Err(FileError::Write { path: target.to_owned(), source })
+}
+
+/// What is to come in the place of a file: beside it, complete, on the disk, with its mode, or that of another if there
+/// is no file yet.
+fn prepared(target: &Path, like: &Path, bytes: &[u8]) -> Result<tempfile::NamedTempFile, FileError> {
+    let write = || {
+        let mut file = tempfile::Builder::new().prefix(".mcp-").suffix(".tmp").tempfile_in(folder_of(target))?;
+        file.write_all(bytes)?;
+        let there = fs::metadata(target).or_else(|_| fs::metadata(like))?;
+        keep_owner(file.as_file(), &there)?;
+        file.as_file().set_permissions(there.permissions())?;
+        file.as_file().sync_all()?;
+        Ok(file)
+    };
+    write().map_err(|source| FileError::Write { path: target.to_owned(), source })
+}
+
+#[cfg(unix)]
+fn keep_owner(file: &File, there: &fs::Metadata) -> io::Result<()> {
+    use std::os::unix::fs::{MetadataExt, fchown};
+    match fchown(file, Some(there.uid()), Some(there.gid())) {
+        // Most people may not give files away; then the new text is theirs.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        done => done,
+    }
+}
+
+#[cfg(not(unix))]
+fn keep_owner(_file: &File, _there: &fs::Metadata) -> io::Result<()> {
+    Ok(())
+}
+
+fn put_in_place(file: tempfile::NamedTempFile, target: &Path) -> Result<(), FileError> {
+    let put = || {
+        file.persist(target).map_err(|error| error.error)?;
+        // The rename itself is on the disk only when the folder is.
+        if cfg!(unix) { File::open(folder_of(target))?.sync_all() } else { Ok(()) }
+    };
+    put().map_err(|source| FileError::Write { path: target.to_owned(), source })
+}
+
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}

@@ -1,0 +1,61 @@
+//! Markdown documents that run tools: what is in them, what may run where, and where results go.
+//!
+//! A fenced block whose language is a server's name (or `mcp`, or `assistant`) names a tool and its parameters in YAML.
+//! Running a document calls the tools and puts each result under its block, between two marks. Everything else of the
+//! document stays as it is, byte for byte.
+//!
+//! ````markdown
+//! ```time
+//! tool: get_current_time
+//! timezone: Europe/Rome
+//! ```
+//! <!-- mcp-result id=0f8e9d0c1b2a3948 status=ok at=2026-01-02T03:04:05Z ms=120 -->
+//! `04:04` *120 ms · 2026-01-02T03:04:05Z*
+//! <!-- /mcp-result id=0f8e9d0c1b2a3948 -->
+//! ````
+//!
+//! # The way of a document
+//!
+//! 1. [`read`] a file, or take a text from anywhere; [`Document::parse`] it.
+//! 2. [`Bindings::of`] it: which section is bound to which server, with those of the registry ([`bindings_for`] a path).
+//!    [`outline`] draws them as a map.
+//! 3. [`Plan::new`]: which blocks are run ([`Selection`]), at which servers, and what stands in the way.
+//! 4. [`run`] the plan with a [`Toolbox`]: whoever knows servers and calls tools. It tells its [`Progress`], and can be
+//!    stopped. A [`Report`] comes out; the document is not touched.
+//! 5. [`apply`] the report to a text, or [`save`] it into a file as it is on disk by then.
+//!
+//! # Options of a block
+//!
+//! `display` (`inline`, `block`, `collapsed`) and `format` (`text`, `json`, `markdown`) may stand among the parameters,
+//! unless the tool has a parameter of that name. Behind the language they are always ours:
+//! ```` ```github tool=search display=collapsed ````.
+
+mod apply;
+mod binding;
+mod block;
+mod document;
+mod file;
+mod lines;
+mod outline;
+mod plan;
+mod problem;
+mod region;
+mod render;
+mod run;
+mod scan;
+mod schema;
+mod toolbox;
+mod yaml;
+
+pub use apply::{Applied, ApplyOptions, Edit, Fate, Placement, apply};
+pub use binding::{Binding, Bindings, Bound, Origin, Section, bindings_for, matches_path};
+pub use block::{Addressee, Block, Display, Format, blocks};
+pub use document::{Document, Fence, Heading};
+pub use file::{FileError, Saved, assets_folder, read, save, write_attachments};
+pub use outline::{Outline, OutlineBlock, OutlineSection, outline};
+pub use plan::{Plan, Selection, SelectionError, Step};
+pub use problem::{Fault, Problem, Trouble};
+pub use region::Note;
+pub use render::Attachment;
+pub use run::{Finished, Progress, Report, RunOptions, Status, run};
+pub use toolbox::{Answer, Failure, Lookup, Question, Request, Server, Toolbox};

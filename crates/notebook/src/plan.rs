@@ -1,0 +1,265 @@
+//! What a run would do: which blocks, at which servers, and what stands in the way.
+
+use crate::binding::{Bindings, Bound};
+use crate::block::{self, Addressee, Block, Wishes, Written};
+use crate::document::{Document, Fence};
+use crate::problem::{Fault, Problem, Trouble};
+use crate::region::Found;
+use crate::schema;
+use crate::toolbox::{Lookup, Question, Request, Server, Toolbox};
+
+/// Which blocks of a document are meant. What is empty leaves nothing out.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Selection {
+    /// By their numbers, from 1.
+    pub blocks: Vec<usize>,
+    /// Those in the sections that are called this: `Tools`, or `## Tools`.
+    pub section: Option<String>,
+    /// The one that a line of the document is in.
+    pub line: Option<usize>,
+}
+
+/// Why nothing can be planned.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SelectionError {
+    /// There is no such block.
+    #[error("there is no block {number}; the document has {count} that can be run")]
+    NoBlock {
+        /// The one that was meant.
+        number: usize,
+        /// How many there are.
+        count: usize,
+    },
+    /// There is no such section.
+    #[error("there is no section `{name}`")]
+    NoSection {
+        /// The one that was meant.
+        name: String,
+    },
+    /// In this line there is no block.
+    #[error("line {line} is in no block that can be run")]
+    NoBlockAt {
+        /// The one that was meant.
+        line: usize,
+    },
+}
+
+/// What a run would do.
+#[derive(Debug, Clone)]
+pub struct Plan<'a> {
+    /// The document.
+    pub document: &'a Document,
+    /// The blocks to be run, from the top.
+    pub steps: Vec<Step<'a>>,
+    /// What is odd about the document, but keeps nothing from being run.
+    pub remarks: Vec<Fault>,
+}
+
+/// One block to be run.
+#[derive(Debug, Clone)]
+pub struct Step<'a> {
+    /// The block's number, from 1.
+    pub number: usize,
+    /// The block.
+    pub fence: &'a Fence,
+    /// What its section is bound to.
+    pub bound: Option<Bound>,
+    task: Result<Task, Problem>,
+}
+
+#[derive(Debug, Clone)]
+enum Task {
+    Call { server: String, written: Written },
+    Ask { question: Question, wishes: Wishes },
+}
+
+/// A step that can be taken.
+#[derive(Debug, Clone)]
+pub(crate) struct Ready {
+    pub(crate) action: Action,
+    pub(crate) wishes: Wishes,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum Action {
+    Call(Request),
+    Ask(Question),
+}
+
+impl<'a> Plan<'a> {
+    /// Finds out what a run would do. Results that somebody edited are replaced only if `force` is set.
+    pub fn new(
+        document: &'a Document,
+        servers: &[Server],
+        bindings: &Bindings<'_>,
+        selection: &Selection,
+        force: bool,
+    ) -> Result<Self, SelectionError> {
+        let (blocks, mut remarks) = block::blocks(document, servers);
+        remarks.extend(bindings.faults.iter().cloned());
+        let selected = selected(document, &blocks, selection)?;
+        let steps = selected.into_iter().map(|block| {
+            let bound = bindings.at(block.fence.first_line);
+            let task = untouchable(block.fence, force).map_or_else(|| task(block, servers, bound.as_ref()), Err);
+            Step { number: block.number, fence: block.fence, bound, task }
+        });
+        let steps = steps.collect();
+        remarks.sort_by_key(|remark| remark.line);
+        Ok(Self { document, steps, remarks })
+    }
+}
+
+impl Step<'_> {
+    /// The server to be asked, if that is known.
+    pub fn server(&self) -> Option<&str> {
+        match self.task.as_ref().ok()? {
+            Task::Call { server, .. } => Some(server),
+            Task::Ask { .. } => None,
+        }
+    }
+
+    /// What is to be run, for people: `server.tool`, or `assistant`.
+    pub fn title(&self) -> String {
+        match &self.task {
+            Ok(Task::Call { server, written }) => format!("{server}.{}", written.tool),
+            Ok(Task::Ask { .. }) => "assistant".to_owned(),
+            Err(_) => match block::read(self.fence) {
+                Ok(written) => format!("{}.{}", self.fence.language(), written.tool),
+                Err(_) => self.fence.language().to_owned(),
+            },
+        }
+    }
+
+    /// What stands in the way, as far as that is known without asking any server.
+    pub fn problem(&self) -> Option<&Problem> {
+        self.task.as_ref().err()
+    }
+
+    /// Looks the tool up and checks the parameters.
+    pub(crate) async fn ready(&self, toolbox: &impl Toolbox) -> Result<Ready, Problem> {
+        let (server, written) = match self.task.clone()? {
+            Task::Ask { question, wishes } => return Ok(Ready { action: Action::Ask(question), wishes }),
+            Task::Call { server, written } => (server, written),
+        };
+        let schema = match toolbox.find(&server, &written.tool).await {
+            Lookup::Found(schema) => Some(schema),
+            Lookup::Unknown => None,
+            Lookup::Missing { known } => return Err(no_such_tool(&server, &written, &known)),
+        };
+        let (parameters, wishes) = written.sorted(schema.as_ref())?;
+        let faults = schema.map(|schema| schema::check(&schema, &parameters)).unwrap_or_default();
+        if !faults.is_empty() {
+            let faults = faults.into_iter().map(|fault| Fault { line: fault.line, what: fault.what }).collect();
+            return Err(Problem { trouble: Trouble::BadArguments, faults });
+        }
+        let arguments = parameters.to_json();
+        let request = Request { server, tool: written.tool, arguments, line: self.fence.first_line };
+        Ok(Ready { action: Action::Call(request), wishes })
+    }
+}
+
+fn selected<'b, 'a>(
+    document: &Document,
+    blocks: &'b [Block<'a>],
+    selection: &Selection,
+) -> Result<Vec<&'b Block<'a>>, SelectionError> {
+    if let Some(number) = selection.blocks.iter().copied().find(|number| *number == 0 || *number > blocks.len()) {
+        return Err(SelectionError::NoBlock { number, count: blocks.len() });
+    }
+    let sections = match &selection.section {
+        None => None,
+        Some(name) => {
+            let places = (0..document.headings.len()).filter(|place| document.headings[*place].is_called(name));
+            let sections: Vec<_> = places.map(|place| document.section_lines(place)).collect();
+            if sections.is_empty() {
+                return Err(SelectionError::NoSection { name: name.clone() });
+            }
+            Some(sections)
+        }
+    };
+    let in_line = |block: &&Block<'_>, line: usize| (block.fence.first_line..=block.fence.last_line).contains(&line);
+    if let Some(line) = selection.line.filter(|line| !blocks.iter().any(|block| in_line(&block, *line))) {
+        return Err(SelectionError::NoBlockAt { line });
+    }
+    let chosen = blocks
+        .iter()
+        .filter(|block| selection.blocks.is_empty() || selection.blocks.contains(&block.number))
+        .filter(|block| {
+            let line = block.fence.first_line;
+            sections.as_ref().is_none_or(|sections| sections.iter().any(|section| section.contains(&line)))
+        })
+        .filter(|block| selection.line.is_none_or(|line| in_line(block, line)));
+    Ok(chosen.collect())
+}
+
+/// Why nothing may be put under a block.
+fn untouchable(fence: &Fence, force: bool) -> Option<Problem> {
+    if !fence.is_closed {
+        let what = "the block has no closing fence, so no result can be put under it";
+        return Some(Problem::new(Trouble::Unclosed, fence.first_line, what));
+    }
+    match fence.result.as_ref()? {
+        Found::Torn { line } => {
+            let what =
+                "this result has lost its closing mark `<!-- /mcp-result ... -->`; restore it or delete the result";
+            Some(Problem::new(Trouble::TornResult, *line, what))
+        }
+        Found::Whole(region) if region.is_edited && !force => {
+            let what = "the result under this block was edited and is kept; `--force` replaces it";
+            Some(Problem::new(Trouble::EditedResult, fence.first_line, what))
+        }
+        Found::Whole(_) => None,
+    }
+}
+
+fn task(block: &Block<'_>, servers: &[Server], bound: Option<&Bound>) -> Result<Task, Problem> {
+    let line = block.fence.first_line;
+    let bound_server = bound.map(|bound| known_server(bound, servers, line)).transpose()?;
+    let server = match &block.addressee {
+        Addressee::Assistant => {
+            let (words, wishes) = block::read_question(block.fence)?;
+            let question = Question { words, server: bound_server.map(str::to_owned), line };
+            return Ok(Task::Ask { question, wishes });
+        }
+        Addressee::Server(name) => match (bound, bound_server) {
+            (Some(bound), Some(other)) if other != name => return Err(refused(name, bound, line)),
+            _ => name.as_str(),
+        },
+        Addressee::AnyServer => match bound_server.or_else(|| first_enabled(servers)) {
+            Some(server) => server,
+            None => return Err(Problem::new(Trouble::NoServer, line, "there is no enabled server")),
+        },
+    };
+    if servers.iter().any(|known| known.name == server && !known.is_enabled) {
+        return Err(Problem::new(Trouble::NoServer, line, format!("server `{server}` is disabled")));
+    }
+    let written = block::read(block.fence)?;
+    Ok(Task::Call { server: server.to_owned(), written })
+}
+
+fn first_enabled(servers: &[Server]) -> Option<&str> {
+    servers.iter().find(|server| server.is_enabled).map(|server| server.name.as_str())
+}
+
+fn known_server<'a>(bound: &'a Bound, servers: &[Server], line: usize) -> Result<&'a str, Problem> {
+    let name = bound.binding.server.as_str();
+    if servers.iter().any(|server| server.name == name) {
+        return Ok(name);
+    }
+    let what = format!("{} is bound to `{name}`, but no server is called that", bound.binding.section);
+    Err(Problem::new(Trouble::NoServer, line, what))
+}
+
+fn refused(name: &str, bound: &Bound, line: usize) -> Problem {
+    let only = &bound.binding.server;
+    let what = format!("only tools of `{only}` may run here ({bound}); this block names `{name}`");
+    Problem::new(Trouble::Refused, line, what)
+}
+
+fn no_such_tool(server: &str, written: &Written, known: &[String]) -> Problem {
+    let named = known.iter().take(12).map(|tool| format!("`{tool}`")).collect::<Vec<_>>().join(", ");
+    let more = if known.len() > 12 { format!(" and {} more", known.len() - 12) } else { String::new() };
+    let has = if known.is_empty() { "no tools".to_owned() } else { format!("{named}{more}") };
+    let what = format!("server `{server}` has no tool `{}`; it has {has}", written.tool);
+    Problem::new(Trouble::NoTool, written.tool_line, what)
+}

@@ -1,0 +1,222 @@
+//! A tool's result, taken apart.
+
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// What a result consists of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Content {
+    pub(crate) pieces: Vec<Piece>,
+    pub(crate) is_error: bool,
+    pub(crate) tokens: Option<u64>,
+}
+
+/// One part of a result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Piece {
+    Text(String),
+    /// Known to be JSON.
+    Json(String),
+    /// Known to be Markdown.
+    Markdown(String),
+    Media {
+        mime: String,
+        bytes: Vec<u8>,
+        name: Option<String>,
+    },
+    Link {
+        uri: String,
+        name: String,
+        description: Option<String>,
+    },
+    /// A text that came with a name.
+    Resource {
+        uri: String,
+        mime: String,
+        text: String,
+    },
+}
+
+/// Takes a `result` apart. What makes no sense is shown as it is.
+pub(crate) fn taken_apart(result: &str) -> Content {
+    let as_it_is = || Content { pieces: vec![Piece::Json(result.to_owned())], is_error: false, tokens: None };
+    let Ok(outer) = serde_json::from_str::<Outer>(result) else { return as_it_is() };
+    let mut pieces: Vec<Piece> = outer.content.iter().map(|part| piece(part)).collect();
+    if let Some(structured) = outer.structured_content.filter(|it| it.get() != "null") {
+        // Servers are told to send the same as text, too, for those who know nothing of structure.
+        let is_told = pieces.iter().any(|piece| matches!(piece, Piece::Text(text) if says_the_same(text, structured)));
+        if !is_told {
+            pieces.push(Piece::Json(structured.get().to_owned()));
+        }
+    }
+    if pieces.is_empty() && outer.content_is_missing {
+        return as_it_is();
+    }
+    Content { pieces, is_error: outer.is_error, tokens: outer.meta.and_then(tokens) }
+}
+
+#[derive(Deserialize)]
+#[serde(from = "Lenient<'a>", bound(deserialize = "'de: 'a"))]
+struct Outer<'a> {
+    content: Vec<&'a RawValue>,
+    content_is_missing: bool,
+    structured_content: Option<&'a RawValue>,
+    is_error: bool,
+    meta: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Lenient<'a> {
+    #[serde(borrow)]
+    content: Option<Vec<&'a RawValue>>,
+    #[serde(borrow, rename = "structuredContent")]
+    structured_content: Option<&'a RawValue>,
+    #[serde(rename = "isError")]
+    is_error: Option<bool>,
+    #[serde(borrow, rename = "_meta")]
+    meta: Option<&'a RawValue>,
+}
+
+impl<'a> From<Lenient<'a>> for Outer<'a> {
+    fn from(it: Lenient<'a>) -> Self {
+        Self {
+            content_is_missing: it.content.is_none(),
+            content: it.content.unwrap_or_default(),
+            structured_content: it.structured_content,
+            is_error: it.is_error.unwrap_or_default(),
+            meta: it.meta,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Part {
+    Text {
+        text: String,
+    },
+    #[serde(alias = "audio")]
+    Image {
+        data: String,
+        #[serde(rename = "mimeType", default)]
+        mime: String,
+    },
+    ResourceLink {
+        uri: String,
+        name: Option<String>,
+        title: Option<String>,
+        description: Option<String>,
+    },
+    Resource {
+        resource: Embedded,
+    },
+}
+
+#[derive(Deserialize)]
+struct Embedded {
+    #[serde(default)]
+    uri: String,
+    #[serde(rename = "mimeType", default)]
+    mime: String,
+    text: Option<String>,
+    blob: Option<String>,
+}
+
+fn piece(raw: &RawValue) -> Piece {
+    let as_it_is = || Piece::Json(raw.get().to_owned());
+    match serde_json::from_str::<Part>(raw.get()) {
+        Ok(Part::Text { text }) => Piece::Text(text),
+        Ok(Part::Image { data, mime }) => match decoded(&data) {
+            Some(bytes) => Piece::Media { mime, bytes, name: None },
+            None => as_it_is(),
+        },
+        Ok(Part::ResourceLink { uri, name, title, description }) => {
+            let name = title.or(name).filter(|name| !name.trim().is_empty()).unwrap_or_else(|| uri.clone());
+            Piece::Link { uri, name, description: description.filter(|it| !it.trim().is_empty()) }
+        }
+        Ok(Part::Resource { resource }) => embedded(resource).unwrap_or_else(as_it_is),
+        Err(_) => as_it_is(),
+    }
+}
+
+fn embedded(resource: Embedded) -> Option<Piece> {
+    let Embedded { uri, mime, text, blob } = resource;
+    match (text, blob) {
+        (Some(text), _) => Some(Piece::Resource { uri, mime, text }),
+        (None, Some(blob)) => Some(Piece::Media { mime, bytes: decoded(&blob)?, name: Some(uri) }),
+        (None, None) => None,
+    }
+}
+
+fn decoded(data: &str) -> Option<Vec<u8>> {
+    let data: String = data.split_ascii_whitespace().collect();
+    STANDARD.decode(&data).or_else(|_| STANDARD_NO_PAD.decode(&data)).ok()
+}
+
+fn says_the_same(text: &str, structured: &RawValue) -> bool {
+    let parsed = |json: &str| serde_json::from_str::<serde_json::Value>(json).ok();
+    parsed(text).is_some_and(|told| parsed(structured.get()) == Some(told))
+}
+
+/// How many tokens a tool says it used. There is no rule how to say it; these are the ways that are in use.
+fn tokens(meta: &RawValue) -> Option<u64> {
+    let meta: serde_json::Value = serde_json::from_str(meta.get()).ok()?;
+    let number = |of: &serde_json::Value, keys: &[&str]| keys.iter().find_map(|key| of.get(key)?.as_u64());
+    let direct = number(&meta, &["tokensUsed", "tokens_used", "totalTokens", "total_tokens", "tokens"]);
+    let usage = meta.get("usage");
+    let total = usage.and_then(|usage| number(usage, &["totalTokens", "total_tokens", "tokens"]));
+    let both = usage.and_then(|usage| {
+        let input = number(usage, &["inputTokens", "input_tokens", "promptTokens", "prompt_tokens"])?;
+        let output = number(usage, &["outputTokens", "output_tokens", "completionTokens", "completion_tokens"])?;
+        input.checked_add(output)
+    });
+    direct.or(total).or(both)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Piece, taken_apart};
+
+    #[test]
+    fn every_kind_of_content_is_told_apart() {
+        let result = r#"{"content":[
+            {"type":"text","text":"hello"},
+            {"type":"image","data":"AAEC","mimeType":"image/png"},
+            {"type":"audio","data":"AAEC","mimeType":"audio/wav"},
+            {"type":"resource_link","uri":"https://example.com/a","name":"a","title":"The A"},
+            {"type":"resource","resource":{"uri":"file:///x.md","mimeType":"text/markdown","text":"x"}},
+            {"type":"resource","resource":{"uri":"file:///x.bin","blob":"AAEC"}},
+            {"type":"hologram","depth":1e2}
+        ],"isError":true,"_meta":{"usage":{"input_tokens":3,"output_tokens":4}}}"#;
+        let content = taken_apart(result);
+        assert!(content.is_error);
+        assert_eq!(content.tokens, Some(7));
+        assert!(matches!(&content.pieces[0], Piece::Text(text) if text == "hello"));
+        assert!(matches!(&content.pieces[1], Piece::Media { bytes, .. } if bytes == &[0, 1, 2]));
+        assert!(matches!(&content.pieces[3], Piece::Link { name, .. } if name == "The A"));
+        assert!(matches!(&content.pieces[4], Piece::Resource { mime, .. } if mime == "text/markdown"));
+        assert!(matches!(&content.pieces[5], Piece::Media { name: Some(name), .. } if name == "file:///x.bin"));
+        assert!(matches!(&content.pieces[6], Piece::Json(json) if json.contains("1e2")));
+    }
+
+    #[test]
+    fn structure_is_shown_once() {
+        let both = r#"{"content":[{"type":"text","text":"{\"a\": 1}"}],"structuredContent":{"a":1}}"#;
+        assert_eq!(taken_apart(both).pieces.len(), 1);
+        let more = r#"{"content":[{"type":"text","text":"one"}],"structuredContent":{"a":1}}"#;
+        assert_eq!(taken_apart(more).pieces.len(), 2);
+        let only = r#"{"structuredContent":{"a":1.0}}"#;
+        assert_eq!(taken_apart(only).pieces, vec![Piece::Json(r#"{"a":1.0}"#.to_owned())]);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_shown_as_it_is() {
+        for result in ["nonsense", "[1]", r#"{"toolResult":7}"#, r#"{"content":7}"#, "null"] {
+            assert_eq!(taken_apart(result).pieces, vec![Piece::Json(result.to_owned())], "{result}");
+        }
+        let bad_image = r#"{"content":[{"type":"image","data":"***","mimeType":"image/png"}]}"#;
+        assert!(matches!(&taken_apart(bad_image).pieces[0], Piece::Json(_)));
+    }
+}

@@ -1,0 +1,276 @@
+//! Running a plan: block after block, or several at once, until the end or until somebody stops it.
+//!
+//! Nothing here touches the document. What came out is put into it afterwards, see [`apply`](crate::apply).
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::pin;
+
+use futures_util::future::{Either, select};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::block::Wishes;
+use crate::plan::{Action, Plan, Step};
+use crate::problem::{Fault, Problem};
+use crate::region::Note;
+use crate::render::{Content, Piece, taken_apart};
+use crate::toolbox::{Failure, Request, Toolbox};
+
+/// How a plan is run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RunOptions {
+    /// How many blocks may run at once. One means: in order.
+    pub jobs: usize,
+    /// Only look tools up and check parameters; call nothing.
+    pub is_dry: bool,
+}
+
+impl Default for RunOptions {
+    fn default() -> Self {
+        Self { jobs: 1, is_dry: false }
+    }
+}
+
+/// What happens while a plan is run.
+#[derive(Debug)]
+pub enum Progress<'a> {
+    /// This block will be run. Said of all before the first begins.
+    Pending(&'a Step<'a>),
+    /// This one is being run.
+    Executing(&'a Step<'a>),
+    /// This one is over.
+    Finished(&'a Finished),
+}
+
+/// How it went with a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// There is a result.
+    Done,
+    /// It was called, and there is an error.
+    Failed,
+    /// It was not called: see its problem.
+    Refused,
+    /// It was stopped, or its turn never came. The document keeps what it has.
+    Stopped,
+    /// It could be called; this run only looked.
+    Ready,
+}
+
+/// What became of a block.
+#[derive(Debug, Clone, Serialize)]
+pub struct Finished {
+    /// The block's number, from 1.
+    pub number: usize,
+    /// Its line in the text that was planned with.
+    pub line: usize,
+    /// `server.tool`, or `assistant`.
+    pub title: String,
+    /// How it went.
+    pub status: Status,
+    /// How long the call took.
+    pub took_ms: Option<u64>,
+    /// Why it failed or was stopped, in words.
+    pub message: Option<String>,
+    /// Why it was refused.
+    pub problem: Option<Problem>,
+    /// What was, or would be, called.
+    pub request: Option<Request>,
+    #[serde(skip)]
+    pub(crate) shown: Option<Shown>,
+    #[serde(skip)]
+    pub(crate) source: Source,
+}
+
+/// What of it stands in the document.
+#[derive(Debug, Clone)]
+pub(crate) struct Shown {
+    pub(crate) content: Content,
+    pub(crate) note: Note,
+    pub(crate) wishes: Wishes,
+}
+
+/// By what a block is found again in a text that has changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Source {
+    pub(crate) info: String,
+    pub(crate) content: String,
+    /// Which of those that say the same, from 0, and how many there were.
+    pub(crate) place: usize,
+    pub(crate) count: usize,
+}
+
+/// What became of all blocks of a plan, in their order.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// One for every step.
+    pub finished: Vec<Finished>,
+    /// What is odd about the document, but kept nothing from being run.
+    pub remarks: Vec<Fault>,
+}
+
+impl Report {
+    /// How many went a certain way.
+    pub fn count(&self, status: Status) -> usize {
+        self.finished.iter().filter(|finished| finished.status == status).count()
+    }
+
+    /// Whether everything that was to be run was, without an error.
+    pub fn is_success(&self) -> bool {
+        self.finished.iter().all(|finished| matches!(finished.status, Status::Done | Status::Ready))
+    }
+}
+
+/// Runs a plan until its end, or until `stop` is ready: then calls under way are dropped, and those that are over count.
+pub async fn run(
+    plan: &Plan<'_>,
+    toolbox: &impl Toolbox,
+    options: RunOptions,
+    stop: impl Future<Output = ()> + Send,
+    mut progress: impl FnMut(Progress<'_>) + Send,
+) -> Report {
+    let sources = sources(plan);
+    for step in &plan.steps {
+        progress(Progress::Pending(step));
+    }
+    let mut waiting = plan.steps.iter().zip(sources).enumerate();
+    let mut finished: Vec<Option<Finished>> = plan.steps.iter().map(|_| None).collect();
+    let mut under_way = FuturesUnordered::new();
+    let mut stop = pin!(stop);
+    loop {
+        while under_way.len() < options.jobs.max(1)
+            && let Some((place, (step, source))) = waiting.next()
+        {
+            progress(Progress::Executing(step));
+            under_way.push(async move { (place, take(step, source, toolbox, options.is_dry).await) });
+        }
+        if under_way.is_empty() {
+            break;
+        }
+        match select(under_way.next(), stop.as_mut()).await {
+            Either::Left((Some((place, over)), _)) => {
+                progress(Progress::Finished(&over));
+                finished[place] = Some(over);
+            }
+            Either::Left((None, _)) => {}
+            Either::Right(((), _)) => break,
+        }
+    }
+    drop(under_way);
+    let stopped = |step: &Step<'_>| ended(step, Status::Stopped, Some("stopped before it was over".to_owned()));
+    let mut all = Vec::with_capacity(finished.len());
+    for (over, step) in finished.into_iter().zip(&plan.steps) {
+        let over = over.unwrap_or_else(|| {
+            let over = stopped(step);
+            progress(Progress::Finished(&over));
+            over
+        });
+        all.push(over);
+    }
+    Report { finished: all, remarks: plan.remarks.clone() }
+}
+
+async fn take(step: &Step<'_>, source: Source, toolbox: &impl Toolbox, is_dry: bool) -> Finished {
+    let ready = match step.ready(toolbox).await {
+        Ok(ready) => ready,
+        Err(problem) => return Finished { source, ..refused(step, problem, toolbox.now()) },
+    };
+    let request = match &ready.action {
+        Action::Call(request) => Some(request.clone()),
+        Action::Ask(_) => None,
+    };
+    if is_dry {
+        return Finished { source, request, ..ended(step, Status::Ready, None) };
+    }
+    let began = toolbox.now();
+    let answer = match &ready.action {
+        Action::Call(request) => toolbox.call(request).await.map(|result| taken_apart(&result)),
+        Action::Ask(question) => toolbox.ask(question).await.map(|answer| Content {
+            pieces: vec![Piece::Markdown(answer.markdown)],
+            is_error: false,
+            tokens: answer.tokens,
+        }),
+    };
+    let now = toolbox.now();
+    let took_ms = u64::try_from(now.duration_since(began).as_millis()).unwrap_or_default();
+    let over = match answer {
+        Err(Failure { is_stopped: true, message }) => ended(step, Status::Stopped, Some(message)),
+        Err(Failure { message, .. }) => {
+            let content = Content { pieces: vec![Piece::Text(message.clone())], is_error: true, tokens: None };
+            let shown = Shown { note: note(&content, now, took_ms), content, wishes: ready.wishes };
+            Finished { shown: Some(shown), ..ended(step, Status::Failed, Some(message)) }
+        }
+        Ok(content) => {
+            let status = if content.is_error { Status::Failed } else { Status::Done };
+            let message = content.is_error.then(|| first_words(&content));
+            let shown = Shown { note: note(&content, now, took_ms), content, wishes: ready.wishes };
+            Finished { shown: Some(shown), ..ended(step, status, message) }
+        }
+    };
+    Finished { source, request, took_ms: Some(took_ms), ..over }
+}
+
+fn refused(step: &Step<'_>, problem: Problem, now: Timestamp) -> Finished {
+    let shown = problem.is_shown().then(|| {
+        // Lines of the document move when results are put into it; those of the block do not.
+        let line = |fault: &Fault| match fault.line.checked_sub(step.fence.first_line) {
+            Some(0) | None => fault.what.clone(),
+            Some(line) => format!("line {line} of the block: {}", fault.what),
+        };
+        let words = problem.faults.iter().map(line).collect::<Vec<_>>().join("\n");
+        let content = Content { pieces: vec![Piece::Text(words)], is_error: true, tokens: None };
+        Shown { note: note(&content, now, 0), content, wishes: Wishes::default() }
+    });
+    Finished { shown, problem: Some(problem), ..ended(step, Status::Refused, None) }
+}
+
+fn ended(step: &Step<'_>, status: Status, message: Option<String>) -> Finished {
+    let source = Source { info: String::new(), content: String::new(), place: 0, count: 0 };
+    Finished {
+        number: step.number,
+        line: step.fence.first_line,
+        title: step.title(),
+        status,
+        took_ms: None,
+        message,
+        problem: None,
+        request: None,
+        shown: None,
+        source,
+    }
+}
+
+fn note(content: &Content, now: Timestamp, took_ms: u64) -> Note {
+    // Seconds are enough for people.
+    let at = Timestamp::from_second(now.as_second()).unwrap_or(now).to_string();
+    Note { is_error: content.is_error, at, took_ms, tokens: content.tokens }
+}
+
+fn first_words(content: &Content) -> String {
+    let text = content.pieces.iter().find_map(|piece| match piece {
+        Piece::Text(text) => Some(text.as_str()),
+        _ => None,
+    });
+    text.unwrap_or("the tool says that it failed").to_owned()
+}
+
+/// How each step's block is found again.
+fn sources(plan: &Plan<'_>) -> Vec<Source> {
+    let mut counts: HashMap<(&str, &str), usize> = HashMap::new();
+    let mut places: HashMap<usize, usize> = HashMap::new();
+    for fence in plan.document.fences() {
+        let count = counts.entry((&fence.info, &fence.content)).or_default();
+        places.insert(fence.first_line, *count);
+        *count += 1;
+    }
+    let source = |step: &Step<'_>| Source {
+        info: step.fence.info.clone(),
+        content: step.fence.content.clone(),
+        place: places[&step.fence.first_line],
+        count: counts[&(step.fence.info.as_str(), step.fence.content.as_str())],
+    };
+    plan.steps.iter().map(source).collect()
+}

@@ -1,0 +1,108 @@
+//! What documents need from outside: which servers there are, and somebody who calls their tools.
+
+use std::future::{Future, ready};
+
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::Value;
+
+/// A server, as far as documents care.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Server {
+    /// Its name.
+    pub name: String,
+    /// Whether it may be used.
+    pub is_enabled: bool,
+}
+
+/// What is known about a tool.
+#[derive(Debug, Clone)]
+pub enum Lookup {
+    /// The server has it, with this input schema.
+    Found(Value),
+    /// The server has other tools, but not this one.
+    Missing {
+        /// Those it has.
+        known: Vec<String>,
+    },
+    /// The server cannot be asked now. The call will tell.
+    Unknown,
+}
+
+/// A call that a block asks for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Request {
+    /// The server's name.
+    pub server: String,
+    /// The name that the server gives the tool.
+    pub tool: String,
+    /// A JSON object.
+    pub arguments: String,
+    /// The line of the block in the document, from 1.
+    pub line: usize,
+}
+
+/// What a block asks the assistant.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Question {
+    /// The words in the block.
+    pub words: String,
+    /// The only server whose tools it may use, if the section is bound.
+    pub server: Option<String>,
+    /// The line of the block in the document, from 1.
+    pub line: usize,
+}
+
+/// What the assistant answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// Its words, in Markdown.
+    pub markdown: String,
+    /// How many tokens that took.
+    pub tokens: Option<u64>,
+}
+
+/// Why there is no result.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Failure {
+    /// Whether somebody stopped it. Then the document keeps what it has.
+    pub is_stopped: bool,
+    /// What happened, in a sentence.
+    pub message: String,
+}
+
+impl Failure {
+    /// It went wrong.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { is_stopped: false, message: message.into() }
+    }
+
+    /// It was stopped.
+    pub fn stopped(message: impl Into<String>) -> Self {
+        Self { is_stopped: true, message: message.into() }
+    }
+}
+
+/// Servers, their tools, and calls. Dropping the future of a call must cancel it.
+pub trait Toolbox: Sync {
+    /// All servers, in their order.
+    fn servers(&self) -> Vec<Server>;
+
+    /// A tool of a server.
+    fn find(&self, server: &str, tool: &str) -> impl Future<Output = Lookup> + Send;
+
+    /// Makes a call. The answer is the server's `result` as JSON, whether or not it says `isError`.
+    fn call(&self, request: &Request) -> impl Future<Output = Result<String, Failure>> + Send;
+
+    /// Asks the assistant.
+    fn ask(&self, question: &Question) -> impl Future<Output = Result<Answer, Failure>> + Send {
+        let nobody = format!("there is no assistant to answer the block in line {}", question.line);
+        ready(Err(Failure::new(nobody)))
+    }
+
+    /// What time it is.
+    fn now(&self) -> Timestamp {
+        Timestamp::now()
+    }
+}

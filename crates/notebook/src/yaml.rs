@@ -1,0 +1,340 @@
+//! YAML with the lines that things stand in: the parameters of a block, and front matter.
+//!
+//! Plain scalars mean what YAML 1.2's core schema says (`no` is a word, `0o17` a number). Numbers are kept as they are
+//! written, so that none is rounded on the way to a tool.
+
+mod scalar;
+
+use std::collections::HashMap;
+
+use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Tag};
+
+use scalar::Scalar;
+
+/// Aliases may repeat what is large; beyond this many nodes something is wrong.
+const MOST_NODES: usize = 100_000;
+
+/// More levels than anybody writes, and few enough for the stack.
+const DEEPEST: usize = 100;
+
+/// A value and the line it begins in, from 1.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Node {
+    pub(crate) line: usize,
+    pub(crate) value: Value,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Value {
+    Null,
+    Bool(bool),
+    /// A number as JSON writes it.
+    Number(String),
+    Text(String),
+    List(Vec<Node>),
+    Map(Vec<Entry>),
+}
+
+/// A key, where it stands, and what it means.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Entry {
+    pub(crate) key: String,
+    pub(crate) line: usize,
+    pub(crate) node: Node,
+}
+
+/// What is wrong, and in which line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Fault {
+    pub(crate) line: usize,
+    pub(crate) what: String,
+}
+
+/// Reads one YAML document. Nothing at all is `Null`.
+pub(crate) fn parse(text: &str) -> Result<Node, Fault> {
+    let mut reader = Reader { text, events: Parser::new_from_str(text), anchors: HashMap::new(), nodes: 0 };
+    let mut root = None;
+    loop {
+        let (event, line) = reader.next()?;
+        match event {
+            Event::StreamEnd => break,
+            Event::StreamStart | Event::DocumentStart(_) | Event::DocumentEnd | Event::Nothing => {}
+            _ if root.is_some() => return Err(fault(line, "there must be one YAML document, not several")),
+            event => root = Some(reader.node(event, line, 0)?),
+        }
+    }
+    Ok(root.unwrap_or(Node { line: 1, value: Value::Null }))
+}
+
+impl Node {
+    /// The node at the end of a path of keys and places, or the last on the way that there is.
+    pub(crate) fn nearest<'a>(&'a self, path: impl IntoIterator<Item = &'a str>) -> &'a Self {
+        let mut here = self;
+        for step in path {
+            let next = match &here.value {
+                Value::Map(entries) => entries.iter().find(|entry| entry.key == step).map(|entry| &entry.node),
+                Value::List(nodes) => step.parse::<usize>().ok().and_then(|place| nodes.get(place)),
+                _ => None,
+            };
+            let Some(next) = next else { break };
+            here = next;
+        }
+        here
+    }
+
+    /// The entry with a key.
+    pub(crate) fn entry(&self, key: &str) -> Option<&Entry> {
+        let Value::Map(entries) = &self.value else { return None };
+        entries.iter().find(|entry| entry.key == key)
+    }
+
+    /// The same as JSON.
+    pub(crate) fn to_json(&self) -> String {
+        let mut json = String::new();
+        self.write_json(&mut json);
+        json
+    }
+
+    fn write_json(&self, json: &mut String) {
+        match &self.value {
+            Value::Null => json.push_str("null"),
+            Value::Bool(it) => json.push_str(if *it { "true" } else { "false" }),
+            Value::Number(digits) => json.push_str(digits),
+            Value::Text(text) => json.push_str(&quoted(text)),
+            Value::List(nodes) => {
+                json.push('[');
+                for (place, node) in nodes.iter().enumerate() {
+                    json.push_str(if place == 0 { "" } else { "," });
+                    node.write_json(json);
+                }
+                json.push(']');
+            }
+            Value::Map(entries) => write_object(entries, json),
+        }
+    }
+}
+
+fn write_object(entries: &[Entry], json: &mut String) {
+    json.push('{');
+    for (place, entry) in entries.iter().enumerate() {
+        json.push_str(if place == 0 { "" } else { "," });
+        json.push_str(&quoted(&entry.key));
+        json.push(':');
+        entry.node.write_json(json);
+    }
+    json.push('}');
+}
+
+fn quoted(text: &str) -> String {
+    serde_json::to_string(text).expect("every text is a JSON string")
+}
+
+fn fault(line: usize, what: impl Into<String>) -> Fault {
+    Fault { line, what: what.into() }
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    events: Parser<'a, saphyr_parser::StrInput<'a>>,
+    anchors: HashMap<usize, Node>,
+    nodes: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn next(&mut self) -> Result<(Event<'a>, usize), Fault> {
+        match self.events.next_event() {
+            None => Ok((Event::StreamEnd, 1)),
+            Some(Ok((event, span))) => Ok((event, span.start.line().max(1))),
+            Some(Err(error)) => Err(fault(self.line_of(&error), error.info())),
+        }
+    }
+
+    /// The line to be blamed. What is missing is missed after the end, but the last line is where something can be
+    /// done; and a tab that indents is in the line that is indented, not in the one before it.
+    fn line_of(&self, error: &ScanError) -> usize {
+        let last = self.text.trim_end().lines().count().max(1);
+        let line = error.marker().line().clamp(1, last);
+        if !error.info().contains("tab") {
+            return line;
+        }
+        let is_indented_by_tab = |text: &str| text[..text.len() - text.trim_start().len()].contains('\t');
+        let blamed = self.text.lines().skip(line - 1).position(is_indented_by_tab);
+        blamed.map_or(line, |further| line + further)
+    }
+
+    fn node(&mut self, event: Event<'a>, line: usize, depth: usize) -> Result<Node, Fault> {
+        self.count(1, line)?;
+        if depth > DEEPEST {
+            return Err(fault(line, "this is nested too deeply"));
+        }
+        let (anchor, value) = match event {
+            Event::Scalar(text, style, anchor, tag) => {
+                let is_plain = matches!(style, ScalarStyle::Plain);
+                (anchor, scalar_value(&text, is_plain, tag.as_deref(), line)?)
+            }
+            Event::SequenceStart(anchor, tag) => {
+                refuse_tag(tag.as_deref(), "seq", line)?;
+                (anchor, self.list(depth)?)
+            }
+            Event::MappingStart(anchor, tag) => {
+                refuse_tag(tag.as_deref(), "map", line)?;
+                (anchor, self.map(depth)?)
+            }
+            Event::Alias(anchor) => {
+                let Some(node) = self.anchors.get(&anchor).cloned() else {
+                    return Err(fault(line, "an alias must not stand in what it names"));
+                };
+                self.count(size(&node), line)?;
+                return Ok(node);
+            }
+            _ => return Err(fault(line, "a value is missing")),
+        };
+        let node = Node { line, value };
+        if anchor > 0 {
+            self.anchors.insert(anchor, node.clone());
+        }
+        Ok(node)
+    }
+
+    fn count(&mut self, nodes: usize, line: usize) -> Result<(), Fault> {
+        self.nodes += nodes;
+        if self.nodes > MOST_NODES { Err(fault(line, "these are too many values")) } else { Ok(()) }
+    }
+
+    fn list(&mut self, depth: usize) -> Result<Value, Fault> {
+        let mut nodes = Vec::new();
+        loop {
+            match self.next()? {
+                (Event::SequenceEnd, _) => return Ok(Value::List(nodes)),
+                (event, line) => nodes.push(self.node(event, line, depth + 1)?),
+            }
+        }
+    }
+
+    fn map(&mut self, depth: usize) -> Result<Value, Fault> {
+        let mut entries: Vec<Entry> = Vec::new();
+        loop {
+            let (event, line) = self.next()?;
+            if event == Event::MappingEnd {
+                return Ok(Value::Map(entries));
+            }
+            let key = match (&event, self.node(event.clone(), line, depth + 1)?.value) {
+                (Event::Scalar(written, ..), _) => written.to_string(),
+                (_, Value::Text(text) | Value::Number(text)) => text,
+                _ => return Err(fault(line, "a key must be a word")),
+            };
+            if entries.iter().any(|entry| entry.key == key) {
+                return Err(fault(line, format!("`{key}` is given twice")));
+            }
+            let (event, value_line) = self.next()?;
+            let node = self.node(event, value_line, depth + 1)?;
+            entries.push(Entry { key, line, node });
+        }
+    }
+}
+
+fn size(node: &Node) -> usize {
+    match &node.value {
+        Value::List(nodes) => 1 + nodes.iter().map(size).sum::<usize>(),
+        Value::Map(entries) => 1 + entries.iter().map(|entry| size(&entry.node)).sum::<usize>(),
+        _ => 1,
+    }
+}
+
+fn scalar_value(text: &str, is_plain: bool, tag: Option<&Tag>, line: usize) -> Result<Value, Fault> {
+    let tag = tag.map(|tag| (tag.is_yaml_core_schema(), tag.suffix.as_str()));
+    let scalar = match tag {
+        None if is_plain => Scalar::of(text),
+        None | Some((true, "str") | (false, "")) => Scalar::Text,
+        Some((true, "null" | "bool" | "int" | "float")) => Scalar::of(text),
+        Some((_, other)) => return Err(fault(line, format!("the tag `{other}` means nothing here"))),
+    };
+    match scalar {
+        Scalar::Null => Ok(Value::Null),
+        Scalar::Bool(it) => Ok(Value::Bool(it)),
+        Scalar::Number(digits) => Ok(Value::Number(digits)),
+        Scalar::Text => Ok(Value::Text(text.to_owned())),
+        Scalar::NoJson => Err(fault(line, format!("`{text}` is no number that JSON knows; quote it to make it text"))),
+    }
+}
+
+fn refuse_tag(tag: Option<&Tag>, expected: &str, line: usize) -> Result<(), Fault> {
+    match tag {
+        Some(tag) if !(tag.is_yaml_core_schema() && tag.suffix == expected) => {
+            Err(fault(line, format!("the tag `{}` means nothing here", tag.suffix)))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Fault, parse};
+
+    fn json(yaml: &str) -> String {
+        parse(yaml).unwrap_or_else(|fault| panic!("{yaml}: {fault:?}")).to_json()
+    }
+
+    #[test]
+    fn what_people_write_becomes_the_json_they_mean() {
+        for (yaml, expected) in [
+            ("a: 1\nb: [x, 'y', \"z\\n\"]", r#"{"a":1,"b":["x","y","z\n"]}"#),
+            ("a:\n  b:\n    - c: d\n      e: f\n    - g", r#"{"a":{"b":[{"c":"d","e":"f"},"g"]}}"#),
+            (
+                "t: |\n  one\n    two\n\n  three\nu: >-\n  folded\n  words",
+                r#"{"t":"one\n  two\n\nthree\n","u":"folded words"}"#,
+            ),
+            (
+                "a: yes\nb: no\nc: on\nd: true\ne: ~\nf:\ng: null",
+                r#"{"a":"yes","b":"no","c":"on","d":true,"e":null,"f":null,"g":null}"#,
+            ),
+            ("a: 2026-01-02\nb: 12:30\nc: 1.10\nd: '1.10'", r#"{"a":"2026-01-02","b":"12:30","c":1.10,"d":"1.10"}"#),
+            (
+                "a: 0x1F\nb: 0o17\nc: 007\nd: +5\ne: .5\nf: 1.\ng: 1e3",
+                r#"{"a":31,"b":15,"c":7,"d":5,"e":0.5,"f":1.0,"g":1e3}"#,
+            ),
+            ("a: 123456789012345678901234567890", r#"{"a":123456789012345678901234567890}"#),
+            ("a: &x [1, 2]\nb: *x", r#"{"a":[1,2],"b":[1,2]}"#),
+            ("1: a\ntrue: b\n", r#"{"1":"a","true":"b"}"#),
+            ("a: !!str 5\nb: !!int '7'", r#"{"a":"5","b":7}"#),
+            ("a: # nothing\n  # at all\n  b: c # end", r#"{"a":{"b":"c"}}"#),
+            ("{\"a\": {\"b\": [1, null]}}", r#"{"a":{"b":[1,null]}}"#),
+            ("", "null"),
+            ("# only words", "null"),
+            ("a: ünïcødé 🦀", r#"{"a":"ünïcødé 🦀"}"#),
+        ] {
+            assert_eq!(json(yaml), expected, "{yaml}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_line() {
+        for (yaml, line, part) in [
+            ("a: 1\nb: [1, 2\nc: 3", 3, ""),
+            ("a: 1\n\tb: 2", 2, ""),
+            ("a: 1\n\na: 2", 3, "twice"),
+            ("a: .inf", 1, "no number"),
+            ("a: 1\n---\nb: 2", 3, "one YAML document"),
+            ("a: &x [*x]", 1, "alias"),
+            ("a: !secret b", 1, "tag"),
+            ("? [a]\n: b", 1, "key"),
+            ("a: b: c", 1, ""),
+        ] {
+            let Fault { line: found, what } = parse(yaml).expect_err(yaml);
+            assert_eq!(found, line, "{yaml}: {what}");
+            assert!(what.contains(part), "{yaml}: {what}");
+        }
+    }
+
+    #[test]
+    fn what_would_grow_or_nest_without_end_is_refused() {
+        let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+        for level in 1..9 {
+            let aliases = vec![format!("*a{}", level - 1); 10].join(", ");
+            bomb.push_str(&format!("a{level}: &a{level} [{aliases}]\n"));
+        }
+        assert!(parse(&bomb).expect_err("a bomb").what.contains("too many"));
+        let deep = format!("a: {}{}", "[".repeat(200), "]".repeat(200));
+        assert!(parse(&deep).expect_err("deep").what.contains("deeply"));
+    }
+}

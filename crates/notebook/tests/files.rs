@@ -1,0 +1,158 @@
+//! Documents on disk: replaced in one step, whatever happens.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use notebook::{ApplyOptions, Fate, FileError, Report, apply, save};
+
+use crate::world::run_text;
+
+const TEXT: &str = "# A\n\n```echo\ntool: image\n```\n";
+
+fn report() -> Report {
+    run_text(TEXT).1
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> =
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn results_and_images_are_written_once_and_nothing_is_left_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("my notes.md");
+    fs::write(&path, TEXT).unwrap();
+    assert!(save(&path, None, &report(), false).unwrap().is_changed);
+    let written = fs::read_to_string(&path).unwrap();
+    assert_eq!(written, run_text(TEXT).0.text);
+    assert_eq!(names(folder.path()), ["my notes.assets", "my notes.md"]);
+    assert_eq!(names(&folder.path().join("my notes.assets")), ["50a480d63158c7b8.png"]);
+    let before = fs::metadata(&path).unwrap().modified().unwrap();
+    assert!(!save(&path, None, &run_text(&written).1, false).unwrap().is_changed);
+    assert_eq!(fs::metadata(&path).unwrap().modified().unwrap(), before);
+}
+
+#[test]
+fn links_are_followed_and_modes_are_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let (real, link) = (folder.path().join("real.md"), folder.path().join("notes.md"));
+    fs::write(&real, TEXT).unwrap();
+    fs::set_permissions(&real, fs::Permissions::from_mode(0o640)).unwrap();
+    symlink("real.md", &link).unwrap();
+    save(&link, None, &report(), false).unwrap();
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert!(fs::read_to_string(&real).unwrap().contains("mcp-result"));
+    assert_eq!(fs::metadata(&real).unwrap().permissions().mode() & 0o777, 0o640);
+}
+
+#[test]
+fn images_are_as_private_as_their_document() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("notes.md");
+    fs::write(&path, TEXT).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    save(&path, None, &report(), false).unwrap();
+    let image = folder.path().join("notes.assets/50a480d63158c7b8.png");
+    assert_eq!(fs::metadata(image).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn a_read_only_document_is_not_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("notes.md");
+    fs::write(&path, TEXT).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).unwrap();
+    assert!(matches!(save(&path, None, &report(), false), Err(FileError::Write { .. })));
+    assert_eq!(fs::read_to_string(&path).unwrap(), TEXT);
+    assert_eq!(names(folder.path()), ["notes.md"]);
+}
+
+#[test]
+fn a_copy_leaves_the_document_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, copy) = (folder.path().join("notes.md"), folder.path().join("copy.md"));
+    fs::write(&path, TEXT).unwrap();
+    save(&path, Some(&copy), &report(), false).unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), TEXT);
+    assert!(fs::read_to_string(&copy).unwrap().contains("copy.assets/"));
+    assert_eq!(names(folder.path()), ["copy.assets", "copy.md", "notes.md"]);
+}
+
+#[test]
+fn what_was_written_meanwhile_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("notes.md");
+    fs::write(&path, format!("new words\n\n{TEXT}and more")).unwrap();
+    let saved = save(&path, None, &report(), false).unwrap();
+    assert_eq!(saved.applied.placements[0].fate, Fate::Written);
+    let text = fs::read_to_string(&path).unwrap();
+    assert!(text.starts_with("new words\n\n# A") && text.ends_with("\nand more") && text.contains("mcp-result"));
+}
+
+#[test]
+fn what_cannot_be_read_or_written_is_left_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("notes.md");
+    assert!(matches!(save(&path, None, &report(), false), Err(FileError::Read { .. })));
+    fs::write(&path, b"\xff\xfe").unwrap();
+    assert!(matches!(save(&path, None, &report(), false), Err(FileError::NotText { .. })));
+    assert_eq!(fs::read(&path).unwrap(), b"\xff\xfe");
+    let nowhere = folder.path().join("missing/notes.md");
+    fs::write(&path, TEXT).unwrap();
+    assert!(matches!(save(&path, Some(&nowhere), &report(), false), Err(FileError::Write { .. })));
+}
+
+/// Not a test: what `a_writer_that_is_killed_...` starts and kills. It writes one text after the other.
+#[test]
+fn writer_to_be_killed() {
+    let Some(path) = std::env::var_os("NOTEBOOK_TEST_WRITE") else { return };
+    let path = Path::new(&path);
+    let texts = texts();
+    loop {
+        for text in &texts {
+            let report = run_text(text).1;
+            save(path, None, &report, false).unwrap();
+            // Whoever edits puts the words back, in one step, too.
+            let beside = path.with_extension("beside");
+            fs::write(&beside, text).unwrap();
+            fs::rename(&beside, path).unwrap();
+        }
+    }
+}
+
+fn texts() -> [String; 2] {
+    let filler = "Lorem ipsum dolor sit amet. ".repeat(20_000);
+    [format!("{filler}\n\n{TEXT}"), format!("{TEXT}\n\n{filler}\n")]
+}
+
+#[test]
+fn a_writer_that_is_killed_leaves_the_old_or_the_new_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("notes.md");
+    let ran = |text: &str| apply(text, &run_text(text).1, &ApplyOptions { force: false, folder: "notes.assets" }).text;
+    let whole: Vec<String> = texts().into_iter().flat_map(|text| [ran(&text), text]).collect();
+    for round in 0..12u64 {
+        fs::write(&path, &texts()[0]).unwrap();
+        let mut writer = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "files::writer_to_be_killed"])
+            .env("NOTEBOOK_TEST_WRITE", &path)
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        // Seen to be at work; then at another moment in every round.
+        let first = fs::metadata(&path).unwrap().modified().unwrap();
+        while fs::metadata(&path).map_or(first, |file| file.modified().unwrap()) == first {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(std::time::Duration::from_micros(700 * round));
+        writer.kill().unwrap();
+        writer.wait().unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(whole.contains(&text), "{} bytes", text.len());
+    }
+}

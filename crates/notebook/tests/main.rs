@@ -1,0 +1,11 @@
+//! What documents do, seen from outside.
+#![expect(clippy::unwrap_used, reason = "helpers of tests are not tests to the lint")]
+
+mod agreement;
+mod bindings;
+mod files;
+mod golden;
+mod random;
+mod results;
+mod running;
+mod world;

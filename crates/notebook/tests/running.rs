@@ -1,0 +1,240 @@
+//! Runs: which blocks, in which order, how many at once, what is told meanwhile, and how they are stopped.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use notebook::{
+    Bindings, Document, Failure, Lookup, Plan, Progress, Report, Request, RunOptions, Selection, SelectionError,
+    Server, Status, Toolbox, Trouble, run,
+};
+use serde_json::json;
+use tokio::sync::{Notify, Semaphore};
+
+use crate::world::{World, run_text, run_with, servers};
+
+const THREE: &str = "# A\n\n```echo\ntool: say\nwords: one\n```\n\n## B\n\n```echo\ntool: say\nwords: two\n```\n\n# C\n\n```echo\ntool: say\nwords: three\n```\n";
+
+fn said(text: &str, selection: &Selection) -> Vec<String> {
+    let world = World::default();
+    run_with(text, &world, &[], selection, false);
+    let calls = world.calls.lock().unwrap();
+    calls.iter().map(|call| call.arguments.replace("{\"words\":\"", "").replace("\"}", "")).collect()
+}
+
+#[test]
+fn blocks_run_from_the_top_or_as_selected() {
+    let select = |blocks: &[usize], section: Option<&str>, line| Selection {
+        blocks: blocks.to_vec(),
+        section: section.map(str::to_owned),
+        line,
+    };
+    for (selection, expected) in [
+        (select(&[], None, None), vec!["one", "two", "three"]),
+        (select(&[3, 1], None, None), vec!["one", "three"]),
+        (select(&[], Some("A"), None), vec!["one", "two"]),
+        (select(&[], Some("## B"), None), vec!["two"]),
+        (select(&[], None, Some(12)), vec!["two"]),
+        (select(&[3], Some("A"), None), vec![]),
+    ] {
+        assert_eq!(said(THREE, &selection), expected, "{selection:?}");
+    }
+}
+
+#[test]
+fn a_selection_of_nothing_is_told() {
+    let document = Document::parse(THREE);
+    let bindings = Bindings::of(&document, &[]);
+    let plan = |selection| Plan::new(&document, &servers(), &bindings, &selection, false).map(|_| ()).unwrap_err();
+    let number = Selection { blocks: vec![4], ..Selection::default() };
+    assert_eq!(plan(number), SelectionError::NoBlock { number: 4, count: 3 });
+    let section = Selection { section: Some("### A".to_owned()), ..Selection::default() };
+    assert_eq!(plan(section), SelectionError::NoSection { name: "### A".to_owned() });
+    let line = Selection { line: Some(1), ..Selection::default() };
+    assert_eq!(plan(line), SelectionError::NoBlockAt { line: 1 });
+}
+
+#[test]
+fn faults_are_told_with_the_lines_of_the_document() {
+    let text =
+        "---\ntitle: x\n---\n\n> - ```echo\n>   # words first\n>   tool: say\n>   words: 5\n>   loud: maybe\n>   ```\n";
+    let finished = &run_text(text).1.finished[0];
+    let problem = finished.problem.as_ref().unwrap();
+    assert_eq!((finished.status, problem.trouble), (Status::Refused, Trouble::BadArguments));
+    let mut lines: Vec<usize> = problem.faults.iter().map(|fault| fault.line).collect();
+    lines.sort_unstable();
+    assert_eq!(lines, [8, 9]);
+    for (block, trouble, line) in [
+        ("tool: say\nwords: [1,\n", Trouble::BadYaml, 6),
+        ("tool: say\nother: x\nwords: y", Trouble::BadArguments, 6),
+        ("tool: say", Trouble::BadArguments, 5),
+        ("\n\ntool: nothing-like-it", Trouble::NoTool, 7),
+        ("tool: say\nwords: a\nwords: b", Trouble::BadYaml, 7),
+        ("tool: [say]", Trouble::BadYaml, 5),
+    ] {
+        let report = run_text(&format!("words\n\nwords\n```echo\n{block}\n```\n")).1;
+        let problem = report.finished[0].problem.as_ref().unwrap();
+        assert_eq!((problem.trouble, problem.faults[0].line), (trouble, line), "{block}: {problem}");
+    }
+}
+
+#[test]
+fn a_dry_run_checks_everything_and_calls_nothing() {
+    let text = "```echo\ntool: say\nwords: x\n```\n\n```echo\ntool: say\n```\n";
+    let world = World::default();
+    let document = Document::parse(text);
+    let bindings = Bindings::of(&document, &[]);
+    let plan = Plan::new(&document, &servers(), &bindings, &Selection::default(), false).unwrap();
+    let report = finished(run(&plan, &world, RunOptions { jobs: 1, is_dry: true }, std::future::pending(), |_| {}));
+    assert_eq!(report.finished[0].status, Status::Ready);
+    assert_eq!(report.finished[0].request.as_ref().unwrap().arguments, r#"{"words":"x"}"#);
+    assert_eq!(report.finished[1].status, Status::Refused);
+    assert!(world.calls.lock().unwrap().is_empty());
+}
+
+#[test]
+fn remarks_are_made_about_what_looks_like_a_block() {
+    let text = "```weather\ntool: forecast\n```\n\n```echo\nsome text\n```\n\n```yaml\ntool: hammer\n```\n\n```ECHO\ntool: say\nwords: case\n```\n";
+    let report = run_text(text).1;
+    let lines: Vec<usize> = report.remarks.iter().map(|remark| remark.line).collect();
+    assert_eq!(lines, [1, 5]);
+    assert_eq!(report.finished.len(), 1);
+}
+
+/// A server whose calls end when the test says so.
+struct Slow {
+    may_end: Semaphore,
+    began: Notify,
+    under_way: AtomicUsize,
+    most: AtomicUsize,
+    dropped: Mutex<usize>,
+}
+
+impl Slow {
+    fn new(may_end: usize) -> Self {
+        Self {
+            may_end: Semaphore::new(may_end),
+            began: Notify::new(),
+            under_way: AtomicUsize::new(0),
+            most: AtomicUsize::new(0),
+            dropped: Mutex::new(0),
+        }
+    }
+}
+
+struct UnderWay<'a>(&'a Slow, bool);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.under_way.fetch_sub(1, Ordering::SeqCst);
+        if !self.1 {
+            *self.0.dropped.lock().unwrap() += 1;
+        }
+    }
+}
+
+impl Toolbox for Slow {
+    fn servers(&self) -> Vec<Server> {
+        servers()
+    }
+
+    async fn find(&self, _server: &str, _tool: &str) -> Lookup {
+        Lookup::Unknown
+    }
+
+    async fn call(&self, request: &Request) -> Result<String, Failure> {
+        let count = self.under_way.fetch_add(1, Ordering::SeqCst) + 1;
+        let mut under_way = UnderWay(self, false);
+        self.most.fetch_max(count, Ordering::SeqCst);
+        self.began.notify_one();
+        self.may_end.acquire().await.unwrap().forget();
+        under_way.1 = true;
+        if request.arguments.contains("two") {
+            return Err(Failure::new("two never works"));
+        }
+        Ok(json!({ "content": [{ "type": "text", "text": request.arguments }] }).to_string())
+    }
+}
+
+fn finished<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+}
+
+fn run_slowly(slow: &Slow, jobs: usize, stop: impl Future<Output = ()> + Send) -> (Report, Vec<String>) {
+    let document = Document::parse(THREE);
+    let bindings = Bindings::of(&document, &[]);
+    let plan = Plan::new(&document, &servers(), &bindings, &Selection::default(), false).unwrap();
+    let mut told = Vec::new();
+    let report = finished(run(&plan, slow, RunOptions { jobs, is_dry: false }, stop, |progress| {
+        told.push(match progress {
+            Progress::Pending(step) => format!("pending {}", step.number),
+            Progress::Executing(step) => format!("executing {}", step.number),
+            Progress::Finished(finished) => format!("{:?} {}", finished.status, finished.number),
+        });
+    }));
+    (report, told)
+}
+
+#[test]
+fn progress_is_told_block_by_block_and_a_failure_does_not_end_the_run() {
+    let (report, told) = run_slowly(&Slow::new(3), 1, std::future::pending());
+    let expected = [
+        "pending 1",
+        "pending 2",
+        "pending 3",
+        "executing 1",
+        "Done 1",
+        "executing 2",
+        "Failed 2",
+        "executing 3",
+        "Done 3",
+    ];
+    assert_eq!(told, expected);
+    assert!(!report.is_success());
+    assert_eq!(report.count(Status::Done), 2);
+}
+
+#[test]
+fn one_after_the_other_unless_more_are_allowed() {
+    for (jobs, most) in [(0, 1), (1, 1), (2, 2), (10, 3)] {
+        let slow = Slow::new(0);
+        let open_the_gate = async {
+            while slow.under_way.load(Ordering::SeqCst) < most {
+                slow.began.notified().await;
+            }
+            slow.may_end.add_permits(3);
+            std::future::pending::<()>().await;
+        };
+        let (report, _) = run_slowly(&slow, jobs, open_the_gate);
+        assert_eq!(report.count(Status::Stopped), 0);
+        assert_eq!(slow.most.load(Ordering::SeqCst), most, "{jobs} jobs");
+    }
+}
+
+#[test]
+fn who_stops_a_run_keeps_what_is_done_and_cancels_the_rest() {
+    let slow = Slow::new(1);
+    let stop = async {
+        slow.began.notified().await;
+        while slow.may_end.available_permits() > 0 || slow.under_way.load(Ordering::SeqCst) == 0 {
+            slow.began.notified().await;
+        }
+    };
+    let (report, told) = run_slowly(&slow, 1, stop);
+    let statuses: Vec<Status> = report.finished.iter().map(|it| it.status).collect();
+    assert_eq!(statuses, [Status::Done, Status::Stopped, Status::Stopped], "{told:?}");
+    assert_eq!(*slow.dropped.lock().unwrap(), 1);
+    assert_eq!(slow.under_way.load(Ordering::SeqCst), 0);
+}
+
+#[test]
+fn a_run_can_be_given_to_another_thread() {
+    fn is_send<T: Send>(value: T) -> T {
+        value
+    }
+    let document = Document::parse(THREE);
+    let bindings = Bindings::of(&document, &[]);
+    let plan = Plan::new(&document, &servers(), &bindings, &Selection::default(), false).unwrap();
+    let world = World::default();
+    let report = finished(is_send(run(&plan, &world, RunOptions::default(), std::future::pending(), |_| {})));
+    assert!(report.is_success());
+}

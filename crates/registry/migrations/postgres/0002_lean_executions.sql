@@ -1,0 +1,1 @@
+-- Only SQLite, which shares our processor, keeps calls otherwise from here on. Here everything stays as it is.

@@ -1,0 +1,214 @@
+//! The index: tools go in and out one by one, and are found by words and by meaning.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+use crate::document::{Document, TextHash};
+use crate::lexical::{Lexicon, Slot};
+use crate::query::{Query, whole_and_best};
+use crate::vectors::Vectors;
+
+/// How much of a score comes from meaning; the rest comes from words.
+const MEANING: f32 = 0.6;
+
+/// Tools by key. Of equal tools the one with the smaller key comes first, so results do not depend on the order in which
+/// tools came.
+pub struct Index<K> {
+    slots: HashMap<K, Slot>,
+    tools: Vec<Option<Entry<K>>>,
+    free: Vec<Slot>,
+    lexicon: Lexicon,
+    vectors: Vectors,
+}
+
+struct Entry<K> {
+    key: K,
+    document: Document,
+    hash: TextHash,
+}
+
+/// How results are chosen.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// How many at most.
+    pub count: usize,
+    /// What scores less is left out.
+    pub least_score: f32,
+}
+
+/// A tool that was found, and why.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Hit<K> {
+    /// Which one.
+    pub key: K,
+    /// How well it fits, from 0 to 1. Comparable between requests, more or less, but no probability.
+    pub score: f32,
+    /// How well its words fit, from 0 to 1.
+    pub lexical: f32,
+    /// How near its meaning is, from 0 to 1; nothing if it or the request has no vector.
+    pub vector: Option<f32>,
+    /// The words of the request that it has, as they were written, without case.
+    pub words: Vec<String>,
+}
+
+/// A tool that has no vector yet.
+#[derive(Clone, Copy, Debug)]
+pub struct Lacking<'a, K> {
+    /// Which one.
+    pub key: &'a K,
+    /// The text to be embedded.
+    pub document: &'a Document,
+    /// What the vector has to be given back with.
+    pub hash: TextHash,
+}
+
+impl<K: Clone + Eq + Hash + Ord> Index<K> {
+    /// An empty index for vectors of one model. Without a model the dimension may be zero.
+    pub fn new(dimension: usize) -> Self {
+        Self {
+            slots: HashMap::new(),
+            tools: Vec::new(),
+            free: Vec::new(),
+            lexicon: Lexicon::default(),
+            vectors: Vectors::new(dimension),
+        }
+    }
+
+    /// How many tools there are.
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// Puts a tool in, or replaces its text. A vector stays if the text it was made from stays.
+    pub fn insert(&mut self, key: K, document: Document) {
+        let hash = document.text_hash();
+        let known = self.slots.get(&key).copied();
+        if let Some(entry) = known.and_then(|slot| self.tools[slot as usize].as_ref()) {
+            if entry.document == document {
+                return;
+            }
+            let slot = self.slots[&key];
+            if entry.hash != hash {
+                self.vectors.clear(slot);
+            }
+            self.lexicon.remove(slot);
+        }
+        let slot = known.unwrap_or_else(|| self.empty_slot());
+        let words = document.weighted_words();
+        self.lexicon.insert(slot, words.iter().map(|(word, weight)| (word.as_str(), *weight)));
+        self.slots.insert(key.clone(), slot);
+        self.tools[slot as usize] = Some(Entry { key, document, hash });
+    }
+
+    fn empty_slot(&mut self) -> Slot {
+        self.free.pop().unwrap_or_else(|| {
+            self.tools.push(None);
+            Slot::try_from(self.tools.len() - 1).expect("there are fewer tools than that in the world")
+        })
+    }
+
+    /// Takes a tool out. Says whether it was there.
+    pub fn remove(&mut self, key: &K) -> bool {
+        let Some(slot) = self.slots.remove(key) else { return false };
+        self.lexicon.remove(slot);
+        self.vectors.clear(slot);
+        self.tools[slot as usize] = None;
+        self.free.push(slot);
+        true
+    }
+
+    /// Gives a tool its vector, which was made from the text with this hash. Says no if the tool is gone, if its text is
+    /// another one by now, or if this is no vector for this index.
+    pub fn set_vector(&mut self, key: &K, hash: TextHash, vector: &[f32]) -> bool {
+        let Some(slot) = self.slots.get(key).copied() else { return false };
+        let is_current = self.tools[slot as usize].as_ref().is_some_and(|entry| entry.hash == hash);
+        is_current && self.vectors.set(slot, vector)
+    }
+
+    /// A tool's vector, of length one.
+    pub fn vector(&self, key: &K) -> Option<Vec<f32>> {
+        self.slots.get(key).and_then(|slot| self.vectors.get(*slot))
+    }
+
+    /// How many tools have a vector.
+    pub fn vector_count(&self) -> usize {
+        self.slots.values().filter(|slot| self.vectors.has(**slot)).count()
+    }
+
+    /// Some of the tools that have no vector yet, the smallest keys first.
+    pub fn lacking(&self, count: usize) -> Vec<Lacking<'_, K>> {
+        let entries = (0..).zip(&self.tools).filter(|(slot, _)| !self.vectors.has(*slot));
+        let mut lacking: Vec<Lacking<K>> = entries
+            .filter_map(|(_, entry)| entry.as_ref())
+            .map(|Entry { key, document, hash }| Lacking { key, document, hash: *hash })
+            .collect();
+        lacking.sort_by(|one, other| one.key.cmp(other.key));
+        lacking.truncate(count);
+        lacking
+    }
+
+    /// The tools that fit a request best, best first, among those that are admitted. The others play no part in the
+    /// result but for how common they make words.
+    pub fn search(&self, query: &Query, limits: Limits, admits: impl Fn(&K) -> bool) -> Vec<Hit<K>> {
+        let lexical = self.lexical_scores(query);
+        let nearness = self.vectors.nearness(query.vectors(), |parts| whole_and_best(parts).clamp(0.0, 1.0));
+        let mut found: Vec<(f32, Option<f32>, Slot, &K)> = Vec::new();
+        for (slot, entry) in (0..).zip(&self.tools) {
+            let Some(entry) = entry.as_ref().filter(|entry| admits(&entry.key)) else { continue };
+            let vector = nearness.get(slot as usize).copied().flatten();
+            let score = fused(lexical[slot as usize], vector);
+            if score > 0.0 && score >= limits.least_score {
+                found.push((score, vector, slot, &entry.key));
+            }
+        }
+        let by_score = |one: &(f32, Option<f32>, Slot, &K), other: &(f32, Option<f32>, Slot, &K)| {
+            other.0.total_cmp(&one.0).then_with(|| one.3.cmp(other.3))
+        };
+        if limits.count == 0 {
+            return Vec::new();
+        }
+        if found.len() > limits.count {
+            found.select_nth_unstable_by(limits.count - 1, by_score);
+            found.truncate(limits.count);
+        }
+        found.sort_by(by_score);
+        let hit = |(score, vector, slot, key): (f32, Option<f32>, Slot, &K)| Hit {
+            key: key.clone(),
+            score,
+            lexical: lexical[slot as usize],
+            vector,
+            words: self.matched(query, slot),
+        };
+        found.into_iter().map(hit).collect()
+    }
+
+    fn lexical_scores(&self, query: &Query) -> Vec<f32> {
+        let score = |stems: &mut dyn Iterator<Item = &str>| {
+            let mut scores = vec![0.0; self.tools.len()];
+            self.lexicon.score(stems, &mut scores);
+            scores
+        };
+        let parts: Vec<Vec<f32>> = query.stems().map(|mut stems| score(&mut stems)).collect();
+        (0..self.tools.len()).map(|slot| whole_and_best(&mut parts.iter().map(|part| part[slot]))).collect()
+    }
+
+    fn matched(&self, query: &Query, slot: Slot) -> Vec<String> {
+        let mut words: Vec<String> = Vec::new();
+        for word in query.words() {
+            if self.lexicon.has(slot, &word.stem) && !words.contains(&word.shown) {
+                words.push(word.shown.clone());
+            }
+        }
+        words
+    }
+}
+
+/// Words alone count in full where there is no vector: what they say is then the best guess.
+fn fused(lexical: f32, vector: Option<f32>) -> f32 {
+    vector.map_or(lexical, |vector| MEANING * vector + (1.0 - MEANING) * lexical)
+}

@@ -1,0 +1,191 @@
+//! Finding tools by words: BM25 over the words of a tool, kept up to date tool by tool.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// How soon more of the same word stops to count.
+const SATURATION: f32 = 1.2;
+/// How much long texts are held back.
+const LENGTH: f32 = 0.75;
+/// The raw score that counts as half. With it a score stays between zero and one and does not depend on what else
+/// was found, so a tool that is stuffed with words cannot push others down but by standing above them.
+const HALF: f32 = 16.0;
+
+/// A word that is in the index.
+type TermId = u32;
+/// The place of a tool, given by whoever owns this.
+pub(crate) type Slot = u32;
+
+/// Which words are in which tools.
+#[derive(Default)]
+pub(crate) struct Lexicon {
+    terms: HashMap<Arc<str>, TermId>,
+    names: Vec<Arc<str>>,
+    /// Words that no tool has any more, to be used for others.
+    free: Vec<TermId>,
+    /// For each word the tools that have it, by slot, and how often.
+    postings: Vec<Vec<(Slot, f32)>>,
+    /// For each slot its words and how many there are; nothing for an empty one.
+    tools: Vec<Option<Words>>,
+    count: usize,
+    total_length: f64,
+}
+
+/// The words of one tool.
+struct Words {
+    terms: Vec<(TermId, f32)>,
+    length: f32,
+}
+
+impl Lexicon {
+    /// Puts a tool into an empty slot. Each word comes with the weight of its field.
+    pub(crate) fn insert<'a>(&mut self, slot: Slot, words: impl Iterator<Item = (&'a str, f32)>) {
+        let mut terms: Vec<(TermId, f32)> = words.map(|(word, weight)| (self.term(word), weight)).collect();
+        let length: f32 = terms.iter().map(|(_, weight)| weight).sum();
+        terms.sort_by_key(|(term, _)| *term);
+        terms.dedup_by(|next, first| {
+            let is_same = next.0 == first.0;
+            first.1 += if is_same { next.1 } else { 0.0 };
+            is_same
+        });
+        for (term, weight) in &terms {
+            let posting = &mut self.postings[*term as usize];
+            let place = posting.partition_point(|(other, _)| *other < slot);
+            posting.insert(place, (slot, *weight));
+        }
+        let place = slot as usize;
+        if self.tools.len() <= place {
+            self.tools.resize_with(place + 1, || None);
+        }
+        debug_assert!(self.tools[place].is_none(), "the slot is empty");
+        self.tools[place] = Some(Words { terms, length });
+        self.count += 1;
+        self.total_length += f64::from(length);
+    }
+
+    /// Takes the tool out of a slot, if there is one.
+    pub(crate) fn remove(&mut self, slot: Slot) {
+        let Some(words) = self.tools.get_mut(slot as usize).and_then(Option::take) else { return };
+        for (term, _) in &words.terms {
+            let posting = &mut self.postings[*term as usize];
+            posting.retain(|(other, _)| *other != slot);
+            if posting.is_empty() {
+                // Servers may change their texts all day: what nobody has is not kept for ever.
+                self.terms.remove(&self.names[*term as usize]);
+                self.free.push(*term);
+            }
+        }
+        self.count -= 1;
+        self.total_length -= f64::from(words.length);
+        if self.count == 0 {
+            // Sums of floats do not drift for ever.
+            *self = Self::default();
+        }
+    }
+
+    fn term(&mut self, word: &str) -> TermId {
+        if let Some(term) = self.terms.get(word) {
+            return *term;
+        }
+        let name: Arc<str> = word.into();
+        let term = self.free.pop().unwrap_or_else(|| {
+            self.postings.push(Vec::new());
+            self.names.push(Arc::clone(&name));
+            TermId::try_from(self.postings.len() - 1).expect("there are fewer words than that in the world")
+        });
+        self.names[term as usize] = Arc::clone(&name);
+        self.terms.insert(name, term);
+        term
+    }
+
+    /// Adds to `scores`, one for each slot, how well each tool fits these words. All are below one.
+    pub(crate) fn score<'a>(&self, words: impl Iterator<Item = &'a str>, scores: &mut [f32]) {
+        let average = (self.total_length / self.count.max(1) as f64) as f32;
+        for word in words {
+            let Some(term) = self.terms.get(word) else { continue };
+            let posting = &self.postings[*term as usize];
+            let rarity = self.rarity(posting.len());
+            for (slot, weight) in posting {
+                let length = self.tools[*slot as usize].as_ref().map_or(average, |words| words.length);
+                let room = SATURATION * (1.0 - LENGTH + LENGTH * length / average);
+                scores[*slot as usize] += rarity * (SATURATION + 1.0) * weight / (weight + room);
+            }
+        }
+        for score in scores {
+            *score /= *score + HALF;
+        }
+    }
+
+    /// What a word is worth that so many tools have.
+    fn rarity(&self, tools: usize) -> f32 {
+        let (all, tools) = (self.count as f32, tools as f32);
+        ((all - tools + 0.5) / (tools + 0.5)).ln_1p()
+    }
+
+    /// Whether the tool in a slot has a word.
+    pub(crate) fn has(&self, slot: Slot, word: &str) -> bool {
+        let Some(term) = self.terms.get(word) else { return false };
+        let words = self.tools.get(slot as usize).and_then(Option::as_ref);
+        words.is_some_and(|words| words.terms.binary_search_by_key(term, |(term, _)| *term).is_ok())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn insert(lexicon: &mut Lexicon, slot: Slot, text: &str) {
+        lexicon.insert(slot, text.split(' ').map(|word| (word, 1.0)));
+    }
+
+    fn scores(lexicon: &Lexicon, slots: usize, text: &str) -> Vec<f32> {
+        let mut scores = vec![0.0; slots];
+        lexicon.score(text.split(' '), &mut scores);
+        scores
+    }
+
+    #[test]
+    fn rare_words_count_more_than_common_ones() {
+        let mut lexicon = Lexicon::default();
+        insert(&mut lexicon, 0, "get weather");
+        insert(&mut lexicon, 1, "get time");
+        insert(&mut lexicon, 2, "get issue");
+        let scores = scores(&lexicon, 3, "get weather");
+        assert!(scores[0] > scores[1] && scores[1] == scores[2] && scores[2] > 0.0, "{scores:?}");
+        assert!(scores.iter().all(|score| (0.0..1.0).contains(score)));
+    }
+
+    #[test]
+    fn what_was_put_in_and_taken_out_leaves_no_trace() {
+        let mut lexicon = Lexicon::default();
+        insert(&mut lexicon, 0, "get weather");
+        insert(&mut lexicon, 1, "get time now");
+        let before = scores(&lexicon, 3, "get time");
+        insert(&mut lexicon, 2, "set time zone");
+        assert_ne!(scores(&lexicon, 3, "get time"), before);
+        lexicon.remove(2);
+        lexicon.remove(2);
+        assert_eq!(scores(&lexicon, 3, "get time"), before);
+    }
+
+    #[test]
+    fn words_that_no_tool_has_any_more_take_no_place() {
+        let mut lexicon = Lexicon::default();
+        insert(&mut lexicon, 0, "stays");
+        for number in 0..100 {
+            insert(&mut lexicon, 1, &format!("word{number} other{number}"));
+            lexicon.remove(1);
+        }
+        assert!(lexicon.terms.len() == 1 && lexicon.postings.len() == 3, "{}", lexicon.postings.len());
+        insert(&mut lexicon, 1, "new");
+        assert!(scores(&lexicon, 2, "new")[1] > 0.0 && !lexicon.has(1, "word99"));
+    }
+
+    #[test]
+    fn an_empty_index_knows_nothing() {
+        assert_eq!(scores(&Lexicon::default(), 1, "anything"), [0.0]);
+        let mut lexicon = Lexicon::default();
+        lexicon.insert(0, std::iter::empty());
+        assert_eq!(scores(&lexicon, 1, "anything"), [0.0]);
+    }
+}

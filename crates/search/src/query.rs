@@ -1,0 +1,86 @@
+//! What somebody looks for: the whole request, and its sentences if it has several.
+
+use crate::embedder::{EmbedError, Embedder};
+use crate::text::{self, Word};
+use crate::vectors::normalized;
+
+/// Bytes of a request that are looked at.
+const LONGEST: usize = 8192;
+/// Words of a request, or of one of its sentences, that are looked at.
+const MOST_WORDS: usize = 200;
+/// Sentences that are looked at on their own. Each costs the model some milliseconds.
+const MOST_SENTENCES: usize = 8;
+
+/// A request, read once.
+#[derive(Clone, Debug)]
+pub struct Query {
+    /// The whole first, then the sentences.
+    parts: Vec<Part>,
+    vectors: Vec<Vec<f32>>,
+}
+
+#[derive(Clone, Debug)]
+struct Part {
+    text: String,
+    words: Vec<Word>,
+}
+
+impl Query {
+    /// Reads a request. Without vectors it finds tools by words.
+    pub fn new(text: &str) -> Self {
+        let text = &text[..text.floor_char_boundary(LONGEST)];
+        let parts = std::iter::once(text).chain(text::sentences(text, MOST_SENTENCES));
+        let parts = parts.map(|part| Part { text: part.to_owned(), words: text::words(part, MOST_WORDS) });
+        Self { parts: parts.collect(), vectors: Vec::new() }
+    }
+
+    /// Gives it vectors, so that it finds tools by meaning as well. They must be of the model that the index was made
+    /// for.
+    ///
+    /// # Errors
+    /// If the model cannot be asked now; the request is as it was.
+    pub fn embed(&mut self, embedder: &dyn Embedder) -> Result<(), EmbedError> {
+        if self.parts[0].text.trim().is_empty() {
+            return Ok(());
+        }
+        // The middle of its sentences is as good as the vector of the whole, at half the cost.
+        let whole_too = if self.parts.len() > 1 { 1 } else { 0 };
+        let texts: Vec<&str> = self.parts[whole_too..].iter().map(|part| part.text.as_str()).collect();
+        let vectors = embedder.embed(&texts)?;
+        let parts: Option<Vec<Vec<f32>>> = vectors.iter().map(|vector| normalized(vector)).collect();
+        self.vectors = parts.and_then(with_the_middle).unwrap_or_default();
+        Ok(())
+    }
+
+    /// The stems of each part, the whole request first.
+    pub(crate) fn stems(&self) -> impl Iterator<Item = impl Iterator<Item = &str>> {
+        self.parts.iter().map(|part| part.words.iter().map(|word| word.stem.as_str()))
+    }
+
+    /// The words of the whole request.
+    pub(crate) fn words(&self) -> &[Word] {
+        &self.parts[0].words
+    }
+
+    /// The vector of each part, the whole request first; none if it was not embedded.
+    pub(crate) fn vectors(&self) -> &[Vec<f32>] {
+        &self.vectors
+    }
+}
+
+/// Puts the middle of several vectors before them; one is its own.
+fn with_the_middle(mut parts: Vec<Vec<f32>>) -> Option<Vec<Vec<f32>>> {
+    if parts.len() > 1 {
+        let sum = (0..parts[0].len()).map(|place| parts.iter().map(|part| part[place]).sum()).collect::<Vec<f32>>();
+        parts.insert(0, normalized(&sum)?);
+    }
+    Some(parts)
+}
+
+/// What a tool gets for a request: half for the whole of it, half for the sentence that fits best. A request for
+/// several things is near none of the tools it needs, its sentences are.
+pub(crate) fn whole_and_best(parts: &mut dyn Iterator<Item = f32>) -> f32 {
+    let whole = parts.next().unwrap_or(0.0);
+    let best = parts.fold(f32::NEG_INFINITY, f32::max);
+    if best == f32::NEG_INFINITY { whole } else { 0.5 * whole + 0.5 * best }
+}

@@ -1,0 +1,71 @@
+//! What the index does when tools come, change and go, with the model that comes along.
+#![cfg(feature = "builtin-model")]
+
+#[path = "behaviour/hostile.rs"]
+mod hostile;
+#[path = "behaviour/quality.rs"]
+mod quality;
+#[path = "behaviour/skills.rs"]
+mod skills;
+#[path = "behaviour/story.rs"]
+mod story;
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use search::{Document, Embedder, Hit, Index, Limits, MiniLm, Query, TextHash, embed_documents};
+
+/// Why asking the model cannot fail.
+const ALWAYS: &str = "the built-in model always answers";
+
+const TEN: Limits = Limits { count: 10, least_score: 0.0 };
+
+fn document(server: &str, name: &str, description: &str) -> Document {
+    Document { server: server.into(), name: name.into(), description: description.into(), parameters: Vec::new() }
+}
+
+/// An index without vectors.
+fn by_words(documents: &[Document]) -> Index<usize> {
+    let mut index = Index::new(MiniLm::shared().dimension());
+    for (key, document) in documents.iter().enumerate() {
+        index.insert(key, document.clone());
+    }
+    index
+}
+
+/// Makes the vectors that an index lacks. The same text is embedded once for all tests.
+fn embed_lacking(index: &mut Index<usize>) {
+    static KNOWN: Mutex<BTreeMap<TextHash, Vec<f32>>> = Mutex::new(BTreeMap::new());
+    let mut known = KNOWN.lock().expect("no test fails while it embeds");
+    let lacking: Vec<_> =
+        index.lacking(usize::MAX).iter().map(|tool| (*tool.key, tool.hash, tool.document.clone())).collect();
+    let (hashes, documents): (Vec<TextHash>, Vec<&Document>) = lacking
+        .iter()
+        .filter(|(_, hash, _)| !known.contains_key(hash))
+        .map(|(_, hash, document)| (*hash, document))
+        .unzip();
+    known.extend(hashes.into_iter().zip(embed_documents(MiniLm::shared(), &documents).expect(ALWAYS)));
+    for (key, hash, _) in lacking {
+        assert!(index.set_vector(&key, hash, &known[&hash]));
+    }
+}
+
+fn by_meaning(documents: &[Document]) -> Index<usize> {
+    let mut index = by_words(documents);
+    embed_lacking(&mut index);
+    index
+}
+
+fn embedded(request: &str) -> Query {
+    let mut query = Query::new(request);
+    query.embed(MiniLm::shared()).expect(ALWAYS);
+    query
+}
+
+fn find(index: &Index<usize>, request: &str) -> Vec<Hit<usize>> {
+    index.search(&embedded(request), TEN, |_| true)
+}
+
+fn keys(hits: &[Hit<usize>]) -> Vec<usize> {
+    hits.iter().map(|hit| hit.key).collect()
+}

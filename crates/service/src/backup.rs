@@ -1,0 +1,97 @@
+//! The whole registry in one piece: given out, and taken in while everything runs.
+
+use std::sync::Arc;
+
+use registry::{Existing, ImportReport, Secrets};
+use serde_json::{Map, Value, json};
+
+use crate::servers::{Registration, to_the_end};
+use crate::{Actor, Error, Event, Problem, Service};
+
+/// What the audit log calls it.
+const TARGET: &str = "registry";
+
+impl Service {
+    /// Registered servers, settings and bindings; credentials only where they are asked for.
+    pub async fn export(&self, by: &Actor, secrets: Secrets) -> Result<Value, Error> {
+        let exported = self.store.export(secrets).await?;
+        let details = json!({ "secrets": secrets == Secrets::Revealed });
+        self.house.audit(by, "registry.export", TARGET, Some(details));
+        Ok(exported)
+    }
+
+    /// Takes in what was exported, all or nothing. Servers that are there stay as they are; new ones are connected.
+    pub async fn import(self: Arc<Self>, by: &Actor, backup: Value) -> Result<ImportReport, Error> {
+        let by = by.clone();
+        to_the_end(async move { self.take_in(&by, &backup).await }).await
+    }
+
+    async fn take_in(&self, by: &Actor, backup: &Value) -> Result<ImportReport, Error> {
+        let _turn = self.settings.changing().await;
+        let settings = match &backup["settings"] {
+            Value::Object(settings) => settings.clone(),
+            _ => Map::new(),
+        };
+        let changed = self.settings.now().changed(&settings).map_err(|problems| Error::Validation { problems })?;
+        let problems = problems_with(backup);
+        if !problems.is_empty() {
+            return Err(Error::Validation { problems });
+        }
+        let report = self.store.import(backup, Existing::Kept).await?;
+        self.settings.put(changed);
+        self.executions.heed_settings();
+        self.house.audit(by, "registry.import", TARGET, Some(json!({ "added": report.added })));
+        for name in &report.added {
+            let record = self.store.find_server(name).await?;
+            let (server_id, name) = (record.id.to_string(), record.name.clone());
+            self.house.admit(record).await?;
+            self.house.events.tell(Event::ServerRegistered { server_id, name });
+        }
+        Ok(report)
+    }
+}
+
+/// Everything that is wrong with an exported registry, so that it can be kept but not be used. Whether it is one at all
+/// is for the registry to say. Masked secrets are no problem here: such servers are switched off.
+pub fn problems_with(backup: &Value) -> Vec<Problem> {
+    let place = |parts: &[&str]| parts.iter().map(|&part| part.to_owned()).collect::<Vec<_>>();
+    let mut problems = Vec::new();
+    if has_nul(backup) {
+        let msg = "a text must not contain NUL".to_owned();
+        problems.push(Problem { loc: place(&["body"]), msg, kind: "value_error" });
+    }
+    for (index, server) in backup["servers"].as_array().into_iter().flatten().enumerate() {
+        let Ok(new) = serde_json::from_value::<Registration>(server.clone()) else { continue };
+        let index = index.to_string();
+        problems.extend(new.problems_but_masks().into_iter().map(|problem| {
+            let inner = problem.loc.into_iter().skip(1);
+            Problem { loc: place(&["body", "servers", &index]).into_iter().chain(inner).collect(), ..problem }
+        }));
+    }
+    problems
+}
+
+fn has_nul(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.contains('\0'),
+        Value::Array(items) => items.iter().any(has_nul),
+        Value::Object(members) => members.iter().any(|(name, value)| name.contains('\0') || has_nul(value)),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_could_not_be_used_is_told_with_its_place_and_masks_are_fine() {
+        let backup = json!({"servers": [
+            {"name": "fine", "transport_type": "stdio", "connection_config": {"command": "x", "env": {"TOKEN": "***"}}},
+            {"name": "Not Fine", "transport_type": "http", "connection_config": {}},
+        ]});
+        let places: Vec<String> = problems_with(&backup).iter().map(|problem| problem.loc.join(".")).collect();
+        assert_eq!(places, ["body.servers.1.name", "body.servers.1.connection_config.url"]);
+        assert_eq!(problems_with(&json!({"x": "\0"})).len(), 1);
+    }
+}

@@ -1,0 +1,271 @@
+//! Finding tools: by what they are called, by what they are for, among those that can be called right now.
+//!
+//! - here: a search, from what is wanted to what was found
+//! - [`library`]: all tools that are known, ready to be searched
+//! - [`following`]: keeps the library as the registry is; makes vectors where there are none
+//! - [`guide`]: the same search for MCP clients that see the small surface
+//!
+//! The registry stays the truth: texts, vectors and skills are kept there, and the library can be made anew from it at any
+//! time. All that takes a processor longer than a moment is done away from the thread that moves calls.
+
+mod following;
+mod guide;
+mod library;
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use catalog::{Kind, Scope};
+use protocol::scan::{Span, member};
+use registry::{RawJson, ServerId, Status, ToolId};
+use search::{Embedder, Hit, Limits, Query};
+use serde::Serialize;
+
+use crate::household::Household;
+use crate::{Error, Service};
+pub(crate) use guide::Usher;
+use library::Library;
+
+/// What somebody looks for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Wanted {
+    /// In their own words.
+    pub query: String,
+    /// So many at most.
+    pub limit: usize,
+    /// Only of these servers, by id or name; of all, if none are named.
+    pub servers: Vec<String>,
+    /// Only with one of these skills; with any or none, if none are named.
+    pub skills: Vec<String>,
+    /// Only what fits at least so well, from 0 to 1.
+    pub threshold: f32,
+    /// With what each takes.
+    pub include_schemas: bool,
+}
+
+/// What was found.
+#[derive(Debug, Clone, Serialize)]
+pub struct Findings {
+    /// What was asked.
+    pub query: String,
+    /// The best first.
+    pub tools: Vec<FoundTool>,
+    /// How it was found.
+    pub metadata: Metadata,
+}
+
+/// How a search went.
+#[derive(Debug, Clone, Serialize)]
+pub struct Metadata {
+    /// The way it was done.
+    pub strategy: &'static str,
+    /// Whether meanings were compared, or words alone.
+    pub by_meaning: bool,
+    /// How many servers have tools that could have been found.
+    pub servers_searched: usize,
+    /// How many tools could have been found.
+    pub total_tools_searched: usize,
+    /// How many of them are found by words alone, because their vectors are still being made.
+    pub tools_without_vectors: usize,
+    /// What it took to read the request, in milliseconds.
+    pub embedding_time_ms: f64,
+    /// What it took to compare, in milliseconds.
+    pub search_time_ms: f64,
+    /// All of it, in milliseconds.
+    pub total_time_ms: f64,
+}
+
+/// A tool that was found.
+#[derive(Debug, Clone, Serialize)]
+pub struct FoundTool {
+    /// `server.tool`.
+    pub name: String,
+    /// What its server calls it.
+    pub original_name: String,
+    /// What it does, in its server's words.
+    pub description: Option<String>,
+    /// How well it fits, from 0 to 1.
+    pub score: f64,
+    /// Whose it is.
+    pub source_server: SourceServer,
+    /// What it is good for.
+    pub skill_ids: Vec<String>,
+    /// What it is best at.
+    pub primary_skill_id: Option<String>,
+    /// Whether its skills are known.
+    pub is_classified: bool,
+    /// Why it was found.
+    pub why: Why,
+    /// What it takes, where that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input_schema: Option<RawJson>,
+}
+
+/// The server of a tool that was found.
+#[derive(Debug, Clone, Serialize)]
+pub struct SourceServer {
+    /// Its id.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// How it stands.
+    pub status: Status,
+}
+
+/// Why a tool was found.
+#[derive(Debug, Clone, Serialize)]
+pub struct Why {
+    /// The words of the request that it has.
+    pub matched_words: Vec<String>,
+    /// How well its words fit, from 0 to 1.
+    pub lexical_score: f64,
+    /// How near its meaning is, from 0 to 1.
+    pub vector_score: Option<f64>,
+}
+
+/// A server whose tools can be called.
+#[derive(Debug, Clone)]
+struct Shop {
+    place: usize,
+    name: String,
+    status: Status,
+}
+
+/// Finds tools.
+pub(crate) struct Finder {
+    house: Arc<Household>,
+    library: Arc<RwLock<Library>>,
+    embedder: Option<Arc<dyn Embedder>>,
+}
+
+/// What a search of the library gave.
+struct Looked {
+    hits: Vec<(Hit<ToolId>, library::Book)>,
+    searched: usize,
+    lacking: usize,
+    by_meaning: bool,
+    embedding: Duration,
+    comparing: Duration,
+}
+
+impl Finder {
+    /// Begins to follow what servers offer.
+    pub(crate) fn start(house: &Arc<Household>, embedder: Option<Arc<dyn Embedder>>) -> Arc<Self> {
+        let dimension = embedder.as_ref().map_or(0, |embedder| embedder.dimension());
+        let library = Arc::new(RwLock::new(Library::new(dimension)));
+        let finder = Arc::new(Self { house: Arc::clone(house), library, embedder });
+        house.spawn(following::follow(Arc::clone(&finder)));
+        finder
+    }
+
+    /// Servers whose tools can be called now.
+    fn shops(&self) -> HashMap<ServerId, Shop> {
+        let view = self.house.fleet.view();
+        let is_open = |place: usize| view.snapshot.servers()[place].state.offers();
+        let handles = self.house.all();
+        let open = handles.iter().filter(|handle| is_open(handle.place));
+        open.map(|handle| {
+            let shown = handle.shown();
+            let shop = Shop { place: handle.place, name: shown.record.name.clone(), status: shown.record.status };
+            (handle.id, shop)
+        })
+        .collect()
+    }
+
+    /// Looks among the tools of these servers.
+    async fn look(&self, wanted: &Wanted, shops: &HashMap<ServerId, Shop>) -> Result<Looked, Error> {
+        let (library, embedder) = (Arc::clone(&self.library), self.embedder.clone());
+        let limits = Limits { count: wanted.limit, least_score: wanted.threshold };
+        let (text, skills) = (wanted.query.clone(), wanted.skills.clone());
+        let open: Vec<ServerId> = shops.keys().copied().collect();
+        let looking = tokio::task::spawn_blocking(move || {
+            let begun = Instant::now();
+            let mut query = Query::new(&text);
+            if let Some(Err(error)) = embedder.as_ref().map(|embedder| query.embed(&**embedder)) {
+                tracing::warn!(%error, "a request was looked for by words alone");
+            }
+            let embedding = begun.elapsed();
+            let library = library.read().unwrap_or_else(PoisonError::into_inner);
+            let admits = |book: &library::Book| open.contains(&book.server) && book.is_for(&skills);
+            let (searched, lacking) = library.count(&admits);
+            let hits = library.search(&query, limits, &admits);
+            let by_meaning = hits.iter().any(|(hit, _)| hit.vector.is_some());
+            Looked { hits, searched, lacking, by_meaning, embedding, comparing: begun.elapsed() - embedding }
+        });
+        looking.await.map_err(|_| Error::Internal { what: "the search broke".to_owned() })
+    }
+
+    /// What a tool takes, as its server says it now.
+    fn schema_of(&self, place: usize, tool: &str) -> Option<RawJson> {
+        let view = self.house.fleet.view();
+        let route = view.snapshot.resolve(Scope::One(place), Kind::Tool, tool)?;
+        let definition = &view.snapshot.item(Kind::Tool, route).definition;
+        let schema = member(definition, Span { start: 0, end: definition.len() }, "inputSchema")?;
+        RawJson::parse(std::str::from_utf8(schema.of(definition)).ok()?).ok()
+    }
+}
+
+impl Service {
+    /// The tools that fit best, the best first, among those that can be called now.
+    pub async fn search(&self, wanted: Wanted) -> Result<Findings, Error> {
+        let begun = Instant::now();
+        let finder = &self.finder;
+        let mut shops = finder.shops();
+        if !wanted.servers.is_empty() {
+            let mut named = Vec::with_capacity(wanted.servers.len());
+            for server in &wanted.servers {
+                named.push(self.house.find(server)?.id);
+            }
+            shops.retain(|id, _| named.contains(id));
+        }
+        let looked = finder.look(&wanted, &shops).await?;
+        let tools = looked.hits.into_iter().filter_map(|(hit, book)| {
+            let shop = shops.get(&book.server)?;
+            let schema = wanted.include_schemas.then(|| finder.schema_of(shop.place, &book.original_name)).flatten();
+            Some(found(hit, book, shop, schema))
+        });
+        Ok(Findings {
+            tools: tools.collect(),
+            metadata: Metadata {
+                strategy: "direct",
+                by_meaning: looked.by_meaning,
+                servers_searched: shops.len(),
+                total_tools_searched: looked.searched,
+                tools_without_vectors: looked.lacking,
+                embedding_time_ms: milliseconds(looked.embedding),
+                search_time_ms: milliseconds(looked.comparing),
+                total_time_ms: milliseconds(begun.elapsed()),
+            },
+            query: wanted.query,
+        })
+    }
+}
+
+fn found(hit: Hit<ToolId>, book: library::Book, shop: &Shop, input_schema: Option<RawJson>) -> FoundTool {
+    FoundTool {
+        name: format!("{}.{}", shop.name, book.original_name),
+        original_name: book.original_name,
+        description: book.description,
+        score: rounded(hit.score),
+        source_server: SourceServer { id: book.server.to_string(), name: shop.name.clone(), status: shop.status },
+        skill_ids: book.skills,
+        primary_skill_id: book.primary_skill,
+        is_classified: book.is_classified,
+        why: Why {
+            matched_words: hit.words,
+            lexical_score: rounded(hit.lexical),
+            vector_score: hit.vector.map(rounded),
+        },
+        input_schema,
+    }
+}
+
+/// More digits than these say nothing.
+fn rounded(score: f32) -> f64 {
+    (f64::from(score) * 10_000.0).round() / 10_000.0
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1_000_000.0).round() / 1000.0
+}

@@ -1,0 +1,180 @@
+//! All tools that are known, ready to be searched.
+
+use std::collections::{HashMap, HashSet};
+
+use registry::{ServerId, ToolId, ToolRecord};
+use search::{Document, Hit, Index, Limits, Query, TextHash};
+use serde_json::{Map, Value};
+
+/// What is known of a tool besides its text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Book {
+    pub(super) server: ServerId,
+    pub(super) original_name: String,
+    pub(super) description: Option<String>,
+    /// The registry's name for its text, with which vectors are kept.
+    pub(super) text_hash: String,
+    /// The index's name for it.
+    hash: TextHash,
+    pub(super) is_enabled: bool,
+    pub(super) is_classified: bool,
+    pub(super) skills: Vec<String>,
+    pub(super) primary_skill: Option<String>,
+}
+
+impl Book {
+    /// Whether it has one of these skills. Where none are named, everything will do.
+    pub(super) fn is_for(&self, skills: &[String]) -> bool {
+        skills.is_empty() || self.skills.iter().any(|skill| skills.contains(skill))
+    }
+}
+
+/// A tool that has no vector yet.
+pub(super) struct Lacking {
+    pub(super) tool: ToolId,
+    pub(super) document: Document,
+    pub(super) hash: TextHash,
+    pub(super) text_hash: String,
+}
+
+/// All tools.
+pub(super) struct Library {
+    index: Index<ToolId>,
+    books: HashMap<ToolId, Book>,
+}
+
+impl Library {
+    pub(super) fn new(dimension: usize) -> Self {
+        Self { index: Index::new(dimension), books: HashMap::new() }
+    }
+
+    /// A server has these tools now, and no others.
+    pub(super) fn replace(&mut self, server: ServerId, tools: Vec<ToolRecord>) {
+        let kept: HashSet<ToolId> = tools.iter().map(|tool| tool.id).collect();
+        self.remove(|tool, book| book.server == server && !kept.contains(tool));
+        tools.into_iter().for_each(|tool| self.insert(tool));
+    }
+
+    /// There are these tools now, and no others.
+    pub(super) fn replace_all(&mut self, tools: Vec<ToolRecord>) {
+        let kept: HashSet<ToolId> = tools.iter().map(|tool| tool.id).collect();
+        self.remove(|tool, _| !kept.contains(tool));
+        tools.into_iter().for_each(|tool| self.insert(tool));
+    }
+
+    fn remove(&mut self, goes: impl Fn(&ToolId, &Book) -> bool) {
+        let going: Vec<ToolId> =
+            self.books.iter().filter(|(tool, book)| goes(tool, book)).map(|(tool, _)| *tool).collect();
+        for tool in going {
+            self.books.remove(&tool);
+            self.index.remove(&tool);
+        }
+    }
+
+    fn insert(&mut self, tool: ToolRecord) {
+        let document = Document {
+            server: tool.server_name,
+            name: tool.original_name.clone(),
+            description: tool.description.clone().unwrap_or_default(),
+            parameters: tool.input_schema.as_ref().map(|schema| parameters(schema.get())).unwrap_or_default(),
+        };
+        let hash = document.text_hash();
+        self.index.insert(tool.id, document);
+        let book = Book {
+            hash,
+            server: tool.source_server_id,
+            original_name: tool.original_name,
+            description: tool.description,
+            text_hash: tool.text_hash,
+            is_enabled: tool.enabled,
+            is_classified: tool.is_classified,
+            skills: tool.skills,
+            primary_skill: tool.primary_skill,
+        };
+        self.books.insert(tool.id, book);
+    }
+
+    /// Gives a tool the vector that was kept for its text as the registry names it.
+    pub(super) fn recall(&mut self, tool: ToolId, text_hash: &str, vector: &[f32]) {
+        if let Some(book) = self.books.get(&tool).filter(|book| book.text_hash == text_hash) {
+            self.index.set_vector(&tool, book.hash, vector);
+        }
+    }
+
+    /// Gives a tool the vector that was made for its text.
+    pub(super) fn set_vector(&mut self, tool: ToolId, hash: TextHash, vector: &[f32]) {
+        self.index.set_vector(&tool, hash, vector);
+    }
+
+    /// Some tools that have no vector yet.
+    pub(super) fn lacking(&self, count: usize) -> Vec<Lacking> {
+        let lacking = self.index.lacking(count).into_iter().filter_map(|lacking| {
+            let book = self.books.get(lacking.key)?;
+            Some(Lacking {
+                tool: *lacking.key,
+                document: lacking.document.clone(),
+                hash: lacking.hash,
+                text_hash: book.text_hash.clone(),
+            })
+        });
+        lacking.collect()
+    }
+
+    /// How many tools are admitted, and how many of those have no vector.
+    pub(super) fn count(&self, admits: &impl Fn(&Book) -> bool) -> (usize, usize) {
+        let admitted = self.books.iter().filter(|(_, book)| book.is_enabled && admits(book));
+        admitted.fold((0, 0), |(all, lacking), (tool, _)| {
+            (all + 1, lacking + usize::from(self.index.vector(tool).is_none()))
+        })
+    }
+
+    /// What fits best among what is admitted.
+    pub(super) fn search(
+        &self,
+        query: &Query,
+        limits: Limits,
+        admits: &impl Fn(&Book) -> bool,
+    ) -> Vec<(Hit<ToolId>, Book)> {
+        let is_admitted = |tool: &ToolId| self.books.get(tool).is_some_and(|book| book.is_enabled && admits(book));
+        let hits = self.index.search(query, limits, is_admitted).into_iter();
+        hits.filter_map(|hit| Some((self.books.get(&hit.key)?.clone(), hit))).map(|(book, hit)| (hit, book)).collect()
+    }
+
+    /// How many tools are best at each skill, among those that are admitted: the most first.
+    pub(super) fn skills(&self, admits: &impl Fn(&Book) -> bool) -> Vec<(String, usize)> {
+        let mut counts: HashMap<&str, usize> = HashMap::new();
+        for book in self.books.values().filter(|book| book.is_enabled && admits(book)) {
+            if let Some(skill) = &book.primary_skill {
+                *counts.entry(skill).or_default() += 1;
+            }
+        }
+        let mut counts: Vec<_> = counts.into_iter().map(|(skill, count)| (skill.to_owned(), count)).collect();
+        counts.sort_by(|(one, few), (other, many)| many.cmp(few).then_with(|| one.cmp(other)));
+        counts
+    }
+}
+
+/// The names of what a tool takes.
+fn parameters(schema: &str) -> Vec<String> {
+    #[derive(serde::Deserialize)]
+    struct Schema {
+        #[serde(default)]
+        properties: Map<String, Value>,
+    }
+    // A schema without properties, or one that makes no sense, has no names to be found by.
+    let schema: Option<Schema> = serde_json::from_str(schema).ok();
+    schema.map(|schema| schema.properties.into_iter().map(|(name, _)| name).collect()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_read_from_any_schema() {
+        assert_eq!(parameters(r#"{"type":"object","properties":{"path":{},"head":{}}}"#), ["path", "head"]);
+        for without in ["{}", "true", r#"{"properties":7}"#, "[]"] {
+            assert!(parameters(without).is_empty(), "{without}");
+        }
+    }
+}

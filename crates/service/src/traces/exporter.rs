@@ -1,0 +1,224 @@
+//! Sends spans to their collector, many at a time, and never in the way of a call: while the collector is away they
+//! wait within bounds, and the oldest are given up.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::{Notify, watch};
+use tokio::time::{sleep, timeout};
+
+use super::otlp::{self, Span};
+use super::{Collector, TraceReading, Unsent};
+
+/// How long the first of a batch waits for others.
+const GATHERING: Duration = Duration::from_secs(1);
+/// With the spans of so many calls waiting nothing more is waited for; no more are sent at once.
+const MANY: usize = 512;
+/// The most that waits: the spans of so many calls, and so many bytes.
+const MOST_WAITING: usize = 8192;
+const MOST_BYTES: usize = 16 << 20;
+/// How long to wait before trying again while the collector is away.
+const PAUSES: [Duration; 5] = [
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+    Duration::from_secs(5),
+    Duration::from_secs(10),
+    Duration::from_secs(30),
+];
+/// The longest a busy collector can make us wait.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// How long the last spans may take at the end.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// Where spans wait until they are sent.
+pub(super) struct Exporter {
+    /// Who sends them, encoded.
+    resource: Vec<u8>,
+    backlog: Mutex<Backlog>,
+    arrived: Notify,
+    many: Notify,
+    closing: watch::Sender<bool>,
+    is_closed: watch::Sender<bool>,
+    exported: AtomicU64,
+    dropped: AtomicU64,
+    /// That it goes wrong was said, and nothing was taken since.
+    has_warned: AtomicBool,
+}
+
+#[derive(Default)]
+struct Backlog {
+    waiting: VecDeque<Encoded>,
+    bytes: usize,
+}
+
+/// The spans of one call.
+struct Encoded {
+    bytes: Vec<u8>,
+    spans: u64,
+}
+
+/// What is sent at once.
+struct Batch {
+    body: Bytes,
+    spans: u64,
+}
+
+impl Exporter {
+    pub(super) fn new(resource: &[(String, String)]) -> Self {
+        Self {
+            resource: otlp::resource(resource),
+            backlog: Mutex::default(),
+            arrived: Notify::new(),
+            many: Notify::new(),
+            closing: watch::Sender::default(),
+            is_closed: watch::Sender::default(),
+            exported: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+            has_warned: AtomicBool::new(false),
+        }
+    }
+
+    /// Takes the spans of a call.
+    pub(super) fn add(&self, spans: &[Span<'_>]) {
+        let mut bytes = Vec::with_capacity(512 * spans.len());
+        spans.iter().for_each(|span| otlp::put_span(&mut bytes, span));
+        let mut backlog = self.lock();
+        backlog.bytes += bytes.len();
+        backlog.waiting.push_back(Encoded { bytes, spans: spans.len() as u64 });
+        let given_up = backlog.give_up_oldest();
+        let waiting = backlog.waiting.len();
+        drop(backlog);
+        if waiting == 1 {
+            self.arrived.notify_one();
+        } else if waiting == MANY {
+            self.many.notify_one();
+        }
+        self.dropped.fetch_add(given_up, Ordering::Relaxed);
+    }
+
+    pub(super) fn reading(&self) -> TraceReading {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        TraceReading { exported: load(&self.exported), dropped: load(&self.dropped) }
+    }
+
+    /// Sends what comes until it is closed, and a moment longer.
+    pub(super) async fn run(self: Arc<Self>, collector: Arc<dyn Collector>) {
+        let mut closing = self.closing.subscribe();
+        let deadline = async {
+            drop(closing.wait_for(|&closing| closing).await);
+            sleep(FAREWELL).await;
+        };
+        tokio::select! {
+            () = self.work(&*collector) => {}
+            () = deadline => tracing::warn!("the last traces were not sent in time"),
+        }
+        self.is_closed.send_replace(true);
+    }
+
+    /// Asks for the end, and waits until everything is sent, within reason.
+    pub(super) async fn close(&self) {
+        self.closing.send_replace(true);
+        let mut is_closed = self.is_closed.subscribe();
+        // It ends in time by itself, unless it is broken.
+        if timeout(FAREWELL + Duration::from_secs(1), is_closed.wait_for(|&closed| closed)).await.is_err() {
+            tracing::warn!("the last traces were not sent");
+        }
+    }
+
+    async fn work(&self, collector: &dyn Collector) {
+        let mut closing = self.closing.subscribe();
+        while let Some(batch) = self.next(&mut closing).await {
+            let counter = match self.deliver(collector, &batch, &mut closing).await {
+                true => &self.exported,
+                false => &self.dropped,
+            };
+            counter.fetch_add(batch.spans, Ordering::Relaxed);
+        }
+    }
+
+    /// Sends it until it is taken or refused, or there is no more time; whether it was taken.
+    async fn deliver(&self, collector: &dyn Collector, batch: &Batch, closing: &mut watch::Receiver<bool>) -> bool {
+        let mut failures = 0;
+        loop {
+            let Err(unsent) = collector.post(batch.body.clone()).await else { break };
+            self.complain(&unsent);
+            if !unsent.may_pass || *closing.borrow() {
+                return false;
+            }
+            let pause = PAUSES[failures.min(PAUSES.len() - 1)];
+            let wanted = unsent.pause.map_or(pause, |wanted| wanted.clamp(pause, LONGEST_PAUSE));
+            tokio::select! {
+                () = sleep(wanted) => {}
+                _ = closing.wait_for(|&closing| closing) => {}
+            }
+            failures += 1;
+        }
+        if self.has_warned.swap(false, Ordering::Relaxed) {
+            tracing::info!("the collector takes traces again");
+        }
+        true
+    }
+
+    /// What is to be sent next; nothing if it is closed and nothing is left.
+    async fn next(&self, closing: &mut watch::Receiver<bool>) -> Option<Batch> {
+        loop {
+            let waiting = self.lock().waiting.len();
+            let is_closing = *closing.borrow();
+            if waiting >= MANY || is_closing {
+                return self.take_batch();
+            }
+            tokio::select! {
+                () = self.arrived.notified(), if waiting == 0 => {}
+                () = sleep(GATHERING), if waiting > 0 => return self.take_batch(),
+                () = self.many.notified(), if waiting > 0 => {}
+                _ = closing.wait_for(|&closing| closing) => {}
+            }
+        }
+    }
+
+    fn take_batch(&self) -> Option<Batch> {
+        let mut backlog = self.lock();
+        let count = backlog.waiting.len().min(MANY);
+        let calls: Vec<Encoded> = backlog.waiting.drain(..count).collect();
+        backlog.bytes -= calls.iter().map(|call| call.bytes.len()).sum::<usize>();
+        drop(backlog);
+        if calls.is_empty() {
+            return None;
+        }
+        let spans = calls.iter().map(|call| call.spans).sum();
+        let body = otlp::request(&self.resource, env!("CARGO_PKG_VERSION"), calls.into_iter().map(|call| call.bytes));
+        Some(Batch { body: body.into(), spans })
+    }
+
+    /// Said once, until something is taken again.
+    fn complain(&self, unsent: &Unsent) {
+        if self.has_warned.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let Unsent { why, may_pass, .. } = unsent;
+        match may_pass {
+            true => tracing::warn!(%why, "could not send traces; they wait for the collector, within bounds"),
+            false => tracing::warn!(%why, "could not send traces; they are given up"),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Backlog> {
+        self.backlog.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Backlog {
+    /// Says how many spans that were.
+    fn give_up_oldest(&mut self) -> u64 {
+        let mut given_up = 0;
+        while self.waiting.len() > MOST_WAITING || self.bytes > MOST_BYTES {
+            let Some(oldest) = self.waiting.pop_front() else { break };
+            self.bytes -= oldest.bytes.len();
+            given_up += oldest.spans;
+        }
+        given_up
+    }
+}

@@ -1,0 +1,96 @@
+//! What can be done while no service runs, and how one is found.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use testkit::{Signal, wait_until};
+
+use super::{Home, fake, row};
+
+#[test]
+fn the_registry_is_changed_and_the_next_service_has_it() {
+    let home = Home::new();
+    home.add("one");
+    home.add("two");
+    home.ok(&["disable", "two"]);
+    home.add("three");
+    home.ok(&["remove", "three"]);
+    let listed = home.ok(&["list"]);
+    assert_eq!(row(&listed, "one")[1], "disconnected");
+    assert_eq!(row(&listed, "two")[1], "disabled");
+    assert!(!listed.contains("three"), "{listed}");
+    assert!(home.fails(1, &["add", "one", "--", &fake()]).contains("exists already"));
+    assert!(home.fails(1, &["add", "Not Good", "--", "x"]).contains("name: "));
+    assert!(home.fails(1, &["remove", "three"]).contains("there is no server `three`"));
+
+    let _serve = home.serve();
+    wait_until("the server is connected", || (row(&home.ok(&["list"]), "one")[1] == "connected").then_some(()));
+    assert_eq!(row(&home.ok(&["list"]), "two")[1], "disabled");
+}
+
+#[test]
+fn what_needs_a_service_says_how_to_start_one() {
+    let home = Home::new();
+    home.add("one");
+    for verb in [&["connect", "one"][..], &["disconnect", "one"], &["test", "one"], &["status"], &["call", "one.echo"]]
+    {
+        let said = home.fails(1, verb);
+        assert!(said.contains("no service runs here") && said.contains("`mcp-aggregator serve`"), "{verb:?}: {said}");
+    }
+    let data = home.data();
+    let said = home.fails(1, &["status", "--data-dir", data.to_str().unwrap()]);
+    assert!(said.contains(&format!("`mcp-aggregator serve --data-dir {}`", data.display())), "{said}");
+}
+
+#[test]
+fn a_service_leaves_word_where_it_is_as_long_as_it_runs() {
+    let home = Home::new();
+    let mut serve = home.serve();
+    let file = home.data().join("service.json");
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(fs::read_to_string(&file).unwrap().contains(&serve.address().to_string()));
+    // Another registry is another matter.
+    let other = home.path().join("other.db");
+    home.ok(&["add", "elsewhere", "--database", other.to_str().unwrap(), "--", &fake()]);
+    assert_eq!(home.ok(&["list"]), "");
+    serve.signal(Signal::TERM);
+    assert!(serve.wait_exit().success());
+    assert!(!file.exists());
+}
+
+#[test]
+fn a_service_that_was_killed_is_not_waited_for() {
+    let home = Home::new();
+    let mut serve = home.serve();
+    home.add("one");
+    serve.signal(Signal::KILL);
+    serve.wait_exit();
+    let output = home.run(&["list"]);
+    assert_eq!(output.status.code(), Some(0), "{}", output.stderr);
+    assert_eq!(row(&output.stdout, "one")[1], "disconnected");
+    assert!(output.stderr.contains("but it does not any more"), "{}", output.stderr);
+    let said = home.fails(1, &["list", "--url", &format!("http://{}", serve.address())]);
+    assert!(said.contains("could not ask the service"), "{said}");
+}
+
+#[test]
+fn a_command_line_that_makes_no_sense_is_exit_status_2() {
+    let home = Home::new();
+    for arguments in [
+        &["add"][..],
+        &["add", "x"],
+        &["add", "x", "http://y", "--", "z"],
+        &["add", "x", "--env", "novalue", "--", "z"],
+        &["add", "x", "http://y", "--transport", "stdio"],
+        &["add", "x", "--transport", "sse", "--", "z"],
+        &["add", "x", "--json", "["],
+        &["add", "--json", r#"{"command": "x"}"#],
+        &["list", "--url", "http://x", "--data-dir", "y"],
+        &["history", "x", "--limit", "0"],
+        &["call", "a.b", "not-a-pair"],
+        &["import", "a", "--from", "b"],
+        &["show"],
+    ] {
+        home.fails(2, arguments);
+    }
+}

@@ -1,0 +1,160 @@
+//! What a running service is asked to do.
+
+use serde_json::json;
+use testkit::http_client::Ask;
+
+use super::{Home, fake, row};
+
+#[test]
+fn a_server_is_added_looked_at_called_and_removed() {
+    let home = Home::new();
+    let _serve = home.serve();
+    home.add("one");
+    assert_eq!(row(&home.ok(&["list"]), "one")[1..4], ["connected", "26", "stdio"]);
+    let shown = home.ok(&["show", "one"]);
+    assert_eq!(row(&shown, "status"), ["status", "connected"]);
+    assert!(shown.contains("one.echo"), "{shown}");
+    assert!(home.ok(&["tools"]).contains("one.echo"));
+    assert_eq!(home.ok(&["call", "one.echo", "text=hello"]), "hello\n");
+    assert!(home.ok(&["history", "one"]).contains("connecting -> connected"));
+    assert!(home.ok(&["test", "one"]).lines().any(|line| line == "echo"));
+    assert_eq!(row(&home.ok(&["status"]), "status"), ["status", "healthy"]);
+
+    for (verb, state) in
+        [("disconnect", "disconnected"), ("connect", "connected"), ("disable", "disabled"), ("enable", "connected")]
+    {
+        home.ok(&[verb, "one"]);
+        assert_eq!(home.json(&["show", "one", "--json"])["status"], state, "{verb}");
+    }
+    home.ok(&["remove", "one"]);
+    let missing = home.fails(1, &["show", "one"]);
+    assert!(missing.contains("there is no server `one`") && missing.contains("`mcp-aggregator list`"), "{missing}");
+}
+
+#[test]
+fn a_server_that_does_not_start_is_added_and_told_with_its_reason() {
+    let home = Home::new();
+    let _serve = home.serve();
+    let said = home.fails(1, &["add", "bad", "--", "/nonexistent/program"]);
+    assert!(said.contains("added `bad`, but it could not be connected"), "{said}");
+    let listed = home.ok(&["list"]);
+    assert!(listed.contains("  why: program `/nonexistent/program` does not exist"), "{listed}");
+    let output = home.run(&["status"]);
+    assert_eq!(output.status.code(), Some(1), "{}", output.stderr);
+    assert_eq!(row(&output.stdout, "status"), ["status", "degraded"]);
+    assert!(output.stderr.contains("server `bad`"), "{}", output.stderr);
+    let output = home.run(&["test", "bad"]);
+    assert_eq!(output.status.code(), Some(1));
+    let refused = home.fails(1, &["connect", "bad"]);
+    assert!(refused.contains("could not connect to server `bad`"), "{refused}");
+}
+
+#[test]
+fn secrets_are_shown_nowhere() {
+    let home = Home::new();
+    let _serve = home.serve();
+    home.ok(&["add", "one", "--env", "KEY=hunter2", "--env", "REF=${HOME}", "--", &fake()]);
+    assert_eq!(home.ok(&["call", "one.env", "name=KEY"]), "\"hunter2\"\n");
+    for verb in [&["list"][..], &["show", "one"], &["show", "one", "--json"], &["history", "one"], &["export"]] {
+        let text = home.ok(verb);
+        assert!(!text.contains("hunter2"), "{verb:?}: {text}");
+    }
+    assert!(home.ok(&["show", "one"]).contains("REF=${HOME}"));
+}
+
+#[test]
+fn options_and_json_say_all_that_rest_can() {
+    let home = Home::new();
+    let _serve = home.serve();
+    let health = "http://127.0.0.1:9/health";
+    home.ok(&[
+        "add",
+        "a",
+        "http://127.0.0.1:9/sse",
+        "--transport",
+        "sse",
+        "--header",
+        "X=${Y}",
+        "--description",
+        "for tests",
+        "--health-url",
+        health,
+        "--no-connect",
+    ]);
+    let a = home.json(&["show", "a", "--json"]);
+    assert_eq!((&a["transport_type"], &a["description"]), (&json!("sse"), &json!("for tests")));
+    assert_eq!(a["connection_config"], json!({"url": "http://127.0.0.1:9/sse", "headers": {"X": "${Y}"}}));
+    assert_eq!(
+        (&a["health_check_url"], &a["auto_connect"], &a["status"]),
+        (&json!(health), &json!(false), &json!("disconnected"))
+    );
+
+    let entry = json!({"command": fake(), "args": ["--only-generated"]}).to_string();
+    let b = home.json(&["add", "b", "--lazy", "--json", &entry]);
+    assert_eq!((&b["name"], &b["lazy"], &b["status"]), (&json!("b"), &json!(true), &json!("connected")));
+    let whole =
+        json!({"name": "c", "transport_type": "stdio", "connection_config": {"command": fake()}, "enabled": false});
+    assert_eq!(home.json(&["add", "--json", &whole.to_string()])["status"], "disabled");
+
+    for (arguments, said) in [
+        (&["add", "Bad Name", "--no-connect", "--", "x"][..], "name: "),
+        (&["add", "a", "--", "x"], "a server named `a` exists already"),
+        (&["add", "x", "--json", r#"{"args": []}"#], "needs"),
+    ] {
+        let stderr = home.fails(1, arguments);
+        assert!(stderr.contains(said), "{arguments:?}: {stderr}");
+    }
+}
+
+#[test]
+fn json_is_what_rest_answers() {
+    let home = Home::new();
+    let serve = home.serve();
+    home.add("one");
+    for (verb, path) in [
+        (&["list", "--json"][..], "/servers"),
+        (&["tools", "--json"], "/tools"),
+        (&["history", "one", "--json"], "/servers/one/history"),
+        (&["export"], "/export"),
+    ] {
+        let mut answers = [home.json(verb), serve.fetch(&Ask::new("GET", &format!("/api/v1/aggregator{path}"))).json()];
+        for answer in answers.iter_mut().filter_map(|answer| answer.as_object_mut()) {
+            answer.remove("exported_at");
+        }
+        assert_eq!(answers[0], answers[1], "{path}");
+    }
+}
+
+#[test]
+fn a_call_says_how_it_went_and_whose_it_was() {
+    let home = Home::new();
+    let serve = home.serve();
+    home.add("one");
+    let failing = json!({"result": r#"{"content":[{"type":"text","text":"no luck"}],"isError":true}"#}).to_string();
+    let said = home.fails(3, &["call", "one.raw", &failing]);
+    assert!(said.contains("says that it failed") && said.contains("no luck"), "{said}");
+    let said = home.fails(1, &["call", "one.nothing"]);
+    assert!(said.contains("there is no tool `one.nothing`") && said.contains("`mcp-aggregator tools`"), "{said}");
+    let said = home.fails(1, &["call", "one.hang", "--timeout", "1"]);
+    assert!(said.starts_with("error: "), "{said}");
+    let result = home.json(&["call", "one.echo", "text=x", "--json"]);
+    assert_eq!(result["metadata"]["routed_to"], "one");
+    let executions = serve.fetch(&Ask::new("GET", "/api/v1/aggregator/executions?source=cli"));
+    assert_eq!(executions.headers["x-total-count"], "3");
+}
+
+#[test]
+fn a_token_is_taken_from_the_environment_or_a_file() {
+    let home = Home::new();
+    let secret = "a-secret-that-nobody-can-guess-by-chance";
+    let file = home.write("tokens", &format!("# ours\nlaptop:{secret}\n"));
+    let serve = home.serve_as(|launch| launch.args(["--token-file", &file]));
+    let refused = home.fails(1, &["list"]);
+    assert!(refused.contains("MCP_AGGREGATOR_TOKEN") && refused.contains("--token-file"), "{refused}");
+    assert_eq!(home.run_with(&["list"], &[("MCP_AGGREGATOR_TOKEN", secret)]).status.code(), Some(0));
+    home.ok(&["add", "one", "--token-file", &file, "--", &fake()]);
+    let url = format!("http://{}", serve.address());
+    let elsewhere = Home::new();
+    let bare = elsewhere.write("token", secret);
+    assert!(elsewhere.ok(&["list", "--url", &url, "--token-file", &bare]).contains("one"));
+}
