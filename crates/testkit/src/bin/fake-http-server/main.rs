@@ -24,8 +24,10 @@ fn run() -> anyhow::Result<()> {
     let Asked { address, is_until_killed, script } = parse(std::env::args().skip(1))?;
     let server = HttpServer::start_at(address, script);
     writeln!(io::stdout(), "{}", server.url()).context("could not print the URL")?;
-    while is_until_killed {
-        std::thread::park();
+    if is_until_killed {
+        loop {
+            std::thread::park();
+        }
     }
     io::copy(&mut io::stdin(), &mut io::sink()).context("could not read stdin")?;
     server.stop();
