@@ -4,6 +4,7 @@ mod bad_input;
 mod calls;
 mod command_line;
 mod config_errors;
+mod containers;
 mod cycles;
 mod endurance;
 mod eras;

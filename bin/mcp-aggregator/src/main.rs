@@ -3,6 +3,7 @@
 //! # Layout
 //! - [`arguments`]: the command line; [`commands`]: one file per verb, words and wiring only
 //! - [`session`]: the servers of a config, running for the length of one command
+//! - [`lives`]: how servers live that are no programs of ours
 //! - [`conversation`]: questions to them, asked the way every client asks
 //! - [`owners`], [`suggestion`]: from what a user typed to the servers, or the names, that may be meant
 //! - [`tool_arguments`], [`answer`]: what goes into a call and what comes out of it
@@ -23,6 +24,7 @@ mod conversation;
 mod exit;
 mod failure;
 mod import;
+mod lives;
 mod local;
 mod output;
 mod owners;

@@ -60,11 +60,12 @@ fn connection_config() -> Schema {
     Schema::any_object()
         .about(
             "Where and with what. `stdio` needs `command` and may have `args`, `env` and `cwd`; `sse` needs `url`; \
-             `http` needs `url` or `base_url`; both may have `headers`. Any may have `timeout` (milliseconds for a \
+             `http` needs `url` or `base_url`; both may have `headers`. Any may have `docker` instead, and runs in a \
+             container of ours; and `timeout` (milliseconds for a \
              call), `era` (legacy, modern) and `lazy`. `${VAR}` is kept as written and filled in when connecting. It \
              is kept encrypted; secrets are shown as `***`, and what is sent back as `***` stays as it was.",
         )
-        .with_either(&["command", "url", "base_url"])
+        .with_either(&["command", "url", "base_url", "docker"])
         .may_have("command", Schema::kept_text().about("The program that is started."))
         .may_have("args", Schema::list(Schema::kept_text()))
         .may_have("env", Schema::any_object().about("Texts by the names of variables."))
@@ -72,10 +73,27 @@ fn connection_config() -> Schema {
         .may_have("url", address())
         .may_have("base_url", address())
         .may_have("headers", Schema::any_object().about("Texts by the names of headers."))
+        .may_have("docker", docker())
         .may_have("timeout", Schema::integer(1, 86_400_000).about("Milliseconds that a call may take."))
         .may_have("era", Schema::word(["legacy", "modern"]))
         .may_have("lazy", Schema::truth().about("It starts when it is needed."))
         .such_as(json!({"command": "npx", "args": ["-y", "some-server"], "env": {"TOKEN": "${TOKEN}"}}))
+}
+
+/// A container to be made. What its members mean is checked where they are read.
+fn docker() -> Schema {
+    Schema::any_object()
+        .about(
+            "A container to be made for it: `image`; may have `containerName`, `command` (instead of the image's entry \
+             point), `args`, `env`, `ports` (`[8080]` or `{\"8080\": 18080}`; needed for `sse` and `http`), `path` (where \
+             it answers), `volumes` (`[\"/here:/inside:ro\"]`), `network` (none for `stdio` unless said), `memory` \
+             (`512m`), `cpus`, `user`, `pull` (never, missing, always) and `readOnly`.",
+        )
+        .with("image", Schema::kept_text().about("The image."))
+}
+
+fn deployment() -> Schema {
+    words!(Deployment).about("Who runs it. Follows from the rest, and is refused where it does not fit.")
 }
 
 /// An address that may be written with variables.
@@ -112,6 +130,7 @@ pub(crate) fn registration() -> Schema {
         .with("name", name().about("Unique."))
         .may_have("description", Schema::kept_text().at_most(DESCRIPTION).or_null().about("What it is for."))
         .with("transport_type", transport())
+        .may_have("deployment_type", deployment())
         .with("connection_config", connection_config())
         .may_have("health_check_url", health_check_url())
         .may_have("auto_connect", Schema::truth().by_default(true).about("Connect without being asked."))
@@ -132,6 +151,7 @@ pub(crate) fn update() -> Schema {
         .may_have("name", name().about("Its tools are renamed with it."))
         .may_have("description", Schema::kept_text().at_most(DESCRIPTION).or_null())
         .may_have("transport_type", transport())
+        .may_have("deployment_type", deployment())
         .may_have("connection_config", connection_config())
         .may_have("health_check_url", health_check_url())
         .may_have("auto_connect", Schema::truth())
@@ -191,7 +211,24 @@ pub(crate) fn server() -> Schema {
         .with("updated_at", moment())
         .with("next_retry_at", moment().or_null().about("When the next attempt to connect is made."))
         .with("lazy", Schema::truth().about("It starts when it is needed."))
+        .with("container", container().or_null())
+        .with(
+            "progress",
+            Schema::text().or_null().about("What has to be done before it can start, and how far that is."),
+        )
         .may_have("tools", Schema::list(Schema::named("Tool")).about("Where they were asked for or just discovered."))
+}
+
+/// The container of a server.
+fn container() -> Schema {
+    Schema::object()
+        .with("id", Schema::text().about("Its id at the engine."))
+        .with("name", Schema::text().about("Its name at the engine."))
+        .with("image", Schema::text())
+        .with("image_digest", Schema::text().about("Which image exactly."))
+        .with("cpu_percent", Schema::number().or_null().about("Of one processor. Only where one server is looked at."))
+        .with("memory_bytes", Schema::number().or_null().about("Only where one server is looked at."))
+        .with("memory_limit_bytes", Schema::number().or_null())
 }
 
 /// A tool.

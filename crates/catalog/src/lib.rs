@@ -8,6 +8,7 @@
 //! - [`config`]: the bytes of a config file become a [`Config`], or a [`ConfigError`] that names every problem
 //! - `expand`: `$VAR`, `${VAR}` and `${VAR:-default}` in the values of a config
 //! - [`server`]: [`ServerName`] and [`ServerSpec`], one configured server
+//! - [`container`]: what it takes to run a server in a container
 //! - [`item`]: tools, prompts, resources and templates, exactly as their server defined them
 //! - [`offer`]: all that one server offers, and what it says of itself
 //! - `schema`: what legacy clients cannot take of a tool's definition
@@ -16,6 +17,7 @@
 //! - [`uri_template`]: whether a URI could have come from a template
 
 pub mod config;
+pub mod container;
 mod expand;
 pub mod item;
 pub mod names;
@@ -26,6 +28,7 @@ pub mod snapshot;
 pub mod uri_template;
 
 pub use config::{Accepted, Config, ConfigError};
+pub use container::{Contact, Container, Port, Pull};
 pub use item::{Item, Kind};
 pub use names::{NamePolicy, NameStyle, Separator};
 pub use offer::{Hints, Offer};

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use protocol::Era;
 
+use crate::container::Container;
+
 /// The key of a server in the config, verbatim. Never empty.
 ///
 /// Every tool, log line and error carries one, so a clone only counts a reference.
@@ -78,6 +80,8 @@ pub enum Transport {
     Stdio(Program),
     /// It runs elsewhere, and we talk to it over HTTP.
     Remote(Remote),
+    /// We have a container made for it.
+    Container(Container),
 }
 
 /// A text with its variables filled in, which may hold a secret since, and as it stood in the config, which may be shown.
@@ -155,11 +159,12 @@ pub enum Dialect {
 }
 
 impl Transport {
-    /// Where the server is, in a word that holds no secret: its program, or its address without what is behind `?`.
+    /// Where the server is, in a word that holds no secret: its program, its address without what is behind `?`, or its image.
     pub fn place(&self) -> &str {
         match self {
             Self::Stdio(program) => program.command.shown(),
             Self::Remote(remote) => remote.place(),
+            Self::Container(container) => container.image.shown(),
         }
     }
 }
@@ -172,7 +177,7 @@ impl Remote {
 }
 
 /// Stands for arguments or values that may hold a secret.
-struct Hidden(usize);
+pub(crate) struct Hidden(pub(crate) usize);
 
 impl fmt::Debug for Hidden {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

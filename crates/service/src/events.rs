@@ -45,6 +45,15 @@ pub enum Event {
         /// What went wrong.
         error_message: Option<String>,
     },
+    /// Before a server can start something has to be done, and this is how far it is.
+    ServerProgress {
+        /// Its id.
+        server_id: String,
+        /// Its name.
+        name: String,
+        /// A sentence for people.
+        message: String,
+    },
     /// What a server offers changed.
     ToolsChanged {
         /// Its id.
@@ -73,6 +82,7 @@ impl Event {
             Self::ServerUpdated { .. } => "server.updated".to_owned(),
             Self::ServerRemoved { .. } => "server.removed".to_owned(),
             Self::ServerStatusChanged { .. } => "server.status_changed".to_owned(),
+            Self::ServerProgress { .. } => "server.progress".to_owned(),
             Self::ToolsChanged { .. } => "tools.changed".to_owned(),
             Self::Execution(execution) => format!("execution.{}", execution.status),
             Self::Notice { .. } => "notice".to_owned(),

@@ -213,7 +213,7 @@ impl House {
             capabilities: "{}",
         };
         let chain = Chain::enter(None, folder.path()).unwrap();
-        let fleet = Fleet::empty(options.clone(), &chain, Some(life));
+        let fleet = Fleet::empty(options.clone(), &chain, Some(Arc::new(life)));
         let ledger = Arc::clone(&executions) as Arc<dyn aggregator::ledger::Ledger>;
         let aggregator = Aggregator::accounting(Arc::clone(&fleet), options, ledger);
         executions.attach(&aggregator);

@@ -82,6 +82,8 @@ impl Keeper {
             since: Timestamp::now(),
             retry_at: None,
             pulse: Pulse { last_check: record.last_health_check, ..Pulse::default() },
+            housing: None,
+            progress: None,
             record,
         };
         let (handle, orders) = Handle::new(place, shown.clone());

@@ -7,6 +7,7 @@
 //! - `keeper.rs` and below: the life of one server: connected, lost, tried again, switched off; health, and rest
 //! - `household.rs`: what all keepers share; `records.rs`: what is written behind their backs
 //! - `spec.rs`: from what was registered to what can be started, and what is wrong with it
+//! - [`containers`]: servers in containers: what is wrong with how one is described, and how one is shown
 //! - `layer.rs`: the config file as a read-only layer of servers; `trial.rs`: a server tried apart from all others
 //! - [`calls`]: a tool called from here; [`executions`]: the account of all calls: limits, stop, history;
 //!   `recorder.rs`: writes it down
@@ -18,6 +19,7 @@
 
 pub mod backup;
 pub mod calls;
+pub mod containers;
 pub mod error;
 pub mod events;
 pub mod executions;
@@ -70,7 +72,7 @@ pub struct Setup {
     pub options: Options,
     /// Where we stand among aggregators that run aggregators.
     pub chain: Chain,
-    /// How servers that run elsewhere are reached, for programs that do.
+    /// How servers that run elsewhere or in containers are reached, for programs that do.
     pub remote: Option<Life>,
     /// How an address is asked whether somebody is well, for programs that do.
     pub probe: Option<Probe>,
@@ -122,7 +124,7 @@ impl Service {
         let (events, roster) = (Events::default(), Arc::<roster::Roster>::default());
         let executions =
             executions::Executions::new(store.clone(), settings.clone(), events.clone(), Arc::clone(&roster), traces);
-        let fleet = Fleet::empty(options.clone(), &chain, remote);
+        let fleet = Fleet::empty(options.clone(), &chain, remote.clone());
         let ledger = Arc::clone(&executions) as Arc<dyn aggregator::ledger::Ledger>;
         let aggregator = match keeps_account {
             true => Aggregator::accounting(Arc::clone(&fleet), options.clone(), ledger),

@@ -167,7 +167,7 @@ impl Connection {
     }
 
     /// Whether the server went away over the first thing it was told, so that nothing of it is known.
-    pub(crate) fn ended_over_greeting(&self, ending: &Ending) -> bool {
+    pub fn ended_over_greeting(&self, ending: &Ending) -> bool {
         let ended_itself = matches!(
             ending,
             Ending::Failed {

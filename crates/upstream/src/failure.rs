@@ -52,8 +52,8 @@ pub enum Cause {
     /// Its program could not be started.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// It runs elsewhere, and this program starts servers only.
-    #[error("this program reaches no servers over HTTP")]
+    /// It runs elsewhere or in a container, and this program starts programs only.
+    #[error("this program reaches no servers over HTTP or in containers")]
     NoRemotes,
     /// It runs elsewhere, and could not be reached or would not talk to us.
     #[error("{0}")]
@@ -61,6 +61,14 @@ pub enum Cause {
     /// It runs elsewhere, and does not accept our credentials: trying again with the same ones is of no use.
     #[error("{0}")]
     Unauthorized(String),
+    /// It has a container of its own, which could not be made or did not last.
+    #[error("{what}")]
+    Container {
+        /// What happened, with the engine's own words.
+        what: String,
+        /// What to do about it.
+        hint: Option<&'static str>,
+    },
     /// Its process ended.
     #[error("{}", describe(*.0))]
     Exited(ExitStatus),
@@ -105,6 +113,7 @@ impl Cause {
         match self {
             Self::Start(StartError::NotInPath { .. }) => Some("install it, or set `command` to its full path"),
             Self::Start(StartError::NotExecutable { .. }) => Some("make it executable (`chmod +x`)"),
+            Self::Container { hint, .. } => *hint,
             Self::TooSlow { .. } => Some("if it needs more time, set MCP_AGGREGATOR_START_TIMEOUT to more seconds"),
             Self::Start(_)
             | Self::NoRemotes

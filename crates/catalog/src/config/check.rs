@@ -1,5 +1,6 @@
 //! From the tree of a config file to its servers, noting every problem on the way.
 
+mod container;
 mod options;
 mod report;
 mod texts;

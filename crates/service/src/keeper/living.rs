@@ -57,6 +57,7 @@ impl Keeper {
             self.lie_down_as(Status::Error, Some(in_words(ending.as_deref(), None)));
         }
         let report = see_off(&mut lived).await;
+        self.moved_out();
         self.after(parting, report.as_deref())
     }
 
@@ -68,6 +69,10 @@ impl Keeper {
                     Some(Happening::Running(offer)) => return Ok(offer),
                     Some(Happening::Ended(ending)) => {
                         return Err(Parting::Lost { ending: Some(ending), has_lasted: false });
+                    }
+                    Some(happening @ (Happening::Preparing(_) | Happening::Housed(_))) => {
+                        self.note_housing(happening);
+                        continue;
                     }
                     Some(Happening::Changed(_) | Happening::Reported(_)) => continue,
                     None => return Err(Parting::Lost { ending: None, has_lasted: false }),
@@ -110,7 +115,7 @@ impl Keeper {
                     Some(Happening::Ended(ending)) => {
                         return Parting::Lost { ending: Some(ending), has_lasted: watch.has_lasted };
                     }
-                    Some(Happening::Reported(_)) => {}
+                    Some(Happening::Reported(_) | Happening::Preparing(_) | Happening::Housed(_)) => {}
                     None => return Parting::Lost { ending: None, has_lasted: watch.has_lasted },
                 },
                 order = self.next_order() => match order {
@@ -159,7 +164,9 @@ impl Keeper {
                 () = sleep(DRAIN_LOOK) => continue,
                 happening = lived.next() => match happening {
                     // What it offers came back with it.
-                    Some(Happening::Running(_) | Happening::Changed(_)) => {
+                    Some(
+                        Happening::Running(_) | Happening::Changed(_) | Happening::Preparing(_) | Happening::Housed(_),
+                    ) => {
                         self.refuse_calls();
                         continue;
                     }
@@ -313,6 +320,14 @@ fn in_words(ending: Option<&Ending>, report: Option<&Report>) -> String {
         (Some(report), _) => report.cause.clone(),
         (None, Some(ending)) => ending.to_string(),
         (None, None) => "it ended".to_owned(),
+    };
+    let what = match ending {
+        // Its container's own trouble: what to do about it is not for the log alone.
+        Some(Ending::Failed { cause: cause @ Cause::Container { .. }, .. }) => match cause.hint() {
+            Some(hint) => format!("{what} ({hint})"),
+            None => what,
+        },
+        _ => what,
     };
     let said = report.and_then(|report| report.last_words.iter().rev().find(|line| !line.trim().is_empty()));
     match said {

@@ -126,7 +126,7 @@ impl Post for Actor {
 
 /// A service whose clock stands still once everything is registered.
 async fn theatre(servers: Vec<Registration>) -> Setting {
-    let setting = Setting::with(Stage { remote: played, ..Stage::default() }).await;
+    let setting = Setting::with(Stage { remote: Arc::new(played), ..Stage::default() }).await;
     for server in servers {
         setting.service.register(&somebody(), server).await.unwrap();
     }
