@@ -24,6 +24,7 @@ The config is the JSON that Claude Desktop and others use:
   {\"mcpServers\": {\"git\": {\"command\": \"uvx\", \"args\": [\"mcp-server-git\"], \"env\": {\"TOKEN\": \"${TOKEN}\"}}}}
 $VAR, ${VAR} and ${VAR:-default} are filled in from the environment. The tool `git_log` of the server
 `git` is offered as `git.git_log`. Servers over HTTP have a `url`, and `headers` and a `type` (http, sse) if need be.
+Servers in containers have a `docker` block with an `image`; Docker or Podman runs them.
 Any server may have a `timeout` (milliseconds for a call), an `era` (legacy, modern) and be `disabled`.
 
 Examples:
@@ -50,6 +51,7 @@ Environment:
   MCP_AGGREGATOR_TOKEN           a token that clients of `serve` must have, and that commands send to a service
   MCP_CREDENTIAL_KEY             the key that credentials in the registry are sealed with
                                  [default: the file credential.key in the data directory]
+  DOCKER_HOST                    where the container engine is [default: the usual places of Docker and Podman]
   OTEL_EXPORTER_OTLP_ENDPOINT    where `serve` sends traces of calls; see `mcp-aggregator help serve`
 
 Exit status:
