@@ -207,8 +207,8 @@ pub(crate) fn tool() -> Schema {
         .with("is_external", Schema::truth())
         .with("enabled", Schema::truth())
         .with("is_classified", Schema::truth().about("Whether its skills are known."))
-        .with("skills", Schema::list(Schema::text()))
-        .with("primary_skill", Schema::text().or_null())
+        .with("skill_ids", Schema::list(Schema::text()).about("What it is good for, the best first."))
+        .with("primary_skill_id", Schema::text().or_null().about("What it is best at."))
         .with("position", Schema::count().about("Its place in its server's list."))
 }
 
@@ -448,6 +448,7 @@ pub(crate) fn backup() -> Schema {
         .may_have("exported_at", moment().or_null())
         .may_have("servers", Schema::list(server))
         .may_have("settings", changed_settings())
+        .may_have("skills", Schema::list(Schema::any_object()).about("Skills that are not as they come."))
         .may_have("bindings", Schema::list(Schema::any_object()).about("Which servers sections of documents use."))
         .such_as(json!({"format": "mcp-aggregator registry", "version": 1, "servers": []}))
 }
@@ -460,6 +461,7 @@ fn import_report() -> Schema {
         .with("kept", names("Servers that were there, and stayed as they are."))
         .with("without_secrets", names("Servers whose secrets are masked. They are registered, but switched off."))
         .with("settings", Schema::count().about("How many settings were set."))
+        .with("skills", Schema::count().about("How many skills were taken over; those that are here stay."))
         .with("bindings", Schema::count().about("How many bindings were made."))
         .with("bindings_left_out", Schema::count().about("How many bindings name a server that is not there."))
 }
