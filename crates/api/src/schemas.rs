@@ -2,6 +2,7 @@
 
 use registry::{Deployment, EventKind, ExecutionStatus, Origin, Source, Status, Transport};
 use serde_json::json;
+use service::finding::{SkillOrigin, Strategy};
 use service::settings::RANGES;
 
 use crate::schema::{Schema, Shape};
@@ -24,6 +25,7 @@ pub(crate) fn all() -> Vec<(&'static str, Schema)> {
         ("Tool", tool()),
         ("FoundTool", found_tool()),
         ("Findings", findings()),
+        ("Skill", skill()),
         ("Health", server_health()),
         ("HistoryEvent", history_event()),
         ("TestReport", test_report()),
@@ -223,7 +225,15 @@ pub(crate) fn search() -> Schema {
         )
         .may_have("limit", Schema::integer(1, 1000).by_default(10).about("At most so many."))
         .may_have("server_filter", Schema::list(Schema::kept_text()).about("Only of these servers, by id or name."))
-        .may_have("skill_filter", Schema::list(Schema::kept_text()).about("Only with one of these skills."))
+        .may_have(
+            "skill_filter",
+            Schema::list(Schema::kept_text()).about("Only with one of these skills, by id or name."),
+        )
+        .may_have("strategy", words!(Strategy).by_default("direct").about("Among all tools, or skills first."))
+        .may_have(
+            "skill_threshold",
+            Schema::number().by_default(0.1).about("Skills lead to tools if they score at least so much, from 0 to 1."),
+        )
         .may_have("threshold", Schema::number().by_default(0).about("Only what scores at least so much, from 0 to 1."))
         .may_have("include_schemas", Schema::truth().by_default(false).about("With what each tool takes."))
         .may_have("include_external", Schema::truth().by_default(true).about("Tools of servers; all tools are."))
@@ -252,8 +262,12 @@ fn found_tool() -> Schema {
 }
 
 fn findings() -> Schema {
+    let matched = Schema::object()
+        .with("id", Schema::text())
+        .with("name", Schema::text())
+        .with("score", Schema::number().about("How well it fits, from 0 to 1."));
     let metadata = Schema::object()
-        .with("strategy", Schema::text())
+        .with("strategy", words!(Strategy).about("`direct` where no skill led anywhere."))
         .with("by_meaning", Schema::truth().about("Whether meanings were compared, or words alone."))
         .with("servers_searched", Schema::count())
         .with("total_tools_searched", Schema::count())
@@ -264,7 +278,33 @@ fn findings() -> Schema {
     Schema::object()
         .with("query", Schema::text())
         .with("tools", Schema::list(Schema::named("FoundTool")))
+        .with("matched_skills", Schema::list(matched).about("Those that led to the tools; none in a direct search."))
         .with("metadata", metadata)
+}
+
+/// A skill as it is shown.
+fn skill() -> Schema {
+    Schema::object()
+        .with("id", Schema::text().about("For ever."))
+        .with("name", Schema::text())
+        .with("description", Schema::text().about("What its tools do."))
+        .with("examples", Schema::list(Schema::text()).about("Things one would ask its tools for."))
+        .with("enabled", Schema::truth().about("Whether tools may have it."))
+        .with("origin", words!(SkillOrigin).about("Whether it comes with the program, from a file, or was made here."))
+        .with("is_changed", Schema::truth().about("Whether it was changed or made here."))
+        .with("tool_count", Schema::count().about("Tools of connected servers that are good for it."))
+        .with("primary_tool_count", Schema::count().about("Those of them that are best at it."))
+}
+
+/// What a skill is to be.
+pub(crate) fn changed_skill() -> Schema {
+    Schema::object()
+        .may_have("name", Schema::kept_text().at_most(100).about("For people. A new skill needs one."))
+        .may_have("description", Schema::kept_text().at_most(2000).about("What its tools do. A new skill needs one."))
+        .may_have("examples", Schema::list(Schema::kept_text().at_most(500)).about("50 at most."))
+        .may_have("enabled", Schema::truth().about("Whether tools may have it; a new one is enabled."))
+        .and_no_more()
+        .such_as(json!({"name": "Beekeeping", "description": "Hives and honey", "examples": ["count the bees"]}))
 }
 
 fn server_health() -> Schema {

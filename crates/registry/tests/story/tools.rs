@@ -140,10 +140,7 @@ async fn tools_are_found_by_names_and_switches(Setting { store, .. }: Setting) {
     assert!(!store.tool(found.id).await.unwrap().enabled);
     let off = ToolFilter { enabled: Some(false), ..ToolFilter::default() };
     assert_eq!(names(off).await, ["two.echo"]);
-    for nothing in [
-        store.set_tool_enabled(ToolId(987), true).await,
-        store.tool(ToolId(987)).await.map(drop),
-    ] {
+    for nothing in [store.set_tool_enabled(ToolId(987), true).await, store.tool(ToolId(987)).await.map(drop)] {
         assert!(matches!(nothing, Err(Error::NotFound { what: "tool", .. })));
     }
 }
