@@ -15,9 +15,9 @@ mod following;
 mod guide;
 mod library;
 mod skills;
+mod strategy;
 
 use std::collections::HashMap;
-use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -36,44 +36,12 @@ pub(crate) use guide::Usher;
 use library::Library;
 pub use skills::SkillOrigin;
 use skills::SkillSet;
+pub use strategy::Strategy;
 
 /// A request is about so many skills at most.
 const MOST_MATCHED: usize = 3;
 /// A skill that fits less well is none that a request is about, unless something else is said.
 pub const USUAL_SKILL_THRESHOLD: f32 = 0.1;
-
-/// How tools are looked for.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Strategy {
-    /// Among all.
-    #[default]
-    Direct,
-    /// Skills first, then among the tools that have them and those whose skills are not known.
-    Hierarchical,
-}
-
-impl Strategy {
-    /// All there are.
-    pub const ALL: [Self; 2] = [Self::Direct, Self::Hierarchical];
-
-    /// What it is called.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Direct => "direct",
-            Self::Hierarchical => "hierarchical",
-        }
-    }
-}
-
-impl FromStr for Strategy {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let known = Self::ALL.into_iter().find(|known| known.as_str().eq_ignore_ascii_case(text));
-        known.ok_or_else(|| "use `direct` or `hierarchical`".to_owned())
-    }
-}
 
 /// What somebody looks for.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,5 +1,6 @@
 //! Skills as an administrator sees and changes them.
 
+use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
 
 use registry::SkillRecord;
@@ -7,8 +8,8 @@ use search::Skill;
 use serde::Serialize;
 use serde_json::json;
 
+use super::Finder;
 use super::skills::{KnownSkill, SkillOrigin, SkillSet};
-use super::{Finder, library};
 use crate::servers::to_the_end;
 use crate::{Actor, Error, Event, Problem, Service};
 
@@ -58,15 +59,15 @@ pub struct SkillChange {
 impl Service {
     /// All skills, those that come with the program first.
     pub fn skills(&self) -> Vec<SkillView> {
-        let finder = &self.finder;
-        finder.skills().all().iter().map(|known| finder.skill_view(known)).collect()
+        let counts = self.finder.skill_counts();
+        self.finder.skills().all().iter().map(|known| view(known, &counts)).collect()
     }
 
     /// One skill, by its id.
     pub fn skill(&self, id: &str) -> Result<SkillView, Error> {
         let skills = self.finder.skills();
         let known = skills.get(id).ok_or_else(|| not_found(id))?;
-        Ok(self.finder.skill_view(known))
+        Ok(view(known, &self.finder.skill_counts()))
     }
 
     /// Changes a skill, or makes one; and whether it is new. Tools are classified anew in the background.
@@ -128,25 +129,27 @@ impl Finder {
         Ok(())
     }
 
-    fn skill_view(&self, known: &KnownSkill) -> SkillView {
-        let KnownSkill { skill: Skill { id, name, description, examples }, is_enabled, origin, is_kept } =
-            known.clone();
+    /// How many tools that can be called now have each skill, and are best at it.
+    fn skill_counts(&self) -> HashMap<String, (usize, usize)> {
         let shops = self.shops();
         let library = self.library.read().unwrap_or_else(PoisonError::into_inner);
-        let is_open = |book: &library::Book| shops.contains_key(&book.server);
-        let tool_count = library.count(&|book| is_open(book) && book.skills.contains(&id)).0;
-        let primary_tool_count = library.count(&|book| is_open(book) && book.primary_skill.as_ref() == Some(&id)).0;
-        SkillView {
-            id,
-            name,
-            description,
-            examples,
-            enabled: is_enabled,
-            origin,
-            is_changed: is_kept,
-            tool_count,
-            primary_tool_count,
-        }
+        library.skill_counts(&|book| shops.contains_key(&book.server))
+    }
+}
+
+fn view(known: &KnownSkill, counts: &HashMap<String, (usize, usize)>) -> SkillView {
+    let KnownSkill { skill: Skill { id, name, description, examples }, is_enabled, origin, is_kept } = known.clone();
+    let (tool_count, primary_tool_count) = counts.get(&id).copied().unwrap_or_default();
+    SkillView {
+        id,
+        name,
+        description,
+        examples,
+        enabled: is_enabled,
+        origin,
+        is_changed: is_kept,
+        tool_count,
+        primary_tool_count,
     }
 }
 

@@ -166,9 +166,8 @@ impl Library {
     /// How many tools are admitted, and how many of those have no vector.
     pub(super) fn count(&self, admits: &impl Fn(&Book) -> bool) -> (usize, usize) {
         let admitted = self.books.iter().filter(|(_, book)| book.is_enabled && admits(book));
-        admitted.fold((0, 0), |(all, lacking), (tool, _)| {
-            (all + 1, lacking + usize::from(self.index.vector(tool).is_none()))
-        })
+        admitted
+            .fold((0, 0), |(all, lacking), (tool, _)| (all + 1, lacking + usize::from(!self.index.has_vector(tool))))
     }
 
     /// What fits best among what is admitted.
@@ -207,6 +206,19 @@ impl Library {
             .collect()
     }
 
+    /// How many tools have each skill, and how many of them are best at it, among those that are admitted.
+    pub(super) fn skill_counts(&self, admits: &impl Fn(&Book) -> bool) -> HashMap<String, (usize, usize)> {
+        let mut counts: HashMap<String, (usize, usize)> = HashMap::new();
+        for book in self.books.values().filter(|book| book.is_enabled && admits(book)) {
+            for skill in &book.skills {
+                let (have, are_best) = counts.entry(skill.clone()).or_default();
+                *have += 1;
+                *are_best += usize::from(book.primary_skill.as_ref() == Some(skill));
+            }
+        }
+        counts
+    }
+
     /// How many tools are best at each skill, among those that are admitted: the most first.
     pub(super) fn skills(&self, admits: &impl Fn(&Book) -> bool) -> Vec<(String, usize)> {
         let mut counts: HashMap<&str, usize> = HashMap::new();
@@ -236,6 +248,50 @@ fn parameters(schema: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn record(id: i64, name: &str) -> ToolRecord {
+        ToolRecord {
+            id: ToolId(id),
+            name: format!("s.{name}"),
+            original_name: name.to_owned(),
+            source_server_id: ServerId::fresh(),
+            server_name: "s".to_owned(),
+            description: None,
+            input_schema: None,
+            definition: registry::RawJson::parse("{}").unwrap(),
+            is_external: true,
+            enabled: true,
+            is_classified: false,
+            skills: Vec::new(),
+            primary_skill: None,
+            classified_by: None,
+            position: 0,
+            text_hash: "today".to_owned(),
+            embedding_model: None,
+        }
+    }
+
+    #[test]
+    fn a_tool_is_to_be_classified_once_it_has_a_vector_and_until_it_was() {
+        let mut library = Library::new(2);
+        library.replace_all(vec![record(1, "a"), record(2, "b")]);
+        let pending = |library: &Library, mark: &str| library.unclassified(mark, 10).len();
+        assert_eq!(pending(&library, "m"), 0, "without vectors nothing can be said");
+        library.recall(ToolId(1), "today", &[1.0, 0.0]);
+        assert_eq!(pending(&library, "m"), 1);
+        let told = |text_hash: &str| Classified {
+            tool: ToolId(1),
+            text_hash: text_hash.to_owned(),
+            skills: vec!["x".to_owned()],
+            primary: Some("x".to_owned()),
+            by: "m".to_owned(),
+        };
+        library.set_skills(told("yesterday"));
+        assert_eq!(pending(&library, "m"), 1, "that was another text");
+        library.set_skills(told("today"));
+        assert_eq!((pending(&library, "m"), pending(&library, "other")), (0, 1));
+        assert_eq!(library.members().len(), 1);
+    }
 
     #[test]
     fn parameters_are_read_from_any_schema() {
