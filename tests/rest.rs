@@ -2,7 +2,7 @@
 //!
 //! - [`servers`]: registered, changed, connected, tried, removed; [`config_file`]: those that a file names
 //! - [`story`]: the whole of it, with restarts in between, on either database
-//! - [`tools`]: what there is, and calls; [`executions`]: the account of them
+//! - [`tools`]: what there is, and calls; [`executions`]: the account of them; [`skills`]: what tools are for
 //! - [`overview`]: state, health, settings, audit, metrics; [`events`]: what happens, as it happens
 //! - [`mistakes`]: what makes no sense, in one shape; [`document`]: what the OpenAPI document promises
 
@@ -13,6 +13,7 @@ mod executions;
 mod mistakes;
 mod overview;
 mod servers;
+mod skills;
 mod story;
 mod tools;
 

@@ -159,3 +159,22 @@ fn a_token_is_taken_from_the_environment_or_a_file() {
     let bare = elsewhere.write("token", secret);
     assert!(elsewhere.ok(&["list", "--url", &url, "--token-file", &bare]).contains("one"));
 }
+
+#[test]
+fn skills_are_listed_and_searched_by() {
+    let home = Home::new();
+    let _serve = home.serve();
+    home.add("one");
+    let listed = home.ok(&["skills"]);
+    assert!(row(&listed, "files")[2..].join(" ").starts_with("Files and folders Read, write"), "{listed}");
+    assert!(home.json(&["skills", "--json"]).as_array().unwrap().iter().all(|skill| skill["origin"] == "builtin"));
+    testkit::wait_until("what was added is searched", || {
+        home.ok(&["search", "echo", "--strategy", "hierarchical"]).contains("one.echo").then_some(())
+    });
+    let said = home.fails(1, &["search", "echo", "--skill", "nope"]);
+    assert!(said.contains("there is no skill `nope`"), "{said}");
+    assert!(home.fails(2, &["search", "echo", "--strategy", "luck"]).contains("use `direct` or `hierarchical`"));
+    let broken = home.write("skills.json", r#"[{"id":"a","name":"","description":"d"}]"#);
+    let refused = home.fails(1, &["serve", "--listen", "0", "--skills", &broken]);
+    assert!(refused.contains("the skill `a` has no name"), "{refused}");
+}

@@ -12,8 +12,8 @@ use crate::storage::StorageArguments;
 use crate::target::TargetArguments;
 use servers::{
     AddArguments, ConnectArguments, DisableArguments, DisconnectArguments, EnableArguments, ExportArguments,
-    HistoryArguments, ImportArguments, ListArguments, RemoveArguments, SearchArguments, ShowArguments, StatusArguments,
-    TestArguments,
+    HistoryArguments, ImportArguments, ListArguments, RemoveArguments, SearchArguments, ShowArguments, SkillsArguments,
+    StatusArguments, TestArguments,
 };
 
 /// What stands between server and tool, unless the user says otherwise.
@@ -88,6 +88,7 @@ pub(crate) enum Command {
     History(HistoryArguments),
     Status(StatusArguments),
     Search(SearchArguments),
+    Skills(SkillsArguments),
     Import(ImportArguments),
     Export(ExportArguments),
 }
@@ -185,6 +186,10 @@ pub(crate) struct ServeArguments {
     pub(crate) allow_origin: Vec<String>,
     #[command(flatten)]
     pub(crate) names: NameArguments,
+    /// More skills that tools may have, or other words for those that come along: a JSON array of
+    /// {"id", "name", "description", "examples": []}; `mcp-aggregator skills --json` shows all
+    #[arg(long, verbatim_doc_comment, value_name = "FILE")]
+    pub(crate) skills: Option<PathBuf>,
     /// What clients see: `full` is every tool, `search` a few tools of ours that find and call all others,
     /// `auto` is full unless the client would drown; an address may say otherwise: /mcp?surface=search
     #[arg(long, verbatim_doc_comment, value_name = "full|search|auto", default_value_t = Surface::Full)]

@@ -12,6 +12,7 @@ pub(crate) mod remove;
 pub(crate) mod search;
 pub(crate) mod serve;
 pub(crate) mod show;
+pub(crate) mod skills;
 pub(crate) mod status;
 pub(crate) mod stdio;
 pub(crate) mod switch;

@@ -66,6 +66,7 @@ fn main() -> ExitCode {
         Command::History(arguments) => commands::history::run(&arguments),
         Command::Status(arguments) => commands::status::run(&arguments),
         Command::Search(arguments) => commands::search::run(&arguments),
+        Command::Skills(arguments) => commands::skills::run(&arguments),
         Command::Import(arguments) => commands::import::run(&arguments),
         Command::Export(arguments) => commands::export::run(&arguments),
     };

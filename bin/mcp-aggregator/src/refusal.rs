@@ -51,6 +51,7 @@ fn hint(code: &str, context: &Value) -> Option<String> {
     match code {
         "UNAUTHORIZED" => Some(format!("set {TOKEN_VARIABLE}, or name a file that has the token with --token-file")),
         "SERVER_NOT_FOUND" => Some("`mcp-aggregator list` shows all servers".to_owned()),
+        "SKILL_NOT_FOUND" => Some("`mcp-aggregator skills` shows all skills".to_owned()),
         "SERVER_ALREADY_EXISTS" => name("name")
             .map(|name| format!("`mcp-aggregator show {name}` shows it, `mcp-aggregator remove {name}` removes it")),
         "SERVER_UNAVAILABLE" if context["status"] == "disabled" => {

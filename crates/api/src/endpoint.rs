@@ -67,6 +67,10 @@ impl Endpoint {
         Self::new(Method::POST, path, summary, run)
     }
 
+    pub(crate) fn put(path: &str, summary: &'static str, run: Handler) -> Self {
+        Self::new(Method::PUT, path, summary, run)
+    }
+
     pub(crate) fn patch(path: &str, summary: &'static str, run: Handler) -> Self {
         Self::new(Method::PATCH, path, summary, run)
     }
@@ -192,6 +196,7 @@ impl Endpoint {
                 (None, None) => return Some(found),
                 (Some("{server}"), Some(value)) if !value.is_empty() => found.push(("server", decode(value))),
                 (Some("{execution}"), Some(value)) if !value.is_empty() => found.push(("execution", decode(value))),
+                (Some("{skill}"), Some(value)) if !value.is_empty() => found.push(("skill", decode(value))),
                 (Some(part), Some(value)) if part == value => {}
                 _ => return None,
             }

@@ -6,6 +6,7 @@ mod overview;
 mod page;
 mod search;
 mod servers;
+mod skills;
 mod tools;
 
 use crate::endpoint::Endpoint;
@@ -16,6 +17,7 @@ pub(crate) fn all() -> Vec<Endpoint> {
         group("Servers", servers::endpoints()),
         group("Tools", tools::endpoints()),
         group("Search", search::endpoints()),
+        group("Skills", skills::endpoints()),
         group("Executions", executions::endpoints()),
         group("Service", overview::endpoints()),
         group("Backup", backup::endpoints()),

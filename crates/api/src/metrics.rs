@@ -6,6 +6,7 @@ mod exposition;
 
 use registry::{Page, Status};
 use service::Service;
+use service::finding::FinderReading;
 use service::metrics::{OUTCOMES, Reading};
 use service::servers::State;
 
@@ -22,6 +23,7 @@ pub(crate) async fn text(service: &Service) -> String {
         servers(&mut out, &statuses);
     }
     state(&mut out, &service.state());
+    finding(&mut out, service.finder_reading());
     calls(&mut out, &service.reading());
     process(&mut out);
     out.finish()
@@ -41,6 +43,13 @@ fn state(out: &mut Exposition, state: &State) {
     out.number("", &[("classified", "false")], state.unclassified_tools as f64);
     out.gauge("mcp_uptime_seconds", "For how long the service has run.");
     out.number("", &[], state.uptime_seconds);
+}
+
+fn finding(out: &mut Exposition, reading: FinderReading) {
+    out.counter("mcp_tools_embedded_total", "Tools that vectors were made for since the start.");
+    out.number("", &[], reading.embedded as f64);
+    out.counter("mcp_tools_classified_total", "Tools that were classified since the start, with or without success.");
+    out.number("", &[], reading.classified as f64);
 }
 
 fn calls(out: &mut Exposition, reading: &Reading) {

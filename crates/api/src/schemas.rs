@@ -2,6 +2,7 @@
 
 use registry::{Deployment, EventKind, ExecutionStatus, Origin, Source, Status, Transport};
 use serde_json::json;
+use service::finding::{SkillOrigin, Strategy};
 use service::settings::RANGES;
 
 use crate::schema::{Schema, Shape};
@@ -24,6 +25,7 @@ pub(crate) fn all() -> Vec<(&'static str, Schema)> {
         ("Tool", tool()),
         ("FoundTool", found_tool()),
         ("Findings", findings()),
+        ("Skill", skill()),
         ("Health", server_health()),
         ("HistoryEvent", history_event()),
         ("TestReport", test_report()),
@@ -244,8 +246,8 @@ pub(crate) fn tool() -> Schema {
         .with("is_external", Schema::truth())
         .with("enabled", Schema::truth())
         .with("is_classified", Schema::truth().about("Whether its skills are known."))
-        .with("skills", Schema::list(Schema::text()))
-        .with("primary_skill", Schema::text().or_null())
+        .with("skill_ids", Schema::list(Schema::text()).about("What it is good for, the best first."))
+        .with("primary_skill_id", Schema::text().or_null().about("What it is best at."))
         .with("position", Schema::count().about("Its place in its server's list."))
 }
 
@@ -260,7 +262,15 @@ pub(crate) fn search() -> Schema {
         )
         .may_have("limit", Schema::integer(1, 1000).by_default(10).about("At most so many."))
         .may_have("server_filter", Schema::list(Schema::kept_text()).about("Only of these servers, by id or name."))
-        .may_have("skill_filter", Schema::list(Schema::kept_text()).about("Only with one of these skills."))
+        .may_have(
+            "skill_filter",
+            Schema::list(Schema::kept_text()).about("Only with one of these skills, by id or name."),
+        )
+        .may_have("strategy", words!(Strategy).by_default("direct").about("Among all tools, or skills first."))
+        .may_have(
+            "skill_threshold",
+            Schema::number().by_default(0.1).about("Skills lead to tools if they score at least so much, from 0 to 1."),
+        )
         .may_have("threshold", Schema::number().by_default(0).about("Only what scores at least so much, from 0 to 1."))
         .may_have("include_schemas", Schema::truth().by_default(false).about("With what each tool takes."))
         .may_have("include_external", Schema::truth().by_default(true).about("Tools of servers; all tools are."))
@@ -289,8 +299,12 @@ fn found_tool() -> Schema {
 }
 
 fn findings() -> Schema {
+    let matched = Schema::object()
+        .with("id", Schema::text())
+        .with("name", Schema::text())
+        .with("score", Schema::number().about("How well it fits, from 0 to 1."));
     let metadata = Schema::object()
-        .with("strategy", Schema::text())
+        .with("strategy", words!(Strategy).about("`direct` where no skill led anywhere."))
         .with("by_meaning", Schema::truth().about("Whether meanings were compared, or words alone."))
         .with("servers_searched", Schema::count())
         .with("total_tools_searched", Schema::count())
@@ -301,7 +315,33 @@ fn findings() -> Schema {
     Schema::object()
         .with("query", Schema::text())
         .with("tools", Schema::list(Schema::named("FoundTool")))
+        .with("matched_skills", Schema::list(matched).about("Those that led to the tools; none in a direct search."))
         .with("metadata", metadata)
+}
+
+/// A skill as it is shown.
+fn skill() -> Schema {
+    Schema::object()
+        .with("id", Schema::text().about("For ever."))
+        .with("name", Schema::text())
+        .with("description", Schema::text().about("What its tools do."))
+        .with("examples", Schema::list(Schema::text()).about("Things one would ask its tools for."))
+        .with("enabled", Schema::truth().about("Whether tools may have it."))
+        .with("origin", words!(SkillOrigin).about("Whether it comes with the program, from a file, or was made here."))
+        .with("is_changed", Schema::truth().about("Whether it was changed or made here."))
+        .with("tool_count", Schema::count().about("Tools of connected servers that are good for it."))
+        .with("primary_tool_count", Schema::count().about("Those of them that are best at it."))
+}
+
+/// What a skill is to be.
+pub(crate) fn changed_skill() -> Schema {
+    Schema::object()
+        .may_have("name", Schema::kept_text().at_most(100).about("For people. A new skill needs one."))
+        .may_have("description", Schema::kept_text().at_most(2000).about("What its tools do. A new skill needs one."))
+        .may_have("examples", Schema::list(Schema::kept_text().at_most(500)).about("50 at most."))
+        .may_have("enabled", Schema::truth().about("Whether tools may have it; a new one is enabled."))
+        .and_no_more()
+        .such_as(json!({"name": "Beekeeping", "description": "Hives and honey", "examples": ["count the bees"]}))
 }
 
 fn server_health() -> Schema {
@@ -485,6 +525,7 @@ pub(crate) fn backup() -> Schema {
         .may_have("exported_at", moment().or_null())
         .may_have("servers", Schema::list(server))
         .may_have("settings", changed_settings())
+        .may_have("skills", Schema::list(Schema::any_object()).about("Skills that are not as they come."))
         .may_have("bindings", Schema::list(Schema::any_object()).about("Which servers sections of documents use."))
         .such_as(json!({"format": "mcp-aggregator registry", "version": 1, "servers": []}))
 }
@@ -497,6 +538,7 @@ fn import_report() -> Schema {
         .with("kept", names("Servers that were there, and stayed as they are."))
         .with("without_secrets", names("Servers whose secrets are masked. They are registered, but switched off."))
         .with("settings", Schema::count().about("How many settings were set."))
+        .with("skills", Schema::count().about("How many skills were taken over; those that are here stay."))
         .with("bindings", Schema::count().about("How many bindings were made."))
         .with("bindings_left_out", Schema::count().about("How many bindings name a server that is not there."))
 }

@@ -9,10 +9,11 @@ use crate::bindings::{self, Section};
 use crate::error::Error;
 use crate::servers;
 use crate::settings;
+use crate::skills;
 use crate::store::{KeyLock, check_key_of};
 use crate::{
     ConnectionConfig, Deployment, NewBinding, NewServer, Origin, Page, ServerFilter, ServerId, ServerPatch,
-    ServerRecord, Store, Timestamp, Transport,
+    ServerRecord, SkillRecord, Store, Timestamp, Transport,
 };
 
 const FORMAT: &str = "mcp-aggregator registry";
@@ -49,6 +50,8 @@ pub struct ImportReport {
     pub without_secrets: Vec<String>,
     /// How many settings were set.
     pub settings: usize,
+    /// How many skills were taken over.
+    pub skills: usize,
     /// How many bindings were made.
     pub bindings: usize,
     /// How many bindings name a server that is not there, and were left out.
@@ -66,6 +69,8 @@ struct Backup {
     servers: Vec<Server>,
     #[serde(default)]
     settings: BTreeMap<String, Value>,
+    #[serde(default)]
+    skills: Vec<SkillRecord>,
     #[serde(default)]
     bindings: Vec<Binding>,
 }
@@ -103,11 +108,11 @@ struct Binding {
 }
 
 impl Store {
-    /// Registered servers, settings and bindings. What a config file says, what is found out by connecting, and what
+    /// Registered servers, settings, skills and bindings. What a config file says, what is found out by connecting, and what
     /// happened is not in it.
     pub async fn export(&self, secrets: Secrets) -> Result<Value, Error> {
         let servers = self.servers(&ServerFilter::default(), Page::ALL).await?.items;
-        let settings = self.settings().await?;
+        let (settings, skills) = (self.settings().await?, self.skills().await?);
         let bindings = bindings::all(&mut self.read("export bindings").await?).await?;
         let name_of = |id: ServerId| servers.iter().find(|server| server.id == id).map(|server| server.name.clone());
         let bindings: Vec<Binding> = bindings
@@ -124,6 +129,7 @@ impl Store {
             exported_at: Some(Timestamp::now()),
             servers: registered.map(|server| exported(server, secrets)).collect(),
             settings,
+            skills,
             bindings,
         }))
     }
@@ -158,6 +164,13 @@ impl Store {
             }
         }
         settings::put(&mut session, backup.settings).await?;
+        let known = skills::all(&mut session).await?;
+        for skill in &backup.skills {
+            if existing == Existing::Replaced || known.iter().all(|known| known.id != skill.id) {
+                skills::put(&mut session, skill).await?;
+                report.skills += 1;
+            }
+        }
         let known = bindings::all(&mut session).await?;
         for binding in backup.bindings {
             let Some(server) = servers::by_name(&mut session, &sealer, &binding.server).await? else {

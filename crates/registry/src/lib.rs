@@ -1,12 +1,13 @@
-//! What must survive a restart: servers, their tools and their history, executions, settings, bindings, the audit log.
+//! What must survive a restart: servers, their tools and their history, executions, settings, skills, bindings, the
+//! audit log.
 //! SQLite in a file, or PostgreSQL; the same behaviour on both.
 //!
 //! This room knows nothing of HTTP, clients or processes. Only it speaks SQL.
 //!
 //! # Layout
 //! - [`Store`] (`store.rs`): opened once with a [`Location`] and a [`CredentialKey`], cloned freely. Its operations are
-//!   beside what they are about: `servers.rs`, `tools.rs`, `history.rs`, `executions.rs`, `settings.rs`, `bindings.rs`,
-//!   `audit.rs`, `backup.rs`
+//!   beside what they are about: `servers.rs`, `tools.rs`, `history.rs`, `executions.rs`, `settings.rs`, `skills.rs`,
+//!   `bindings.rs`, `audit.rs`, `backup.rs`
 //! - [`Error`] (`error.rs`): whether to try again, to change the request, or to call somebody
 //! - `words.rs`, `ids.rs`, `timestamp.rs`, `json.rs`, `page.rs`: small types that everything is made of
 //! - [`ConnectionConfig`] (`config.rs`): how a server is reached, masked unless revealed; `key.rs`, `seal.rs`: how it is
@@ -44,6 +45,7 @@ mod seal;
 mod select;
 mod servers;
 mod settings;
+mod skills;
 mod store;
 mod timestamp;
 mod tools;
@@ -62,7 +64,8 @@ pub use key::{CredentialKey, KEY_FILE, KEY_VARIABLE, KeyError};
 pub use location::{Location, UnknownDatabase};
 pub use page::{Keep, Listed, Page};
 pub use servers::{NewServer, ServerFilter, ServerPatch, ServerRecord, StatusChange, StatusChanged};
+pub use skills::SkillRecord;
 pub use store::Store;
 pub use timestamp::{BadTimestamp, Timestamp};
-pub use tools::{Embedding, ListedTool, Skills, ToolChanges, ToolCounts, ToolFilter, ToolRecord};
+pub use tools::{Classified, Embedding, ListedTool, ToolChanges, ToolCounts, ToolFilter, ToolRecord};
 pub use words::{Deployment, EventKind, ExecutionStatus, Origin, SectionKind, Source, Status, Transport, UnknownWord};

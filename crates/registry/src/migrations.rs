@@ -28,7 +28,7 @@ macro_rules! migrations {
 }
 
 /// All there are, in order.
-const MIGRATIONS: &[Migration] = migrations![1 "0001_registry", 2 "0002_lean_executions"];
+const MIGRATIONS: &[Migration] = migrations![1 "0001_registry", 2 "0002_lean_executions", 3 "0003_skills"];
 
 /// Another program that starts at the same time is waited for, and it may have much to change.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -121,6 +121,11 @@ mod tests {
                 "0002_lean_executions",
                 "ed997049ca5e6ad714c6e0b65822a1ec39c27ffeb49633fb726ad8d21a82bdd0",
                 "93cfcbbd3fd975584abe5efa202d15ae4e4a97cc70abe04c6aabb7b6deef9c9f",
+            ),
+            (
+                "0003_skills",
+                "a8cd93285684151ceec750bd6fbb3af9ce698e1cdf82ba9f79c3481902bc53c9",
+                "d2bb96b0fd38804e3ec3ff0b18916385c9947d2f9b6e0729576541bbaf0d8214",
             ),
         ];
         let sums = MIGRATIONS.iter().map(|it| (it.name, checksum(it.sqlite), checksum(it.postgres)));

@@ -45,12 +45,17 @@ pub struct ToolRecord {
     pub is_external: bool,
     /// Whether it may be listed and called.
     pub enabled: bool,
-    /// Whether its skills are known and belong to what it does today.
+    /// Whether it is known what it is best at, and belongs to what it does today.
     pub is_classified: bool,
     /// What it is good for.
+    #[serde(rename = "skill_ids")]
     pub skills: Vec<String>,
     /// What it is best at.
+    #[serde(rename = "primary_skill_id")]
     pub primary_skill: Option<String>,
+    /// What said so, whatever it said; nothing if it was not asked since the tool reads as it does.
+    #[serde(skip)]
+    pub classified_by: Option<String>,
     /// Its place in its server's list, from 0.
     pub position: u32,
     /// A digest of name, description and schema: what a search index is made of. If it changed, so must the index.
@@ -99,12 +104,18 @@ impl ToolChanges {
 }
 
 /// What a tool is good for.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Skills {
-    /// All of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Classified {
+    /// Which tool.
+    pub tool: ToolId,
+    /// The digest of what was judged ([`ToolRecord::text_hash`]).
+    pub text_hash: String,
+    /// All it is good for.
     pub skills: Vec<String>,
-    /// What it is best at.
+    /// What it is best at, if that is certain enough.
     pub primary: Option<String>,
+    /// What said so: a model and a set of skills.
+    pub by: String,
 }
 
 /// A tool's place in a space of meanings.

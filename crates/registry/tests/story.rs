@@ -3,4 +3,5 @@
 mod executions;
 mod keeping;
 mod servers;
+mod skills;
 mod tools;

@@ -135,6 +135,11 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
         self.slots.get(key).and_then(|slot| self.vectors.get(*slot))
     }
 
+    /// Whether a tool has a vector.
+    pub fn has_vector(&self, key: &K) -> bool {
+        self.slots.get(key).is_some_and(|slot| self.vectors.has(*slot))
+    }
+
     /// How many tools have a vector.
     pub fn vector_count(&self) -> usize {
         self.slots.values().filter(|slot| self.vectors.has(**slot)).count()

@@ -63,4 +63,4 @@ pub use index::{Hit, Index, Lacking, Limits};
 #[cfg(feature = "builtin-model")]
 pub use minilm::{MiniLm, WeightsError};
 pub use query::Query;
-pub use skills::{Skill, SkillsError, builtin_skills, read_skills};
+pub use skills::{Skill, SkillsError, builtin_skills, fingerprint, read_skills};

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
 /// A group of tools by purpose.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,9 +66,32 @@ pub fn read_skills(json: &str) -> Result<Vec<Skill>, SkillsError> {
     Ok(skills)
 }
 
+/// A digest of everything that shapes what a set of skills is told by: another set, or another order, has another one.
+pub fn fingerprint(skills: &[Skill]) -> String {
+    let mut digest = Sha256::new();
+    for skill in skills {
+        for text in [&skill.id, &skill.name, &skill.description].into_iter().chain(&skill.examples) {
+            digest.update(text.len().to_le_bytes());
+            digest.update(text.as_bytes());
+        }
+        digest.update([0xff]);
+    }
+    digest.finalize()[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn another_word_makes_another_fingerprint() {
+        let skills = builtin_skills();
+        let mut other = skills.clone();
+        assert_eq!(fingerprint(&skills), fingerprint(&other));
+        other[3].examples[0].push('s');
+        assert_ne!(fingerprint(&skills), fingerprint(&other));
+        assert_ne!(fingerprint(&skills), fingerprint(&skills[1..]));
+    }
 
     #[test]
     fn those_that_come_along_are_complete() {

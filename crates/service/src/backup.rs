@@ -40,6 +40,9 @@ impl Service {
         let report = self.store.import(backup, Existing::Kept).await?;
         self.settings.put(changed);
         self.executions.heed_settings();
+        if report.skills > 0 {
+            self.finder.read_skills().await?;
+        }
         self.house.audit(by, "registry.import", TARGET, Some(json!({ "added": report.added })));
         for name in &report.added {
             let record = self.store.find_server(name).await?;

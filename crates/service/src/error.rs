@@ -43,6 +43,12 @@ pub enum Error {
         /// The name it was looked for by.
         name: String,
     },
+    /// There is no such skill, or it is switched off.
+    #[error("there is no skill `{key}`")]
+    SkillNotFound {
+        /// The id or name it was looked for by.
+        key: String,
+    },
     /// Several servers have a tool of that name.
     #[error("several servers have a tool `{name}`: {}", candidates.join(", "))]
     ToolAmbiguous {
@@ -141,6 +147,7 @@ impl Error {
             Self::ServerAlreadyExists { .. } => "SERVER_ALREADY_EXISTS",
             Self::ServerReadOnly { .. } => "SERVER_READ_ONLY",
             Self::ToolNotFound { .. } => "TOOL_NOT_FOUND",
+            Self::SkillNotFound { .. } => "SKILL_NOT_FOUND",
             Self::ToolAmbiguous { .. } => "TOOL_AMBIGUOUS",
             Self::ServerUnavailable { .. } => "SERVER_UNAVAILABLE",
             Self::ConnectionFailed { .. } => "SERVER_CONNECTION_FAILED",
@@ -163,6 +170,7 @@ impl Error {
             Self::ServerAlreadyExists { name } | Self::ServerReadOnly { name } | Self::ToolNotFound { name } => {
                 json!({ "name": name })
             }
+            Self::SkillNotFound { key } => json!({ "skill": key }),
             Self::ToolAmbiguous { name, candidates } => json!({ "name": name, "candidates": candidates }),
             Self::ServerUnavailable { server_id, name, status, .. }
             | Self::ConnectionFailed { server_id, name, status, .. } => {

@@ -63,6 +63,11 @@ pub enum Event {
         /// How many tools it has now.
         tool_count: usize,
     },
+    /// There are other skills, and tools are classified anew.
+    SkillsChanged {
+        /// How many tools may have now.
+        skill_count: usize,
+    },
     /// A call got further.
     Execution(Box<ExecutionRecord>),
     /// Somebody should look.
@@ -84,6 +89,7 @@ impl Event {
             Self::ServerStatusChanged { .. } => "server.status_changed".to_owned(),
             Self::ServerProgress { .. } => "server.progress".to_owned(),
             Self::ToolsChanged { .. } => "tools.changed".to_owned(),
+            Self::SkillsChanged { .. } => "skills.changed".to_owned(),
             Self::Execution(execution) => format!("execution.{}", execution.status),
             Self::Notice { .. } => "notice".to_owned(),
         }

@@ -3,29 +3,45 @@
 //! - here: a search, from what is wanted to what was found
 //! - [`library`]: all tools that are known, ready to be searched
 //! - [`following`]: keeps the library as the registry is; makes vectors where there are none
+//! - [`skills`]: which skills there are; [`editing`]: how they are changed; [`classifying`]: which tools have them
 //! - [`guide`]: the same search for MCP clients that see the small surface
 //!
 //! The registry stays the truth: texts, vectors and skills are kept there, and the library can be made anew from it at any
 //! time. All that takes a processor longer than a moment is done away from the thread that moves calls.
 
+mod classifying;
+mod editing;
 mod following;
 mod guide;
 mod library;
+mod skills;
+mod strategy;
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use catalog::{Kind, Scope};
 use protocol::scan::{Span, member};
 use registry::{RawJson, ServerId, Status, ToolId};
-use search::{Embedder, Hit, Limits, Query};
+use search::{Embedder, Hit, Limits, Query, Skill};
 use serde::Serialize;
 
 use crate::household::Household;
 use crate::{Error, Service};
+use classifying::Teller;
+pub use editing::{SkillChange, SkillView};
 pub(crate) use guide::Usher;
 use library::Library;
+pub use skills::SkillOrigin;
+use skills::SkillSet;
+pub use strategy::Strategy;
+
+/// A request is about so many skills at most.
+const MOST_MATCHED: usize = 3;
+/// A skill that fits less well is none that a request is about, unless something else is said.
+pub const USUAL_SKILL_THRESHOLD: f32 = 0.1;
 
 /// What somebody looks for.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,8 +52,12 @@ pub struct Wanted {
     pub limit: usize,
     /// Only of these servers, by id or name; of all, if none are named.
     pub servers: Vec<String>,
-    /// Only with one of these skills; with any or none, if none are named.
+    /// Only with one of these skills, by id or name; with any or none, if none are named.
     pub skills: Vec<String>,
+    /// In which way.
+    pub strategy: Strategy,
+    /// Only skills that fit at least so well lead to tools, from 0 to 1.
+    pub skill_threshold: f32,
     /// Only what fits at least so well, from 0 to 1.
     pub threshold: f32,
     /// With what each takes.
@@ -51,15 +71,28 @@ pub struct Findings {
     pub query: String,
     /// The best first.
     pub tools: Vec<FoundTool>,
+    /// The skills that led to them, the best first; none in a direct search.
+    pub matched_skills: Vec<MatchedSkill>,
     /// How it was found.
     pub metadata: Metadata,
+}
+
+/// A skill that a request is about.
+#[derive(Debug, Clone, Serialize)]
+pub struct MatchedSkill {
+    /// Its id.
+    pub id: String,
+    /// For people.
+    pub name: String,
+    /// How well it fits, from 0 to 1.
+    pub score: f64,
 }
 
 /// How a search went.
 #[derive(Debug, Clone, Serialize)]
 pub struct Metadata {
-    /// The way it was done.
-    pub strategy: &'static str,
+    /// The way it was done: direct where no skill led anywhere.
+    pub strategy: Strategy,
     /// Whether meanings were compared, or words alone.
     pub by_meaning: bool,
     /// How many servers have tools that could have been found.
@@ -137,11 +170,35 @@ pub(crate) struct Finder {
     house: Arc<Household>,
     library: Arc<RwLock<Library>>,
     embedder: Option<Arc<dyn Embedder>>,
+    skills: RwLock<Arc<SkillSet>>,
+    skills_of_file: Vec<Skill>,
+    /// Skills are changed one after the other.
+    changing: tokio::sync::Mutex<()>,
+    teller: Arc<Teller>,
+    counts: Counts,
+}
+
+/// What was done since the start.
+#[derive(Debug, Default)]
+struct Counts {
+    embedded: AtomicU64,
+    classified: AtomicU64,
+}
+
+/// What was done behind everybody's back since the start, at one moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FinderReading {
+    /// For how many tools vectors were made.
+    pub embedded: u64,
+    /// How many tools were classified, with or without success.
+    pub classified: u64,
 }
 
 /// What a search of the library gave.
 struct Looked {
     hits: Vec<(Hit<ToolId>, library::Book)>,
+    /// The skills that led to them, if any did.
+    skills: Vec<Hit<String>>,
     searched: usize,
     lacking: usize,
     by_meaning: bool,
@@ -151,12 +208,47 @@ struct Looked {
 
 impl Finder {
     /// Begins to follow what servers offer.
-    pub(crate) fn start(house: &Arc<Household>, embedder: Option<Arc<dyn Embedder>>) -> Arc<Self> {
+    pub(crate) async fn start(
+        house: &Arc<Household>,
+        embedder: Option<Arc<dyn Embedder>>,
+        skills_of_file: Vec<Skill>,
+    ) -> Result<Arc<Self>, Error> {
+        let skills = SkillSet::new(&skills_of_file, house.store.skills().await?);
         let dimension = embedder.as_ref().map_or(0, |embedder| embedder.dimension());
         let library = Arc::new(RwLock::new(Library::new(dimension)));
-        let finder = Arc::new(Self { house: Arc::clone(house), library, embedder });
+        let finder = Arc::new(Self {
+            house: Arc::clone(house),
+            library,
+            embedder,
+            skills: RwLock::new(Arc::new(skills)),
+            skills_of_file,
+            changing: tokio::sync::Mutex::default(),
+            teller: Arc::default(),
+            counts: Counts::default(),
+        });
         house.spawn(following::follow(Arc::clone(&finder)));
-        finder
+        Ok(finder)
+    }
+
+    /// How many tools that can be called now have known skills.
+    pub(crate) fn classified_tools(&self) -> u64 {
+        let shops = self.shops();
+        let library = self.library.read().unwrap_or_else(PoisonError::into_inner);
+        library.count(&|book| book.is_classified && shops.contains_key(&book.server)).0 as u64
+    }
+
+    /// The ids of the skills that somebody named.
+    fn skill_ids(&self, named: &[String]) -> Result<Vec<String>, Error> {
+        let skills = self.skills();
+        let mut ids = Vec::with_capacity(named.len());
+        for name in named {
+            let meant = skills.meant_by(name);
+            if meant.is_empty() {
+                return Err(editing::not_found(name));
+            }
+            ids.extend(meant);
+        }
+        Ok(ids)
     }
 
     /// Servers whose tools can be called now.
@@ -177,7 +269,9 @@ impl Finder {
     async fn look(&self, wanted: &Wanted, shops: &HashMap<ServerId, Shop>) -> Result<Looked, Error> {
         let (library, embedder) = (Arc::clone(&self.library), self.embedder.clone());
         let limits = Limits { count: wanted.limit, least_score: wanted.threshold };
-        let (text, skills) = (wanted.query.clone(), wanted.skills.clone());
+        let skill_limits = Limits { count: MOST_MATCHED, least_score: wanted.skill_threshold };
+        let (text, skills) = (wanted.query.clone(), self.skill_ids(&wanted.skills)?);
+        let (strategy, set, teller) = (wanted.strategy, self.skills(), Arc::clone(&self.teller));
         let open: Vec<ServerId> = shops.keys().copied().collect();
         let looking = tokio::task::spawn_blocking(move || {
             let begun = Instant::now();
@@ -186,12 +280,19 @@ impl Finder {
                 tracing::warn!(%error, "a request was looked for by words alone");
             }
             let embedding = begun.elapsed();
-            let library = library.read().unwrap_or_else(PoisonError::into_inner);
             let admits = |book: &library::Book| open.contains(&book.server) && book.is_for(&skills);
+            let shelves = || library.read().unwrap_or_else(PoisonError::into_inner);
+            let by_skills = embedder.filter(|_| strategy == Strategy::Hierarchical).and_then(|embedder| {
+                let found = teller.with(&set, &*embedder, &library, |classifier| {
+                    shelves().search_by_skills(classifier, &query, (limits, skill_limits), &admits)
+                });
+                found.inspect_err(|error| tracing::warn!(%error, "skills could not be told; searching directly")).ok()
+            });
+            let library = shelves();
+            let (hits, skills) = by_skills.unwrap_or_else(|| (library.search(&query, limits, &admits), Vec::new()));
             let (searched, lacking) = library.count(&admits);
-            let hits = library.search(&query, limits, &admits);
             let by_meaning = hits.iter().any(|(hit, _)| hit.vector.is_some());
-            Looked { hits, searched, lacking, by_meaning, embedding, comparing: begun.elapsed() - embedding }
+            Looked { hits, skills, searched, lacking, by_meaning, embedding, comparing: begun.elapsed() - embedding }
         });
         looking.await.map_err(|_| Error::Internal { what: "the search broke".to_owned() })
     }
@@ -207,6 +308,12 @@ impl Finder {
 }
 
 impl Service {
+    /// What was done for searches since the start.
+    pub fn finder_reading(&self) -> FinderReading {
+        let Counts { embedded, classified } = &self.finder.counts;
+        FinderReading { embedded: embedded.load(Ordering::Relaxed), classified: classified.load(Ordering::Relaxed) }
+    }
+
     /// The tools that fit best, the best first, among those that can be called now.
     pub async fn search(&self, wanted: Wanted) -> Result<Findings, Error> {
         let begun = Instant::now();
@@ -225,10 +332,17 @@ impl Service {
             let schema = wanted.include_schemas.then(|| finder.schema_of(shop.place, &book.original_name)).flatten();
             Some(found(hit, book, shop, schema))
         });
+        let skills = finder.skills();
+        let matched = looked.skills.iter().map(|hit| MatchedSkill {
+            id: hit.key.clone(),
+            name: skills.name_of(&hit.key).to_owned(),
+            score: rounded(hit.score),
+        });
+        let matched_skills: Vec<MatchedSkill> = matched.collect();
         Ok(Findings {
             tools: tools.collect(),
             metadata: Metadata {
-                strategy: "direct",
+                strategy: if matched_skills.is_empty() { Strategy::Direct } else { Strategy::Hierarchical },
                 by_meaning: looked.by_meaning,
                 servers_searched: shops.len(),
                 total_tools_searched: looked.searched,
@@ -237,6 +351,7 @@ impl Service {
                 search_time_ms: milliseconds(looked.comparing),
                 total_time_ms: milliseconds(begun.elapsed()),
             },
+            matched_skills,
             query: wanted.query,
         })
     }

@@ -11,7 +11,7 @@
 //! - `layer.rs`: the config file as a read-only layer of servers; `trial.rs`: a server tried apart from all others
 //! - [`calls`]: a tool called from here; [`executions`]: the account of all calls: limits, stop, history;
 //!   `recorder.rs`: writes it down
-//! - [`finding`]: tools found by words and by meaning
+//! - [`finding`]: tools found by words and by meaning; skills, and which tools have them
 //! - [`metrics`]: numbers for whoever watches; [`traces`]: spans of calls, for a collector
 //! - [`settings`]: what can be changed while it runs; [`events`]: what happens, for who wants to know
 //! - `overview`: the audit log, and whether the database is there; [`backup`]: the whole registry in one piece
@@ -80,6 +80,8 @@ pub struct Setup {
     pub config: Option<ConfigFile>,
     /// What makes vectors of texts, for programs that find tools by meaning.
     pub embedder: Option<Arc<dyn search::Embedder>>,
+    /// Skills beside those that come with the program, or instead of them.
+    pub skills: Vec<search::Skill>,
     /// Where calls are traced, if they are.
     pub traces: Option<TraceSetup>,
 }
@@ -117,7 +119,7 @@ impl Service {
     }
 
     async fn found(setup: Setup, keeps_account: bool) -> Result<Arc<Self>, Error> {
-        let Setup { store, options, chain, remote, probe, config, embedder, traces } = setup;
+        let Setup { store, options, chain, remote, probe, config, embedder, skills, traces } = setup;
         let options = Options { is_growing: true, ..options };
         store.reset_connections().await?;
         let settings = settings::Keeper::load(&store).await?;
@@ -143,7 +145,7 @@ impl Service {
             chain,
             remote,
         });
-        let finder = finding::Finder::start(&house, embedder);
+        let finder = finding::Finder::start(&house, embedder, skills).await?;
         aggregator.ask(Arc::new(finding::Usher(Arc::clone(&finder))));
         let began = Instant::now();
         let service = Arc::new(Self { store, fleet, aggregator, events, settings, executions, house, finder, began });

@@ -414,6 +414,8 @@ impl Service {
         let view = self.fleet.view();
         let offering = view.snapshot.servers().iter().filter(|server| server.state.offers());
         state.total_tools = offering.map(|server| server.offer.items(Kind::Tool).len() as u64).sum();
+        // What was just discovered may not be in the library yet, and what is gone may still be.
+        state.classified_tools = self.finder.classified_tools().min(state.total_tools);
         state.unclassified_tools = state.total_tools - state.classified_tools;
         state
     }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use service::finding::Strategy;
 
 use crate::target::TargetArguments;
 
@@ -219,10 +220,31 @@ pub(crate) struct SearchArguments {
     /// Only tools of this server, by name or id; may be repeated
     #[arg(long, value_name = "SERVER")]
     pub(crate) server: Vec<String>,
-    /// Only tools with this skill; may be repeated
+    /// Only tools with this skill, by name or id; may be repeated
     #[arg(long, value_name = "SKILL")]
     pub(crate) skill: Vec<String>,
+    /// Among all tools, or for skills first and then among their tools
+    #[arg(long, value_name = "direct|hierarchical", default_value = "direct", value_parser = strategy)]
+    pub(crate) strategy: Strategy,
     /// Print what REST answers, with what each tool takes
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) target: TargetArguments,
+}
+
+fn strategy(text: &str) -> Result<Strategy, String> {
+    text.parse()
+}
+
+/// List what tools can be for, and how many tools of connected servers are. Needs a running service.
+///
+/// Tools get their skills in the background, by what they say they do. Skills are changed over REST (see /api/docs),
+/// or given by `serve --skills`.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct SkillsArguments {
+    /// Print what REST answers
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]

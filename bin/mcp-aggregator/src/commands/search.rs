@@ -15,6 +15,7 @@ pub(crate) fn run(arguments: &SearchArguments) -> Result<(), Failure> {
         "limit": arguments.limit,
         "server_filter": arguments.server,
         "skill_filter": arguments.skill,
+        "strategy": arguments.strategy.as_str(),
     });
     body["include_schemas"] = Value::Bool(arguments.json);
     let tools = session::block_on(async { Ok(arguments.target.service().await?.post("/search", Some(&body)).await?) })?;

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -38,6 +38,7 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<(), Failure> {
         allow_host,
         allow_origin,
         names,
+        skills,
         surface,
         name,
         debug,
@@ -53,6 +54,7 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<(), Failure> {
     let options = session::options(&name, names.separator.separator, names.names, session::OF_MANY)?;
     let options = Options { surface, ..options };
     let config = config.map(config_file).transpose()?;
+    let skills = skills.as_deref().map(skills_in).transpose()?.unwrap_or_default();
     let chain = chain(config.as_ref(), &storage)?;
     make_room_for_connections();
 
@@ -72,7 +74,7 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<(), Failure> {
         let (remote, probe) = (Some(containers.life_or(Arc::new(remote::life))), Some(remote::probe as _));
         let traces = traces::from_environment();
         let embedder = embedder();
-        let setup = Setup { store: store.clone(), options, chain, remote, probe, config, embedder, traces };
+        let setup = Setup { store: store.clone(), options, chain, remote, probe, config, embedder, skills, traces };
         let opened = match no_history {
             true => Service::open_without_account(setup).await,
             false => Service::open(setup).await,
@@ -106,6 +108,13 @@ fn embedder() -> Option<Arc<dyn search::Embedder>> {
     return Some(Arc::new(search::BuiltIn));
     #[cfg(not(feature = "builtin-model"))]
     return None;
+}
+
+/// The skills in a file.
+fn skills_in(path: &Path) -> Result<Vec<search::Skill>, Failure> {
+    let failed = |why: String| Failure::new(format!("could not read the skills in {}: {why}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
+    search::read_skills(&text).map_err(|error| failed(with_causes(&error)))
 }
 
 fn config_file(path: PathBuf) -> Result<ConfigFile, Failure> {

@@ -29,7 +29,8 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         Endpoint::get("/events", "What happens, as it happens", |asked| Box::pin(events(asked)))
             .about(
                 "Server-sent events, each with an id: `server.registered`, `server.updated`, `server.removed`, \
-                 `server.status_changed`, `server.progress`, `tools.changed`, `execution.pending`, `execution.executing`, \
+                 `server.status_changed`, `server.progress`, `tools.changed`, `skills.changed`, \
+                 `execution.pending`, `execution.executing`, \
                  `execution.success`, `execution.error`, `execution.timeout`, `execution.cancelled` and `notice`, \
                  something that a person should see. Who reads too slowly, or comes back, gets `events.missed` and \
                  should read anew what they follow: events are not kept.",

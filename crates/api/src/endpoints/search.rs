@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use service::Error;
-use service::finding::{Findings, Wanted};
+use service::finding::{Findings, USUAL_SKILL_THRESHOLD, Wanted};
 
 use crate::answer::Answer;
 use crate::asked::Asked;
@@ -29,10 +29,11 @@ fn searching(endpoint: Endpoint) -> Endpoint {
     endpoint
         .about(
             "Among the tools of connected servers, by words and by meaning. While the vectors of new tools are still \
-             being made, those tools are found by words alone.",
+             being made, those tools are found by words alone. The strategy `hierarchical` looks for skills first and \
+             then among their tools and those without known skills; where that leads nowhere, among all.",
         )
         .takes(schemas::search())
-        .fails(&["SERVER_NOT_FOUND"])
+        .fails(&["SERVER_NOT_FOUND", "SKILL_NOT_FOUND"])
 }
 
 async fn list(asked: Asked) -> Result<Answer, Error> {
@@ -49,12 +50,15 @@ async fn find(asked: &Asked) -> Result<Findings, Error> {
         Some(Value::Array(values)) => values.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
         _ => Vec::new(),
     };
+    let share = |name: &str| body.get(name).and_then(|value| value.as_f64()).map(|number| number as f32);
     let wanted = Wanted {
         query: body.text("query").unwrap_or_default(),
         limit: body.number("limit").and_then(|limit| usize::try_from(limit).ok()).unwrap_or(USUAL),
         servers: texts("server_filter"),
         skills: texts("skill_filter"),
-        threshold: body.get("threshold").and_then(|value| value.as_f64()).map_or(0.0, |threshold| threshold as f32),
+        strategy: body.text("strategy").and_then(|word| word.parse().ok()).unwrap_or_default(),
+        skill_threshold: share("skill_threshold").unwrap_or(USUAL_SKILL_THRESHOLD),
+        threshold: share("threshold").unwrap_or(0.0),
         include_schemas: body.truth("include_schemas").unwrap_or(false),
     };
     // All our tools come from servers.

@@ -3,12 +3,12 @@
 use crate::database::{Mismatch, Row, values};
 use crate::error::Error;
 use crate::select::{Columns, Filter};
-use crate::{Embedding, Listed, Page, Skills, Store, ToolCounts, ToolFilter, ToolId, ToolRecord};
+use crate::{Classified, Embedding, Listed, Page, Store, ToolCounts, ToolFilter, ToolId, ToolRecord};
 
 const COLUMNS: Columns = Columns {
     columns: "t.id, t.name, t.original_name, t.source_server_id, s.name AS server_name, t.description, t.input_schema, \
-        t.definition, t.is_external, t.enabled, t.is_classified, t.skills, t.primary_skill, t.position, t.text_hash, \
-        t.embedding_model",
+        t.definition, t.is_external, t.enabled, t.is_classified, t.skills, t.primary_skill, t.classified_by, t.position, \
+        t.text_hash, t.embedding_model",
     tables: "mcp.tools AS t JOIN mcp.external_servers AS s ON s.id = t.source_server_id",
     order: "s.name, t.position, t.id",
 };
@@ -55,14 +55,19 @@ impl Store {
         if found == 0 { Err(not_found(id)) } else { Ok(()) }
     }
 
-    /// Says what a tool is good for.
-    pub async fn set_tool_skills(&self, id: ToolId, skills: Skills) -> Result<(), Error> {
-        let mut session = self.write("classify a tool").await?;
-        let sql = "UPDATE mcp.tools SET skills = $1, primary_skill = $2, is_classified = TRUE WHERE id = $3";
-        let names = serde_json::Value::from(skills.skills);
-        let found = session.execute(sql, values![&names, skills.primary, id]).await?;
+    /// Keeps what tools are good for, all or none. A tool that is gone or reads differently by now is left out. Says how
+    /// many were kept.
+    pub async fn put_classified(&self, classified: Vec<Classified>) -> Result<u64, Error> {
+        let mut session = self.write("classify tools").await?;
+        let sql = "UPDATE mcp.tools SET skills = $1, primary_skill = $2, is_classified = $3, classified_by = $4 \
+            WHERE id = $5 AND text_hash = $6";
+        let each = classified.into_iter().map(|it| {
+            let (skills, is_classified) = (serde_json::Value::from(it.skills), it.primary.is_some());
+            values![&skills, it.primary, is_classified, it.by, it.tool, it.text_hash]
+        });
+        let kept = session.execute_each(sql, each.collect()).await?;
         session.commit().await?;
-        if found == 0 { Err(not_found(id)) } else { Ok(()) }
+        Ok(kept)
     }
 
     /// Keeps embeddings, all or none. One whose tool is gone or reads differently by now is left out. Says how many
@@ -114,6 +119,7 @@ fn understood(row: &mut Row) -> Result<ToolRecord, Mismatch> {
         is_classified: row.take("is_classified")?,
         skills: skills.map_err(|_| Mismatch::Value { column: "skills", wanted: "list of words" })?,
         primary_skill: row.take("primary_skill")?,
+        classified_by: row.take("classified_by")?,
         position: row.take("position")?,
         text_hash: row.take("text_hash")?,
         embedding_model: row.take("embedding_model")?,

@@ -134,7 +134,8 @@ impl Plan {
             text_hash = $6 WHERE id = $1";
         session.execute_each(touch, self.touched).await?;
         let rewrite = "UPDATE mcp.tools SET position = $2, description = $3, input_schema = $4, definition = $5, \
-            text_hash = $6, is_classified = FALSE, embedding = NULL, embedding_model = NULL WHERE id = $1";
+            text_hash = $6, is_classified = FALSE, classified_by = NULL, embedding = NULL, embedding_model = NULL \
+            WHERE id = $1";
         session.execute_each(rewrite, self.rewritten).await?;
         let add = "INSERT INTO mcp.tools (name, original_name, description, input_schema, definition, \
             source_server_id, position, text_hash) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";

@@ -1,7 +1,8 @@
 //! Tools are kept as their servers wrote them, with what was noted about them.
 
 use registry::{
-    Embedding, Error, ListedTool, Page, RawJson, ServerId, Skills, Store, ToolChanges, ToolFilter, ToolId, ToolRecord,
+    Classified, Embedding, Error, ListedTool, Page, RawJson, ServerId, Store, ToolChanges, ToolFilter, ToolId,
+    ToolRecord,
 };
 
 use crate::setting::{Setting, on_both, registered, tool};
@@ -14,12 +15,23 @@ on_both! {
     a_name_that_comes_twice_counts_once_and_a_monstrous_one_not,
     a_thousand_tools_are_kept_at_once,
     an_embedding_of_yesterdays_words_is_left_out,
+    a_tool_without_a_best_skill_is_looked_at_but_not_classified,
     two_lists_at_once_leave_one_of_them,
 }
 
 async fn all(store: &Store, server: ServerId) -> Vec<ToolRecord> {
     let filter = ToolFilter { server: Some(server), ..ToolFilter::default() };
     store.tools(&filter, Page::ALL).await.unwrap().items
+}
+
+fn classified(tool: &ToolRecord, skills: &[&str], primary: Option<&str>) -> Classified {
+    Classified {
+        tool: tool.id,
+        text_hash: tool.text_hash.clone(),
+        skills: skills.iter().map(|&skill| skill.to_owned()).collect(),
+        primary: primary.map(str::to_owned),
+        by: "m".to_owned(),
+    }
 }
 
 async fn definitions_come_back_byte_for_byte(Setting { store, .. }: Setting) {
@@ -57,8 +69,7 @@ async fn a_new_list_keeps_what_is_the_same(Setting { store, .. }: Setting) {
     assert_eq!(store.server(id).await.unwrap().tool_count, 3);
     let before = all(&store, id).await;
     store.set_tool_enabled(before[1].id, false).await.unwrap();
-    let skills = Skills { skills: vec!["x".to_owned(), "y".to_owned()], primary: Some("y".to_owned()) };
-    store.set_tool_skills(before[1].id, skills).await.unwrap();
+    assert_eq!(store.put_classified(vec![classified(&before[1], &["x", "y"], Some("y"))]).await.unwrap(), 1);
 
     let changes = store.replace_tools(id, &[tool("d", "4"), tool("b", "2"), tool("a", "other")]).await.unwrap();
     let expected = ToolChanges {
@@ -87,8 +98,7 @@ async fn what_is_searched_differently_is_classified_anew(Setting { store, .. }: 
     let id = registered(&store, "one").await.id;
     store.replace_tools(id, &[tool("a", "1"), tool("b", "2")]).await.unwrap();
     for tool in all(&store, id).await {
-        let skills = Skills { skills: vec!["x".to_owned()], primary: None };
-        store.set_tool_skills(tool.id, skills).await.unwrap();
+        store.put_classified(vec![classified(&tool, &["x"], Some("x"))]).await.unwrap();
         let embedding =
             Embedding { tool: tool.id, text_hash: tool.text_hash, model: "m".into(), bytes: vec![0, 1, 255] };
         assert_eq!(store.put_embeddings(vec![embedding]).await.unwrap(), 1);
@@ -102,6 +112,7 @@ async fn what_is_searched_differently_is_classified_anew(Setting { store, .. }: 
     let after = all(&store, id).await;
     assert_eq!((after[0].is_classified, after[0].embedding_model.as_deref()), (true, Some("m")));
     assert_eq!((after[1].is_classified, after[1].embedding_model.as_deref()), (false, None));
+    assert_eq!((after[0].classified_by.as_deref(), after[1].classified_by.as_deref()), (Some("m"), None));
     assert_eq!(after[1].skills, ["x"]);
     let embeddings = store.embeddings("m").await.unwrap();
     assert_eq!((embeddings.len(), embeddings[0].bytes.clone()), (1, vec![0, 1, 255]));
@@ -129,11 +140,7 @@ async fn tools_are_found_by_names_and_switches(Setting { store, .. }: Setting) {
     assert!(!store.tool(found.id).await.unwrap().enabled);
     let off = ToolFilter { enabled: Some(false), ..ToolFilter::default() };
     assert_eq!(names(off).await, ["two.echo"]);
-    for nothing in [
-        store.set_tool_enabled(ToolId(987), true).await,
-        store.set_tool_skills(ToolId(987), Skills::default()).await,
-        store.tool(ToolId(987)).await.map(drop),
-    ] {
+    for nothing in [store.set_tool_enabled(ToolId(987), true).await, store.tool(ToolId(987)).await.map(drop)] {
         assert!(matches!(nothing, Err(Error::NotFound { what: "tool", .. })));
     }
 }
@@ -164,6 +171,23 @@ async fn an_embedding_of_yesterdays_words_is_left_out(Setting { store, .. }: Set
     let stale = Embedding { tool: tool_id, text_hash: "older".to_owned(), model: "m".to_owned(), bytes: vec![1] };
     assert_eq!(store.put_embeddings(vec![stale]).await.unwrap(), 0);
     assert!(store.embeddings("m").await.unwrap().is_empty());
+}
+
+async fn a_tool_without_a_best_skill_is_looked_at_but_not_classified(Setting { store, .. }: Setting) {
+    let id = registered(&store, "one").await.id;
+    store.replace_tools(id, &[tool("a", "1"), tool("b", "2")]).await.unwrap();
+    let tools = all(&store, id).await;
+    let yesterdays = Classified { text_hash: "older".to_owned(), ..classified(&tools[1], &["x"], Some("x")) };
+    let given = vec![classified(&tools[0], &[], None), yesterdays];
+    assert_eq!(store.put_classified(given).await.unwrap(), 1);
+    let after = all(&store, id).await;
+    assert_eq!((after[0].is_classified, after[0].classified_by.as_deref()), (false, Some("m")));
+    assert_eq!((after[1].is_classified, after[1].classified_by.as_deref()), (false, None));
+    assert!(after.iter().all(|tool| tool.skills.is_empty()));
+    store.put_classified(vec![classified(&tools[0], &["x", "y"], Some("x"))]).await.unwrap();
+    assert_eq!(store.tool_counts().await.unwrap().classified, 1);
+    store.put_classified(vec![classified(&tools[0], &[], None)]).await.unwrap();
+    assert_eq!(store.tool_counts().await.unwrap().classified, 0, "what is known today counts");
 }
 
 async fn two_lists_at_once_leave_one_of_them(Setting { store, .. }: Setting) {

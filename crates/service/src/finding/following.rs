@@ -1,6 +1,7 @@
-//! Keeps the library as the registry is, and makes vectors where there are none.
+//! Keeps the library as the registry is, makes vectors where there are none, and lets tools be classified.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::time::sleep;
 
 use super::Finder;
+use super::classifying;
 use super::library::{Lacking, Library};
 use crate::{Error, Event};
 
@@ -33,14 +35,16 @@ impl Stale {
         !self.everything && self.servers.is_empty()
     }
 
-    fn hear(&mut self, event: &Event) {
+    /// Takes note of what happened; whether that means work.
+    fn hear(&mut self, event: &Event) -> bool {
         let (Event::ToolsChanged { server_id, .. }
         | Event::ServerUpdated { server_id, .. }
         | Event::ServerRemoved { server_id, .. }) = event
         else {
-            return;
+            return matches!(event, Event::SkillsChanged { .. });
         };
         self.servers.extend(server_id.parse::<ServerId>().ok());
+        true
     }
 }
 
@@ -49,12 +53,19 @@ pub(super) async fn follow(finder: Arc<Finder>) {
     let following = async {
         let mut news = finder.house.events.listen_to_servers();
         let mut stale = Stale { everything: true, ..Stale::default() };
+        let mut is_settled = false;
         loop {
-            if let Err(error) = finder.read(&mut stale).await {
-                tracing::warn!(%error, "tools are searched as they were; trying again");
-                sleep(PAUSE).await;
-            } else if stale.is_empty() && !finder.embed_some().await {
-                wait(&mut news, &mut stale).await;
+            match finder.work(&mut stale).await {
+                Ok(true) => is_settled = false,
+                Ok(false) if is_settled => wait(&mut news, &mut stale).await,
+                Ok(false) => {
+                    finder.settle().await;
+                    is_settled = true;
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "tools are searched as they were; trying again");
+                    sleep(PAUSE).await;
+                }
             }
             catch_up(&mut news, &mut stale);
         }
@@ -67,11 +78,17 @@ pub(super) async fn follow(finder: Arc<Finder>) {
 
 /// Waits for something to happen.
 async fn wait(news: &mut Receiver<Event>, stale: &mut Stale) {
-    match news.recv().await {
-        Ok(event) => stale.hear(&event),
-        Err(RecvError::Lagged(_)) => stale.everything = true,
-        // The sender is the household's, which outlives us.
-        Err(RecvError::Closed) => std::future::pending().await,
+    loop {
+        match news.recv().await {
+            Ok(event) if stale.hear(&event) => return,
+            Ok(_) => {}
+            Err(RecvError::Lagged(_)) => {
+                stale.everything = true;
+                return;
+            }
+            // The sender is the household's, which outlives us.
+            Err(RecvError::Closed) => std::future::pending().await,
+        }
     }
 }
 
@@ -79,7 +96,9 @@ async fn wait(news: &mut Receiver<Event>, stale: &mut Stale) {
 fn catch_up(news: &mut Receiver<Event>, stale: &mut Stale) {
     loop {
         match news.try_recv() {
-            Ok(event) => stale.hear(&event),
+            Ok(event) => {
+                stale.hear(&event);
+            }
             Err(TryRecvError::Lagged(_)) => stale.everything = true,
             Err(TryRecvError::Empty | TryRecvError::Closed) => return,
         }
@@ -87,6 +106,19 @@ fn catch_up(news: &mut Receiver<Event>, stale: &mut Stale) {
 }
 
 impl Finder {
+    /// Does some of what is to be done, little enough that news are not kept waiting; whether there was something.
+    async fn work(&self, stale: &mut Stale) -> Result<bool, Error> {
+        if !stale.is_empty() {
+            self.read(stale).await?;
+            return Ok(true);
+        }
+        let has_embedded = self.embed_some().await;
+        // While vectors are being made, tools are classified as soon as it is worth a transaction.
+        let least = if has_embedded { classifying::AT_ONCE } else { 1 };
+        let has_classified = self.classify_some(least).await;
+        Ok(has_embedded || has_classified)
+    }
+
     /// Reads what is stale.
     async fn read(&self, stale: &mut Stale) -> Result<(), Error> {
         if stale.everything {
@@ -155,12 +187,13 @@ impl Finder {
         let broke = || Error::Internal { what: "the model broke".to_owned() };
         let made = making.await.map_err(|_| broke())?;
         let made = made.map_err(|error| Error::Internal { what: error.to_string() })?;
+        self.counts.embedded.fetch_add(made.len() as u64, Ordering::Relaxed);
         self.house.store.put_embeddings(made).await?;
         Ok(())
     }
 
     /// Changes the library away from the thread that moves calls.
-    async fn change(&self, change: impl FnOnce(&mut Library) + Send + 'static) -> Result<(), Error> {
+    pub(super) async fn change(&self, change: impl FnOnce(&mut Library) + Send + 'static) -> Result<(), Error> {
         let library = Arc::clone(&self.library);
         let changing = tokio::task::spawn_blocking(move || {
             change(&mut library.write().unwrap_or_else(PoisonError::into_inner));

@@ -4,7 +4,7 @@ use std::sync::{Arc, PoisonError};
 
 use aggregator::surface::{Finding, Found, Guide, Wish};
 
-use super::{Finder, Wanted};
+use super::{Finder, Strategy, USUAL_SKILL_THRESHOLD, Wanted};
 
 /// What [`aggregator`] asks when a client looks for something.
 pub(crate) struct Usher(pub(crate) Arc<Finder>);
@@ -20,6 +20,8 @@ impl Guide for Usher {
                 limit: wish.limit,
                 servers: Vec::new(),
                 skills: wish.skill.into_iter().collect(),
+                strategy: Strategy::Direct,
+                skill_threshold: USUAL_SKILL_THRESHOLD,
                 threshold: wish.least,
                 include_schemas: false,
             };
@@ -35,7 +37,9 @@ impl Guide for Usher {
     fn skills(&self) -> Vec<(String, usize)> {
         let shops = self.0.shops();
         let library = self.0.library.read().unwrap_or_else(PoisonError::into_inner);
-        library.skills(&|book| shops.contains_key(&book.server))
+        let counted = library.skills(&|book| shops.contains_key(&book.server));
+        let skills = self.0.skills();
+        counted.into_iter().map(|(id, count)| (skills.name_of(&id).to_owned(), count)).collect()
     }
 
     fn pinned(&self) -> Arc<[String]> {

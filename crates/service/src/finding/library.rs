@@ -2,8 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use registry::{ServerId, ToolId, ToolRecord};
-use search::{Document, Hit, Index, Limits, Query, TextHash};
+use registry::{Classified, ServerId, ToolId, ToolRecord};
+use search::{Classifier, Document, Hit, Index, Limits, Query, TextHash, search_by_skills};
 use serde_json::{Map, Value};
 
 /// What is known of a tool besides its text.
@@ -20,9 +20,16 @@ pub(super) struct Book {
     pub(super) is_classified: bool,
     pub(super) skills: Vec<String>,
     pub(super) primary_skill: Option<String>,
+    /// What told its skills, or that it has none.
+    classified_by: Option<String>,
 }
 
 impl Book {
+    /// The skills that a search by skills goes by. Where they are not known, none.
+    fn known_skills(&self) -> &[String] {
+        if self.is_classified { &self.skills } else { &[] }
+    }
+
     /// Whether it has one of these skills. Where none are named, everything will do.
     pub(super) fn is_for(&self, skills: &[String]) -> bool {
         skills.is_empty() || self.skills.iter().any(|skill| skills.contains(skill))
@@ -35,6 +42,13 @@ pub(super) struct Lacking {
     pub(super) document: Document,
     pub(super) hash: TextHash,
     pub(super) text_hash: String,
+}
+
+/// A tool whose skills are to be told.
+pub(super) struct Unclassified {
+    pub(super) tool: ToolId,
+    pub(super) text_hash: String,
+    pub(super) vector: Vec<f32>,
 }
 
 /// All tools.
@@ -90,6 +104,7 @@ impl Library {
             is_classified: tool.is_classified,
             skills: tool.skills,
             primary_skill: tool.primary_skill,
+            classified_by: tool.classified_by,
         };
         self.books.insert(tool.id, book);
     }
@@ -120,12 +135,39 @@ impl Library {
         lacking.collect()
     }
 
+    /// Some tools that have a vector and whose skills were not told by this.
+    pub(super) fn unclassified(&self, mark: &str, count: usize) -> Vec<Unclassified> {
+        let told_otherwise = self.books.iter().filter(|(_, book)| book.classified_by.as_deref() != Some(mark));
+        let pending = told_otherwise.filter_map(|(tool, book)| {
+            let vector = self.index.vector(tool)?;
+            Some(Unclassified { tool: *tool, text_hash: book.text_hash.clone(), vector })
+        });
+        pending.take(count).collect()
+    }
+
+    /// Says what a tool is good for, if it still reads as it was judged.
+    pub(super) fn set_skills(&mut self, told: Classified) {
+        let Some(book) = self.books.get_mut(&told.tool).filter(|book| book.text_hash == told.text_hash) else { return };
+        book.is_classified = told.primary.is_some();
+        (book.skills, book.primary_skill, book.classified_by) = (told.skills, told.primary, Some(told.by));
+    }
+
+    /// What tools are best at, with their vectors.
+    pub(super) fn members(&self) -> Vec<(String, Vec<f32>)> {
+        let classified = self.books.iter().filter(|(_, book)| book.is_classified);
+        let mut members: Vec<(ToolId, &String, Vec<f32>)> = classified
+            .filter_map(|(tool, book)| Some((*tool, book.primary_skill.as_ref()?, self.index.vector(tool)?)))
+            .collect();
+        // Sums of numbers depend on their order in the last digits.
+        members.sort_by_key(|(tool, ..)| *tool);
+        members.into_iter().map(|(_, skill, vector)| (skill.clone(), vector)).collect()
+    }
+
     /// How many tools are admitted, and how many of those have no vector.
     pub(super) fn count(&self, admits: &impl Fn(&Book) -> bool) -> (usize, usize) {
         let admitted = self.books.iter().filter(|(_, book)| book.is_enabled && admits(book));
-        admitted.fold((0, 0), |(all, lacking), (tool, _)| {
-            (all + 1, lacking + usize::from(self.index.vector(tool).is_none()))
-        })
+        admitted
+            .fold((0, 0), |(all, lacking), (tool, _)| (all + 1, lacking + usize::from(!self.index.has_vector(tool))))
     }
 
     /// What fits best among what is admitted.
@@ -135,9 +177,46 @@ impl Library {
         limits: Limits,
         admits: &impl Fn(&Book) -> bool,
     ) -> Vec<(Hit<ToolId>, Book)> {
-        let is_admitted = |tool: &ToolId| self.books.get(tool).is_some_and(|book| book.is_enabled && admits(book));
-        let hits = self.index.search(query, limits, is_admitted).into_iter();
-        hits.filter_map(|hit| Some((self.books.get(&hit.key)?.clone(), hit))).map(|(book, hit)| (hit, book)).collect()
+        let is_admitted = |tool: &ToolId| self.admits(tool, admits);
+        self.with_books(self.index.search(query, limits, is_admitted))
+    }
+
+    /// The same, among the tools of the skills that the request is about; and these skills. None if they led nowhere.
+    pub(super) fn search_by_skills(
+        &self,
+        classifier: &Classifier,
+        query: &Query,
+        limits: (Limits, Limits),
+        admits: &impl Fn(&Book) -> bool,
+    ) -> (Vec<(Hit<ToolId>, Book)>, Vec<Hit<String>>) {
+        let is_admitted = |tool: &ToolId| self.admits(tool, admits);
+        let skills_of = |tool: &ToolId| self.books.get(tool).map(Book::known_skills).unwrap_or_default();
+        let found = search_by_skills((&self.index, classifier), query, limits, is_admitted, skills_of);
+        (self.with_books(found.tools), if found.by_skills { found.skills } else { Vec::new() })
+    }
+
+    fn admits(&self, tool: &ToolId, admits: &impl Fn(&Book) -> bool) -> bool {
+        self.books.get(tool).is_some_and(|book| book.is_enabled && admits(book))
+    }
+
+    fn with_books(&self, hits: Vec<Hit<ToolId>>) -> Vec<(Hit<ToolId>, Book)> {
+        hits.into_iter()
+            .filter_map(|hit| Some((self.books.get(&hit.key)?.clone(), hit)))
+            .map(|(book, hit)| (hit, book))
+            .collect()
+    }
+
+    /// How many tools have each skill, and how many of them are best at it, among those that are admitted.
+    pub(super) fn skill_counts(&self, admits: &impl Fn(&Book) -> bool) -> HashMap<String, (usize, usize)> {
+        let mut counts: HashMap<String, (usize, usize)> = HashMap::new();
+        for book in self.books.values().filter(|book| book.is_enabled && admits(book)) {
+            for skill in &book.skills {
+                let (have, are_best) = counts.entry(skill.clone()).or_default();
+                *have += 1;
+                *are_best += usize::from(book.primary_skill.as_ref() == Some(skill));
+            }
+        }
+        counts
     }
 
     /// How many tools are best at each skill, among those that are admitted: the most first.
@@ -169,6 +248,50 @@ fn parameters(schema: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn record(id: i64, name: &str) -> ToolRecord {
+        ToolRecord {
+            id: ToolId(id),
+            name: format!("s.{name}"),
+            original_name: name.to_owned(),
+            source_server_id: ServerId::fresh(),
+            server_name: "s".to_owned(),
+            description: None,
+            input_schema: None,
+            definition: registry::RawJson::parse("{}").unwrap(),
+            is_external: true,
+            enabled: true,
+            is_classified: false,
+            skills: Vec::new(),
+            primary_skill: None,
+            classified_by: None,
+            position: 0,
+            text_hash: "today".to_owned(),
+            embedding_model: None,
+        }
+    }
+
+    #[test]
+    fn a_tool_is_to_be_classified_once_it_has_a_vector_and_until_it_was() {
+        let mut library = Library::new(2);
+        library.replace_all(vec![record(1, "a"), record(2, "b")]);
+        let pending = |library: &Library, mark: &str| library.unclassified(mark, 10).len();
+        assert_eq!(pending(&library, "m"), 0, "without vectors nothing can be said");
+        library.recall(ToolId(1), "today", &[1.0, 0.0]);
+        assert_eq!(pending(&library, "m"), 1);
+        let told = |text_hash: &str| Classified {
+            tool: ToolId(1),
+            text_hash: text_hash.to_owned(),
+            skills: vec!["x".to_owned()],
+            primary: Some("x".to_owned()),
+            by: "m".to_owned(),
+        };
+        library.set_skills(told("yesterday"));
+        assert_eq!(pending(&library, "m"), 1, "that was another text");
+        library.set_skills(told("today"));
+        assert_eq!((pending(&library, "m"), pending(&library, "other")), (0, 1));
+        assert_eq!(library.members().len(), 1);
+    }
 
     #[test]
     fn parameters_are_read_from_any_schema() {

@@ -1,0 +1,80 @@
+//! Skills that an administrator changed, switched off or made. Those that come with the program are not kept here.
+
+use serde::{Deserialize, Serialize};
+
+use crate::database::{Mismatch, Row, Session, values};
+use crate::error::Error;
+use crate::{Store, Timestamp};
+
+/// A skill as it is kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SkillRecord {
+    /// By which it is referred to.
+    pub id: String,
+    /// For people.
+    pub name: String,
+    /// What its tools do.
+    pub description: String,
+    /// Things one would ask its tools for.
+    #[serde(default)]
+    pub examples: Vec<String>,
+    /// Whether tools may have it.
+    #[serde(default = "yes")]
+    pub enabled: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl Store {
+    /// All that are kept, by id.
+    pub async fn skills(&self) -> Result<Vec<SkillRecord>, Error> {
+        all(&mut self.read("read skills").await?).await
+    }
+
+    /// Keeps a skill, instead of the one of the same id if there is one.
+    pub async fn put_skill(&self, skill: &SkillRecord) -> Result<(), Error> {
+        let mut session = self.write("keep a skill").await?;
+        put(&mut session, skill).await?;
+        session.commit().await
+    }
+
+    /// Forgets a skill. Says whether it was there.
+    pub async fn delete_skill(&self, id: &str) -> Result<bool, Error> {
+        let mut session = self.write("forget a skill").await?;
+        let gone = session.execute("DELETE FROM mcp.skills WHERE id = $1", values![id]).await?;
+        session.commit().await?;
+        Ok(gone > 0)
+    }
+}
+
+pub(crate) async fn all(session: &mut Session) -> Result<Vec<SkillRecord>, Error> {
+    let sql = "SELECT id, name, description, examples, enabled FROM mcp.skills ORDER BY id";
+    session.all(sql, values![], understood).await
+}
+
+pub(crate) async fn put(session: &mut Session, skill: &SkillRecord) -> Result<(), Error> {
+    let SkillRecord { id, name, description, examples, enabled } = skill;
+    if [id, name, description].iter().any(|text| text.trim().is_empty()) {
+        return Err(Error::Invalid { what: "a skill must have an id, a name and a description".to_owned() });
+    }
+    let sql = "INSERT INTO mcp.skills (id, name, description, examples, enabled, updated_at) \
+        VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (id) DO UPDATE SET name = excluded.name, \
+        description = excluded.description, examples = excluded.examples, enabled = excluded.enabled, \
+        updated_at = excluded.updated_at";
+    let examples = serde_json::Value::from(examples.as_slice());
+    let values = values![id, name, description, &examples, *enabled, Timestamp::now()];
+    session.execute(sql, values).await.map(drop)
+}
+
+fn understood(row: &mut Row) -> Result<SkillRecord, Mismatch> {
+    let examples = serde_json::from_value(row.take("examples")?);
+    Ok(SkillRecord {
+        id: row.take("id")?,
+        name: row.take("name")?,
+        description: row.take("description")?,
+        examples: examples.map_err(|_| Mismatch::Value { column: "examples", wanted: "list of texts" })?,
+        enabled: row.take("enabled")?,
+    })
+}
