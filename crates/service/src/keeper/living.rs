@@ -101,6 +101,8 @@ impl Keeper {
 
     /// From what it offers to its end, or to a reason for it.
     async fn serve(&mut self, lived: &mut Lived, offer: &Arc<Offer>) -> Parting {
+        // What the last connection was like says nothing about this one.
+        self.shown.pulse.failures = 0;
         self.stand_up(offer);
         self.answer(Ok(()));
         let connection = self.house.fleet.view().connections[self.handle.place].clone();
@@ -254,12 +256,12 @@ impl Keeper {
         match parting {
             Parting::Asked(ends) => self.after_ends(ends),
             Parting::Anew => {
-                self.failures = 0;
+                self.forgive();
                 Step::Connect(None)
             }
             Parting::Idle => Step::Doze,
             Parting::Stopping => Step::Stop,
-            Parting::Unwell(why) => self.after_loss(&format!("it does not answer any more: {why}"), true),
+            Parting::Unwell(why) => self.after_illness(&why),
             Parting::Lost { .. } if *self.stopping.borrow() => Step::Stop,
             Parting::Lost { ending, has_lasted } => {
                 let why = in_words(ending.as_deref(), report);
@@ -269,6 +271,15 @@ impl Keeper {
                 self.after_loss(&why, has_lasted)
             }
         }
+    }
+
+    /// It was given up because it was not well. A new connection may help, once: if the server is not well with that
+    /// one either, it counts as one that failed.
+    fn after_illness(&mut self, why: &str) -> Step {
+        self.illnesses += 1;
+        // A connection that stands for a while is no failure, so the count is not kept there.
+        self.failures = self.illnesses.saturating_sub(2);
+        self.after_loss(&format!("it does not answer any more: {why}"), self.illnesses == 1)
     }
 
     /// It was lost, or could not be reached.

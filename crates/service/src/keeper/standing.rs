@@ -59,7 +59,7 @@ impl Keeper {
         );
         let record = &self.shown.record;
         let message = format!(
-            "server `{}` was switched off after {} failed attempts to connect: {why}; enable it to try again",
+            "server `{}` was switched off after {} failed attempts: {why}; enable it to try again",
             record.name, self.failures
         );
         self.house.notice(record, message);
