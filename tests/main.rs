@@ -6,6 +6,7 @@ mod command_line;
 mod config_errors;
 mod containers;
 mod cycles;
+mod documents;
 mod endurance;
 mod eras;
 mod examples;

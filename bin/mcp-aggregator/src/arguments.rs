@@ -1,5 +1,6 @@
-//! The command line. Verbs for registered servers are in `servers`.
+//! The command line. Verbs for registered servers are in `servers`, those for documents in `documents`.
 
+pub(crate) mod documents;
 pub(crate) mod servers;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -10,6 +11,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::storage::StorageArguments;
 use crate::target::TargetArguments;
+use documents::{DocArguments, RunArguments};
 use servers::{
     AddArguments, ConnectArguments, DisableArguments, DisconnectArguments, EnableArguments, ExportArguments,
     HistoryArguments, ImportArguments, ListArguments, RemoveArguments, SearchArguments, ShowArguments, SkillsArguments,
@@ -18,6 +20,11 @@ use servers::{
 
 /// What stands between server and tool, unless the user says otherwise.
 const SEPARATOR: &str = ".";
+
+/// What stands between server and tool where nobody sees it.
+pub(crate) fn usual_separator() -> Separator {
+    SEPARATOR.parse().expect("it is the default on the command line, too")
+}
 
 const EXAMPLES: &str = "\
 The config is the JSON that Claude Desktop and others use:
@@ -39,6 +46,7 @@ Examples:
   mcp-aggregator list
   mcp-aggregator call memory.read_graph
   mcp-aggregator search remember something
+  mcp-aggregator run notes.md                         run the tools that a document names
   mcp-aggregator status
   mcp-aggregator import --dry-run                     which servers do other programs on this machine have?
 
@@ -76,6 +84,8 @@ pub(crate) enum Command {
     Check(CheckArguments),
     Tools(ToolsArguments),
     Call(CallArguments),
+    Run(RunArguments),
+    Doc(DocArguments),
     Add(AddArguments),
     Remove(RemoveArguments),
     List(ListArguments),

@@ -83,6 +83,11 @@ impl Session {
         }
     }
 
+    /// Waits for Ctrl-C.
+    pub(crate) async fn interrupted(&mut self) {
+        self.signals.next().await;
+    }
+
     /// Waits until every server is up or down, but not beyond Ctrl-C.
     pub(crate) async fn all_decided(&mut self) -> Result<(), Failure> {
         let fleet = Arc::clone(self.fleet());
