@@ -130,7 +130,7 @@ fn limits_time_outs_and_missing_servers_are_told_in_the_document() {
         let mut lines = said.lines().filter(|line| line.starts_with(&begin) && !line.ends_with("executing"));
         lines.next().unwrap_or_else(|| panic!("nothing about block {number} in\n{said}"))
     };
-    assert!(line(1).contains("failed in ") && line(1).contains("300 ms"), "{}", line(1));
+    assert!(line(1).contains("failed in ") && line(1).contains("0.3 s"), "{}", line(1));
     assert!(line(2).contains("refused") && line(2).contains("disabled"), "{}", line(2));
     assert!(line(3).contains("failed in "), "{}", line(3));
     assert!(line(4).contains("no luck"), "{}", line(4));

@@ -31,7 +31,7 @@ fn files_images_links_and_errors_of_real_servers_stand_in_the_document() {
     let output = run(program("mcp-aggregator"), arguments);
     assert_eq!(output.status.code(), Some(1), "{}", output.stderr);
     assert!(output.stderr.contains("6 blocks: 4 done, 1 failed, 1 refused"), "{}", output.stderr);
-    assert!(output.stderr.contains("line 23: "), "the YAML line of `b`: {}", output.stderr);
+    assert!(output.stderr.contains("line 25: "), "the YAML line of `b`: {}", output.stderr);
     let told = fs::read_to_string(&notes).unwrap();
     assert!(told.contains("what the file says") && told.contains("ENOENT"), "{told}");
     assert!(told.contains("](notes.assets/"), "{told}");

@@ -439,11 +439,12 @@ fn state() -> Schema {
         .with("unclassified_tools", Schema::count())
         .with("last_sync", moment().or_null().about("When tools were last discovered."))
         .with("uptime_seconds", Schema::number())
+        .with("executions_stopped", Schema::truth().about("Whether calls are refused until a reset."))
 }
 
 fn service_health() -> Schema {
     let issue = Schema::object()
-        .with("component", Schema::word(["server", "database"]))
+        .with("component", Schema::word(["server", "database", "executions"]))
         .with("message", Schema::text())
         .may_have("server_id", Schema::formatted("uuid"))
         .may_have("server_name", Schema::text());
@@ -592,6 +593,7 @@ mod tests {
             unclassified_tools: 1,
             last_sync: Some(registry::Timestamp::now()),
             uptime_seconds: 1.5,
+            executions_stopped: false,
         };
         let execution = registry::ExecutionRecord::submitted("a", "b", Source::Rest);
         let report =

@@ -126,6 +126,7 @@ impl Service {
         let (events, roster) = (Events::default(), Arc::<roster::Roster>::default());
         let executions =
             executions::Executions::new(store.clone(), settings.clone(), events.clone(), Arc::clone(&roster), traces);
+        executions.recall_stop().await?;
         let fleet = Fleet::empty(options.clone(), &chain, remote.clone());
         let ledger = Arc::clone(&executions) as Arc<dyn aggregator::ledger::Ledger>;
         let aggregator = match keeps_account {

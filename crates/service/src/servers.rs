@@ -163,6 +163,8 @@ pub struct State {
     pub last_sync: Option<registry::Timestamp>,
     /// For how long the service has run.
     pub uptime_seconds: f64,
+    /// Whether calls are refused until an operator allows them again.
+    pub executions_stopped: bool,
 }
 
 impl Registration {
@@ -402,6 +404,7 @@ impl Service {
             unclassified_tools: 0,
             last_sync: self.house.last_sync(),
             uptime_seconds: self.began.elapsed().as_secs_f64(),
+            executions_stopped: self.executions_are_stopped(),
         };
         for handle in self.house.all() {
             state.total_servers += 1;
