@@ -8,6 +8,7 @@ use std::time::Duration;
 use protocol::Era;
 
 use crate::container::Container;
+use crate::secrets::Secrets;
 
 /// The key of a server in the config, verbatim. Never empty.
 ///
@@ -71,6 +72,8 @@ pub struct ServerSpec {
     pub era: Option<Era>,
     /// The longest one request to it may take; as long as any other's when absent.
     pub timeout: Option<Duration>,
+    /// What must not be told of it.
+    pub secrets: Secrets,
 }
 
 /// How a server is reached.
@@ -247,6 +250,7 @@ mod tests {
             transport,
             era: None,
             timeout: None,
+            secrets: Secrets::default(),
         });
         let shown = format!("{specs:?} {specs:#?} {}", specs[1].transport.place());
         assert!(!shown.contains("hunter2"), "{shown}");

@@ -99,7 +99,7 @@ async fn start(
     let outbox = Arc::new(Outbox::new(sink));
     let connection = Arc::new(Connection::new(upstream.surroundings(watcher), Wire::Pipe(Arc::clone(&outbox))));
     let listening = tokio::spawn(Arc::clone(&connection).listen(stdout));
-    let tail = Tail::default();
+    let tail = Tail::hiding(upstream.spec.secrets.clone());
     let draining = tokio::spawn({
         let outbox = Arc::clone(&outbox);
         async move { outbox.drain().await }
@@ -214,10 +214,10 @@ async fn serve(
         // Stopping wins, so that an orderly end is never reported as a failure.
         biased;
         _ = stop.wait_for(|&stop| stop > Stop::Never) => return Ending::Stopped,
-        cause = &mut last_breath => return failed(Phase::Initialization, cause),
+        cause = &mut last_breath => return failed(Phase::Initialization, cause.hiding(&upstream.spec.secrets)),
         met = upstream.manners.meet(connection, era, |_| {}) => match met {
             Ok(offer) => offer,
-            Err(cause) => return failed(Phase::Initialization, cause),
+            Err(cause) => return failed(Phase::Initialization, cause.hiding(&upstream.spec.secrets)),
         },
     };
     tracing::debug!(server = %upstream.spec.name, era = ?offer.era, tools = offer.items(Kind::Tool).len(), "server is running");
@@ -225,7 +225,7 @@ async fn serve(
     tokio::select! {
         biased;
         _ = stop.wait_for(|&stop| stop > Stop::Never) => Ending::Stopped,
-        cause = &mut last_breath => failed(Phase::Runtime, cause),
+        cause = &mut last_breath => failed(Phase::Runtime, cause.hiding(&upstream.spec.secrets)),
         () = upstream.manners.follow_changes(connection, offer, |offer| watcher.changed(upstream.index, offer)) => {
             Ending::Stopped
         }

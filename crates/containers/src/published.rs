@@ -51,7 +51,7 @@ pub(crate) async fn live(
         }
     };
     watcher.housed(upstream.index, Arc::clone(&house.gauge) as _);
-    let tail = Tail::default();
+    let tail = Tail::hiding(upstream.spec.secrets.clone());
     let muttering = mutter(&upstream, &tail, attached);
     let ending = reside(&upstream, &mut house, wanted, &watcher, &mut stop, &remote).await;
     house.close(containers, &ending, &mut stop).await;

@@ -11,7 +11,7 @@ use aggregator::{Aggregator, Fleet, NamePolicy, Options, Reach};
 use bytes::Bytes;
 use catalog::offer::Hints;
 use catalog::server::{Dialect, Remote};
-use catalog::{Item, Kind, Offer, ServerName, ServerSpec, ServerState, Transport};
+use catalog::{Item, Kind, Offer, Secrets, ServerName, ServerSpec, ServerState, Transport};
 use protocol::{Era, reply};
 use registry::{CredentialKey, Location, RawJson, ServerId, Source, Status, Store, Timestamp};
 use serde_json::{Value, json};
@@ -240,6 +240,7 @@ impl House {
             }),
             era: None,
             timeout: server.timeout,
+            secrets: Secrets::default(),
         };
         drop(self.fleet.begin(place, spec, None));
         self.fleet.settled(place).await;

@@ -6,7 +6,7 @@ use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::Duration;
 
-use catalog::ServerName;
+use catalog::{Secrets, ServerName};
 use protocol::envelope::Reason;
 
 use crate::process::StartError;
@@ -108,6 +108,26 @@ pub enum Cause {
 }
 
 impl Cause {
+    /// The same without the secrets of its server, which may have repeated them.
+    #[must_use]
+    pub fn hiding(self, secrets: &Secrets) -> Self {
+        let hidden = |text: &str| secrets.hide(text).into_owned();
+        match self {
+            Self::Remote(text) => Self::Remote(hidden(&text)),
+            Self::Unauthorized(text) => Self::Unauthorized(hidden(&text)),
+            Self::Container { what, hint } => Self::Container { what: hidden(&what), hint },
+            Self::Refused { method, error } => Self::Refused { method, error: hidden(&error) },
+            Self::Nonsense { method, problem } => Self::Nonsense { method, problem: hidden(&problem) },
+            other @ (Self::Start(_)
+            | Self::NoRemotes
+            | Self::Broken
+            | Self::Exited(_)
+            | Self::ClosedOutput
+            | Self::ClosedInput
+            | Self::TooSlow { .. }) => other,
+        }
+    }
+
     /// What the user can do about it, where there is something to do.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
@@ -343,6 +363,15 @@ mod tests {
         assert_eq!(describe(ExitStatus::from_raw(9)), "it was killed by signal 9 (SIGKILL)");
         assert_eq!(describe(ExitStatus::from_raw(11 | 0x80)), "it was killed by signal 11 (SIGSEGV), core dumped");
         assert_eq!(describe(ExitStatus::from_raw(40)), "it was killed by signal 40");
+    }
+
+    #[test]
+    fn a_secret_that_a_server_repeats_in_a_refusal_is_not_told() {
+        let secrets = Secrets::default().with(["hunter2"]);
+        let cause = Cause::Remote("it answered HTTP 500: no hunter2 here".to_owned()).hiding(&secrets);
+        assert_eq!(cause.to_string(), "it answered HTTP 500: no *** here");
+        let cause = Cause::Refused { method: "initialize", error: "hunter2?".to_owned() }.hiding(&secrets);
+        assert_eq!(cause.to_string(), "it answered `initialize` with an error: ***?");
     }
 
     #[test]

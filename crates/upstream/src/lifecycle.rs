@@ -113,6 +113,7 @@ impl Upstream {
             watcher: Arc::downgrade(watcher),
             introduction: self.manners.modern_introduction(),
             limit: self.spec.timeout,
+            secrets: self.spec.secrets.clone(),
         }
     }
 
