@@ -131,6 +131,36 @@ async fn a_call_that_takes_too_long_is_ended_and_its_server_told() {
 }
 
 #[tokio::test]
+async fn the_time_in_the_queue_counts_and_is_told_apart() {
+    let house = House::open(with(|settings| settings.concurrent_limit = 1)).await;
+    let server = house.server("turns").await;
+    let start = |call: Call| {
+        let executions = Arc::clone(&house.executions);
+        tokio::spawn(async move { executions.call(call).await })
+    };
+    let running = start(call("turns.stuck"));
+    until("it runs", || server.running() == 1).await;
+    let hasty = start(Call { timeout_ms: Some(1000), ..call("turns.echo") });
+    let patient = start(call("turns.echo"));
+    until("two wait", || house.executions.reading().queued == 2).await;
+    pause();
+    let began = tokio::time::Instant::now();
+    let error = hasty.await.unwrap().unwrap_err();
+    assert_eq!(
+        (error.code(), began.elapsed().as_secs()),
+        ("EXECUTION_TIMEOUT", 0),
+        "it waited no longer than it may take"
+    );
+    assert_eq!(server.calls(), 1, "it never got there");
+    server.let_go.notify_waiters();
+    running.await.unwrap().unwrap();
+    let metadata = patient.await.unwrap().unwrap().metadata;
+    assert!(metadata.queue_time_ms > 900.0 && metadata.routing_time_ms < 100.0, "{metadata:?}");
+    let reading = house.executions.reading();
+    assert_eq!((reading.running, reading.queued), (0, 0));
+}
+
+#[tokio::test]
 async fn the_limit_of_a_server_counts_more_than_that_of_all() {
     let house = House::open(Settings::default()).await;
     house.server_with("patient", &["stuck"], Some(Duration::from_secs(100))).await;
