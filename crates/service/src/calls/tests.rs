@@ -114,6 +114,21 @@ async fn a_call_is_made_again_only_where_that_does_no_harm() {
 }
 
 #[tokio::test]
+async fn a_call_that_never_got_to_its_server_is_told_so_with_its_state() {
+    let house = House::open(Settings::default()).await;
+    let server = house.server("remote").await;
+    let id = house.roster.find("remote").unwrap().id;
+    pause();
+    for (tool, code) in [("remote.away", "SERVER_CONNECTION_FAILED"), ("remote.forgetful", "SESSION_NOT_FOUND")] {
+        let error = house.executions.call(call(tool)).await.unwrap_err();
+        assert_eq!(error.code(), code, "{error}");
+        let expected = serde_json::json!({"server_id": id, "server_name": "remote", "status": "connected"});
+        assert_eq!(error.context(), expected);
+    }
+    assert_eq!(server.calls(), 8, "each was made four times");
+}
+
+#[tokio::test]
 async fn a_call_that_takes_too_long_is_ended_and_its_server_told() {
     let house = House::open(Settings::default()).await;
     let server = house.server("late").await;
