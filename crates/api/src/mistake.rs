@@ -147,6 +147,15 @@ mod tests {
             (Error::SkillNotFound { key: text() }, 404),
             (Error::ToolAmbiguous { name: text(), candidates: vec!["a.b".to_owned()] }, 400),
             (Error::ExecutionNotFound { id: text() }, 404),
+            (
+                Error::SessionNotFound {
+                    server_id: text(),
+                    name: text(),
+                    status: registry::Status::Connected,
+                    why: text(),
+                },
+                503,
+            ),
             (Error::ExecutionFailed { message: text(), context: serde_json::Map::new() }, 502),
             (Error::ExecutionTimeout { message: text(), context: serde_json::Map::new() }, 504),
             (Error::ExecutionCancelled { message: text(), context: serde_json::Map::new() }, 409),

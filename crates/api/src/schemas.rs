@@ -383,7 +383,8 @@ fn metadata() -> Schema {
         .with("routed_to", Schema::text().about("The name of the server."))
         .with("server_id", Schema::formatted("uuid"))
         .with("routing_strategy", Schema::word(["namespace_resolved", "server_specified", "original_name"]))
-        .with("routing_time_ms", Schema::number())
+        .with("queue_time_ms", Schema::number().about("Waiting for its turn."))
+        .with("routing_time_ms", Schema::number().about("From its turn to the server."))
         .with("execution_time_ms", Schema::number())
         .with("total_time_ms", Schema::number())
 }
@@ -471,7 +472,9 @@ pub(crate) fn changed_settings() -> Schema {
 
 fn each_setting() -> Vec<(&'static str, Schema)> {
     let about = |name: &str| match name {
-        "timeout_ms" => "How long a call from REST, the command line, a document or an assistant may take.",
+        "timeout_ms" => {
+            "How long a call from REST, the command line, a document or an assistant may take, its turn waited for included."
+        }
         "mcp_timeout_ms" => "The same for calls of MCP clients; null is no limit.",
         "concurrent_limit" => "How many calls from REST, the command line, documents and assistants may run at once.",
         "mcp_concurrent_limit" => "The same for calls of MCP clients; -1 is no limit.",

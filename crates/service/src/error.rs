@@ -81,6 +81,18 @@ pub enum Error {
         /// What happened.
         why: String,
     },
+    /// The server forgot us, and did not get to know us again.
+    #[error("the session with server `{name}` is lost: {why}")]
+    SessionNotFound {
+        /// Its id.
+        server_id: String,
+        /// Its name.
+        name: String,
+        /// How things stand with it.
+        status: registry::Status,
+        /// What happened.
+        why: String,
+    },
     /// There is no such execution.
     #[error("there is no execution `{id}`")]
     ExecutionNotFound {
@@ -151,6 +163,7 @@ impl Error {
             Self::ToolAmbiguous { .. } => "TOOL_AMBIGUOUS",
             Self::ServerUnavailable { .. } => "SERVER_UNAVAILABLE",
             Self::ConnectionFailed { .. } => "SERVER_CONNECTION_FAILED",
+            Self::SessionNotFound { .. } => "SESSION_NOT_FOUND",
             Self::ExecutionNotFound { .. } => "EXECUTION_NOT_FOUND",
             Self::ExecutionFailed { .. } => "EXECUTION_FAILED",
             Self::ExecutionTimeout { .. } => "EXECUTION_TIMEOUT",
@@ -173,7 +186,8 @@ impl Error {
             Self::SkillNotFound { key } => json!({ "skill": key }),
             Self::ToolAmbiguous { name, candidates } => json!({ "name": name, "candidates": candidates }),
             Self::ServerUnavailable { server_id, name, status, .. }
-            | Self::ConnectionFailed { server_id, name, status, .. } => {
+            | Self::ConnectionFailed { server_id, name, status, .. }
+            | Self::SessionNotFound { server_id, name, status, .. } => {
                 json!({ "server_id": server_id, "server_name": name, "status": status })
             }
             Self::ExecutionNotFound { id } => json!({ "execution_id": id }),

@@ -30,9 +30,10 @@ use crate::{Actor, Settings, TraceSetup};
 
 /// What a tool does is its name:
 /// `echo` answers with its arguments, `slow` does so after 50 ms, `stuck` when it is let go, `failing` says that it
-/// failed, `refusing` answers with an error, `unreachable` cannot be reached twice, `lost` loses its connection once and
-/// `lost-twice` (which says it is read-only) does so twice.
-const TOOLS: [&str; 8] = ["echo", "slow", "stuck", "failing", "refusing", "unreachable", "lost", "lost-twice"];
+/// failed, `refusing` answers with an error, `unreachable` cannot be reached twice and `away` never, `forgetful` does not
+/// know us, `lost` loses its connection once and `lost-twice` (which says it is read-only) does so twice.
+const TOOLS: [&str; 10] =
+    ["echo", "slow", "stuck", "failing", "refusing", "unreachable", "away", "forgetful", "lost", "lost-twice"];
 
 /// A server in our own process.
 #[derive(Debug, Default)]
@@ -90,9 +91,14 @@ impl FakeServer {
             _ => {}
         }
         drop(running);
-        let mishap = if tool == "unreachable" { Mishap::Unreachable } else { Mishap::AnswerLost };
+        let mishap = match tool {
+            "unreachable" | "away" => Mishap::Unreachable,
+            "forgetful" => Mishap::Forgotten,
+            _ => Mishap::AnswerLost,
+        };
         let fails = match tool {
             "lost" => call == 0,
+            "away" | "forgetful" => true,
             "unreachable" | "lost-twice" => call < 2,
             _ => false,
         };

@@ -262,6 +262,8 @@ pub enum CallError {
 pub enum Mishap {
     /// It did not get there.
     Unreachable,
+    /// The server had forgotten us, and did not get to know us again.
+    Forgotten,
     /// The server has no time for it now.
     Busy,
     /// The server, or what is in its place, does not want it, and will not want it next time.
@@ -301,6 +303,7 @@ impl CallError {
             Self::Ended { .. } => "server_ended",
             Self::Unreadable { .. } => "unreadable_answer",
             Self::Remote { mishap: Mishap::Unreachable, .. } => "server_unreachable",
+            Self::Remote { mishap: Mishap::Forgotten, .. } => "session_lost",
             Self::Remote { mishap: Mishap::Busy, .. } => "server_busy",
             Self::Remote { mishap: Mishap::Refused, .. } => "server_refused",
             Self::Remote { mishap: Mishap::AnswerLost, .. } => "answer_lost",
@@ -316,7 +319,7 @@ impl CallError {
     pub fn is_safe_to_retry(&self) -> bool {
         match self {
             Self::Congested { .. } | Self::OthersTurn { .. } => true,
-            Self::Remote { mishap, .. } => matches!(mishap, Mishap::Unreachable | Mishap::Busy),
+            Self::Remote { mishap, .. } => matches!(mishap, Mishap::Unreachable | Mishap::Forgotten | Mishap::Busy),
             Self::Ended { .. } | Self::Unreadable { .. } | Self::TooSlow { .. } | Self::Deserted { .. } => false,
         }
     }
