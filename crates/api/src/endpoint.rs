@@ -192,6 +192,7 @@ impl Endpoint {
                 (None, None) => return Some(found),
                 (Some("{server}"), Some(value)) if !value.is_empty() => found.push(("server", decode(value))),
                 (Some("{execution}"), Some(value)) if !value.is_empty() => found.push(("execution", decode(value))),
+                (Some("{binding}"), Some(value)) if !value.is_empty() => found.push(("binding", decode(value))),
                 (Some(part), Some(value)) if part == value => {}
                 _ => return None,
             }

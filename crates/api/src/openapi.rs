@@ -66,7 +66,11 @@ fn operation_id(endpoint: &Endpoint) -> String {
 }
 
 fn parameters(endpoint: &Endpoint) -> Vec<Value> {
-    let about = |name: &str| if name == "server" { "A server, by id or name." } else { "An execution, by id." };
+    let about = |name: &str| match name {
+        "server" => "A server, by id or name.",
+        "binding" => "A binding, by id.",
+        _ => "An execution, by id.",
+    };
     let names = endpoint.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
     let of_path = names.map(|name| {
         let schema = json!({"type": "string", "minLength": 1});

@@ -11,6 +11,7 @@
 //! - `layer.rs`: the config file as a read-only layer of servers; `trial.rs`: a server tried apart from all others
 //! - [`calls`]: a tool called from here; [`executions`]: the account of all calls: limits, stop, history;
 //!   `recorder.rs`: writes it down
+//! - [`bindings`]: which server a part of a document may use
 //! - [`finding`]: tools found by words and by meaning
 //! - [`metrics`]: numbers for whoever watches; [`traces`]: spans of calls, for a collector
 //! - [`settings`]: what can be changed while it runs; [`events`]: what happens, for who wants to know
@@ -18,6 +19,7 @@
 //! - [`Error`]: what went wrong, told once for every edge
 
 pub mod backup;
+pub mod bindings;
 pub mod calls;
 pub mod containers;
 pub mod error;
