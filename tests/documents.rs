@@ -2,8 +2,10 @@
 //!
 //! - [`running`]: by a running service, with its limits and its account of calls
 //! - [`configured`]: by the servers of a config, started for the run
+//! - [`bound`]: what the registry binds parts of documents to
 //! - [`maps`]: what is in a document, and which server is where
 
+mod bound;
 mod configured;
 mod maps;
 mod running;

@@ -1,6 +1,7 @@
 //! One file per verb, or per pair of verbs.
 
 pub(crate) mod add;
+pub(crate) mod bind;
 pub(crate) mod call;
 pub(crate) mod check;
 pub(crate) mod connection;

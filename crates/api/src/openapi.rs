@@ -69,6 +69,7 @@ fn parameters(endpoint: &Endpoint) -> Vec<Value> {
     let about = |name: &str| match name {
         "server" => "A server, by id or name.",
         "skill" => "A skill, by id.",
+        "binding" => "A binding, by id.",
         _ => "An execution, by id.",
     };
     let names = endpoint.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));

@@ -1,6 +1,6 @@
 //! What comes and goes, by name: the schemas of the document.
 
-use registry::{Deployment, EventKind, ExecutionStatus, Origin, Source, Status, Transport};
+use registry::{Deployment, EventKind, ExecutionStatus, Origin, SectionKind, Source, Status, Transport};
 use serde_json::json;
 use service::finding::{SkillOrigin, Strategy};
 use service::settings::RANGES;
@@ -31,6 +31,7 @@ pub(crate) fn all() -> Vec<(&'static str, Schema)> {
         ("TestReport", test_report()),
         ("Result", result()),
         ("Execution", execution()),
+        ("Binding", binding()),
         ("Stopped", stopped()),
         ("State", state()),
         ("ServiceHealth", service_health()),
@@ -518,6 +519,42 @@ fn audit_record() -> Schema {
         .with("action", Schema::text().such_as("server.register"))
         .with("target", Schema::text().or_null())
         .with("details", Schema::anything())
+}
+
+/// A binding to be made.
+pub(crate) fn new_binding() -> Schema {
+    let line = || Schema::integer(1, i64::from(i32::MAX)).or_null();
+    Schema::object()
+        .with(
+            "document",
+            Schema::kept_text().about(
+                "The document's path, or a pattern: `*` is anything but `/`, `**` anything. One that does not begin \
+                 with `/` may begin at any folder.",
+            ).such_as("notes/*.md"),
+        )
+        .with("server_id", Schema::kept_text().about("The server, by id or name."))
+        .may_have("heading_text", Schema::kept_text().or_null().about("`Issues`, or `## Issues` of that level only."))
+        .may_have("block_id", Schema::kept_text().or_null().about("The id of a block, without its `^`."))
+        .may_have("start_line", line().about("The first line of a range. Lines of results are not counted."))
+        .may_have("end_line", line().about("The last line of a range, after the first."))
+        .may_have("inherit_to_children", Schema::truth().by_default(true).about("Whether sections inside inherit it."))
+}
+
+/// A binding as it is shown.
+fn binding() -> Schema {
+    Schema::object()
+        .with("id", Schema::integer(0, i64::MAX))
+        .with("document", Schema::text().about("The document's path, or a pattern for several."))
+        .with("section_type", words!(SectionKind).about("Which of the following there is."))
+        .may_have("heading_text", Schema::text())
+        .may_have("block_id", Schema::text())
+        .may_have("start_line", Schema::count())
+        .may_have("end_line", Schema::count())
+        .with("server_id", Schema::formatted("uuid"))
+        .with("server_name", Schema::text())
+        .with("inherit_to_children", Schema::truth().about("Whether sections inside inherit it."))
+        .with("created_at", moment())
+        .with("updated_at", moment())
 }
 
 /// A registry in one piece.

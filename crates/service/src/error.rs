@@ -99,6 +99,12 @@ pub enum Error {
         /// Its id.
         id: String,
     },
+    /// There is no such binding.
+    #[error("there is no binding `{id}`")]
+    BindingNotFound {
+        /// Its id.
+        id: String,
+    },
     /// The server failed at the call, or answered with a JSON-RPC error.
     #[error("{message}")]
     ExecutionFailed {
@@ -165,6 +171,7 @@ impl Error {
             Self::ConnectionFailed { .. } => "SERVER_CONNECTION_FAILED",
             Self::SessionNotFound { .. } => "SESSION_NOT_FOUND",
             Self::ExecutionNotFound { .. } => "EXECUTION_NOT_FOUND",
+            Self::BindingNotFound { .. } => "BINDING_NOT_FOUND",
             Self::ExecutionFailed { .. } => "EXECUTION_FAILED",
             Self::ExecutionTimeout { .. } => "EXECUTION_TIMEOUT",
             Self::ExecutionCancelled { .. } => "EXECUTION_CANCELLED",
@@ -191,6 +198,7 @@ impl Error {
                 json!({ "server_id": server_id, "server_name": name, "status": status })
             }
             Self::ExecutionNotFound { id } => json!({ "execution_id": id }),
+            Self::BindingNotFound { id } => json!({ "binding_id": id }),
             Self::ExecutionFailed { context, .. }
             | Self::ExecutionTimeout { context, .. }
             | Self::ExecutionCancelled { context, .. }
@@ -207,6 +215,7 @@ impl From<registry::Error> for Error {
             registry::Error::AlreadyExists { name } => Self::ServerAlreadyExists { name },
             registry::Error::NotFound { what: "server", key } => Self::ServerNotFound { key },
             registry::Error::NotFound { what: "execution", key } => Self::ExecutionNotFound { id: key },
+            registry::Error::NotFound { what: "binding", key } => Self::BindingNotFound { id: key },
             other => Self::Registry(other),
         }
     }

@@ -12,12 +12,14 @@
 //! - [`calls`]: a tool called from here; [`executions`]: the account of all calls: limits, stop, history;
 //!   `recorder.rs`: writes it down
 //! - [`finding`]: tools found by words and by meaning; skills, and which tools have them
+//! - [`bindings`]: which server a part of a document may use
 //! - [`metrics`]: numbers for whoever watches; [`traces`]: spans of calls, for a collector
 //! - [`settings`]: what can be changed while it runs; [`events`]: what happens, for who wants to know
 //! - `overview`: the audit log, and whether the database is there; [`backup`]: the whole registry in one piece
 //! - [`Error`]: what went wrong, told once for every edge
 
 pub mod backup;
+pub mod bindings;
 pub mod calls;
 pub mod containers;
 pub mod error;

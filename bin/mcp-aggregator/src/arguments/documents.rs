@@ -72,6 +72,74 @@ pub(crate) struct DocArguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum DocVerb {
     Map(MapArguments),
+    Bindings(BindingsArguments),
+    Bind(BindArguments),
+    Unbind(UnbindArguments),
+}
+
+/// List what documents are bound to in the registry.
+///
+/// What documents say themselves is not here; `doc map` shows both.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct BindingsArguments {
+    /// Print what REST answers
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) target: TargetArguments,
+}
+
+/// Bind a part of a document, or of several, to a server.
+///
+/// Only tools of that server may run there. What a document says itself about the same part counts first.
+#[derive(Debug, Args)]
+#[command(
+    verbatim_doc_comment,
+    group = clap::ArgGroup::new("part").required(true).args(["heading", "block_id", "lines"]),
+    after_help = "\
+Examples:
+  mcp-aggregator doc bind notes.md github --heading Issues
+  mcp-aggregator doc bind 'work/**/*.md' github --heading '## Issues' --no-inherit
+  mcp-aggregator doc bind notes.md time --lines 10-20"
+)]
+pub(crate) struct BindArguments {
+    /// The document's path, or a pattern for several; where it does not begin with `/`, in any folder
+    #[arg(value_name = "DOCUMENT")]
+    pub(crate) document: String,
+    /// The server, by name or id
+    #[arg(value_name = "SERVER")]
+    pub(crate) server: String,
+    /// What stands under this heading: `Issues`, or `## Issues` of that level only
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) heading: Option<String>,
+    /// The block with this id
+    #[arg(long, value_name = "ID")]
+    pub(crate) block_id: Option<String>,
+    /// These lines, the last included; lines of results are not counted
+    #[arg(long, value_name = "FIRST-LAST", value_parser = lines)]
+    pub(crate) lines: Option<(u32, u32)>,
+    /// Not for the sections inside
+    #[arg(long)]
+    pub(crate) no_inherit: bool,
+    #[command(flatten)]
+    pub(crate) target: TargetArguments,
+}
+
+fn lines(text: &str) -> Result<(u32, u32), String> {
+    let parsed = text.split_once('-').and_then(|(first, last)| Some((first.parse().ok()?, last.parse().ok()?)));
+    let range = parsed.filter(|(first, last)| 0 < *first && first < last);
+    range.ok_or_else(|| "expected a first and a later last line, like 10-20".to_owned())
+}
+
+/// Remove a binding from the registry.
+#[derive(Debug, Args)]
+pub(crate) struct UnbindArguments {
+    /// Its number, as `doc bindings` shows it
+    #[arg(value_name = "ID")]
+    pub(crate) id: i64,
+    #[command(flatten)]
+    pub(crate) target: TargetArguments,
 }
 
 /// Print a document's headings and blocks, the server of each, and why it is that one.

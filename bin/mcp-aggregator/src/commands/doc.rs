@@ -1,10 +1,10 @@
-//! `doc`: a document as a map.
+//! `doc`: a document as a map; what documents are bound to is in `bind`.
 
 use notebook::{Addressee, Bindings, Document, Outline, OutlineBlock, OutlineSection, Server};
 use serde_json::json;
 
 use crate::arguments::documents::{DocArguments, DocVerb, MapArguments};
-use crate::commands::list;
+use crate::commands::{bind, list};
 use crate::documents::{self, file_failed};
 use crate::failure::Failure;
 use crate::output::{self, say};
@@ -14,6 +14,9 @@ use crate::{config, session, words};
 pub(crate) fn run(arguments: &DocArguments) -> Result<(), Failure> {
     match &arguments.verb {
         DocVerb::Map(arguments) => map(arguments),
+        DocVerb::Bindings(arguments) => bind::list(arguments),
+        DocVerb::Bind(arguments) => bind::add(arguments),
+        DocVerb::Unbind(arguments) => bind::remove(arguments),
     }
 }
 
@@ -21,8 +24,8 @@ fn map(arguments: &MapArguments) -> Result<(), Failure> {
     words::tell(arguments.servers.debug);
     let text = notebook::read(&arguments.document).map_err(file_failed)?;
     let document = Document::parse(&text);
-    let servers = servers(arguments)?;
-    let outline = notebook::outline(&document, &servers, &Bindings::of(&document, &[]));
+    let (servers, registered) = surroundings(arguments)?;
+    let outline = notebook::outline(&document, &servers, &Bindings::of(&document, &registered));
     if arguments.json {
         return output::print_json(&described(&outline));
     }
@@ -33,13 +36,15 @@ fn map(arguments: &MapArguments) -> Result<(), Failure> {
     Ok(())
 }
 
-fn servers(arguments: &MapArguments) -> Result<Vec<Server>, Failure> {
+/// The servers there are, and what the registry binds the document to.
+fn surroundings(arguments: &MapArguments) -> Result<(Vec<Server>, Vec<notebook::Binding>), Failure> {
     if let Some(config) = &arguments.servers.config {
-        return Ok(documents::servers_of_config(&config::load(config)?.config));
+        return Ok((documents::servers_of_config(&config::load(config)?.config), Vec::new()));
     }
     session::block_on(async {
         let target = arguments.servers.target.find().await?;
-        Ok(documents::servers_of_service(&list::servers(&target).await?))
+        let servers = documents::servers_of_service(&list::servers(&target).await?);
+        Ok((servers, documents::registered(&target, &arguments.document).await?))
     })
 }
 

@@ -4,7 +4,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use aggregator::NamePolicy;
-use notebook::{ApplyOptions, Bindings, Document, Placement, Plan, Report, RunOptions, Selection, Server, Toolbox};
+use notebook::{
+    ApplyOptions, Binding, Bindings, Document, Placement, Plan, Report, RunOptions, Selection, Server, Toolbox,
+};
 use serde_json::{Value, json};
 
 use crate::arguments::documents::RunArguments;
@@ -42,7 +44,8 @@ fn by_service(arguments: &RunArguments, document: &Document) -> Result<Ran, Fail
     session::block_on(async {
         let service = arguments.servers.target.service().await?;
         let servers = documents::servers_of_service(&list::servers_of(&service).await?);
-        let plan = plan(arguments, document, &servers)?;
+        let registered = documents::registered_at(&service, &arguments.document).await?;
+        let plan = plan(arguments, document, &servers, &registered)?;
         // Only now: until there is something to be kept, Ctrl-C may simply end us.
         let mut signals = Signals::new().map_err(|error| Failure::new(format!("could not start: {error}")))?;
         let toolbox = ServiceTools::new(service, servers, &documents::whole_path(&arguments.document));
@@ -54,7 +57,7 @@ fn by_service(arguments: &RunArguments, document: &Document) -> Result<Ran, Fail
 fn by_config(arguments: &RunArguments, document: &Document, config: &Path) -> Result<Ran, Failure> {
     let mut loaded = config::load(config)?;
     let servers = documents::servers_of_config(&loaded.config);
-    let plan = plan(arguments, document, &servers)?;
+    let plan = plan(arguments, document, &servers, &[])?;
     let is_needed = |name: &str| plan.steps.iter().any(|step| step.server() == Some(name));
     loaded.config.servers.retain(|spec| is_needed(spec.name.as_str()));
     let separator = crate::arguments::usual_separator();
@@ -65,10 +68,15 @@ fn by_config(arguments: &RunArguments, document: &Document, config: &Path) -> Re
     })
 }
 
-fn plan<'a>(arguments: &RunArguments, document: &'a Document, servers: &[Server]) -> Result<Plan<'a>, Failure> {
+fn plan<'a>(
+    arguments: &RunArguments,
+    document: &'a Document,
+    servers: &[Server],
+    registered: &[Binding],
+) -> Result<Plan<'a>, Failure> {
     let selection =
         Selection { blocks: arguments.block.clone(), section: arguments.section.clone(), line: arguments.line };
-    let bindings = Bindings::of(document, &[]);
+    let bindings = Bindings::of(document, registered);
     Plan::new(document, servers, &bindings, &selection, arguments.force).map_err(|error| {
         let hint = format!("`mcp-aggregator doc map {}` shows its sections and blocks", arguments.document.display());
         Failure::usage(error.to_string()).with_hint(hint)
