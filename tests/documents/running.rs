@@ -114,11 +114,12 @@ fn limits_time_outs_and_missing_servers_are_told_in_the_document() {
     home.add("one");
     home.add("off");
     home.ok(&["disable", "off"]);
+    home.add("other");
     change_settings(&serve, &json!({"session_limit": 3, "timeout_ms": 300}));
     let blocks = [
         block("one", "hang", ""),
         block("off", "echo", ""),
-        block("one", "crash", ""),
+        block("other", "crash", ""),
         block("one", "raw", "result: '{\"content\":[{\"type\":\"text\",\"text\":\"no luck\"}],\"isError\":true}'\n"),
         block("one", "size", ""),
     ];
