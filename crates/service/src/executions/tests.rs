@@ -214,3 +214,17 @@ async fn what_is_too_much_is_forgotten_at_the_start_and_when_the_limit_changes()
     house.set(Settings { keep_executions: 5, ..Settings::default() });
     assert!(is_so_in_time(5).await);
 }
+
+#[tokio::test]
+async fn a_call_of_half_a_second_is_noted_before_its_end() {
+    let house = House::open(Settings::default()).await;
+    let server = house.server("noted").await;
+    let calling = client_calls(&house, "noted.stuck");
+    until("it runs", || server.running() == 1).await;
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_millis(500)).await;
+    house.executions.look();
+    assert!(house.executions.live.all()[0].is_noted());
+    tokio::time::resume();
+    calling.abort();
+}
