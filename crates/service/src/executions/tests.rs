@@ -193,6 +193,7 @@ async fn a_database_that_is_away_delays_no_call_and_loses_the_oldest_records_las
         assert!(house.executions.call(call("away.echo")).await.is_ok());
     }
     assert_eq!(house.executions.reading().history_waiting, 20);
+    until("it is told", || house.executions.write_trouble().is_some()).await;
 }
 
 #[tokio::test]
