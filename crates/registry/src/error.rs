@@ -21,6 +21,15 @@ pub enum Error {
         #[source]
         source: Cause,
     },
+    /// The disk of the database is full. The same request may succeed once there is room.
+    #[error("could not {deed}: the disk of the database is full")]
+    Full {
+        /// What was being done.
+        deed: &'static str,
+        /// What the database said.
+        #[source]
+        source: Cause,
+    },
     /// A server of that name is registered already.
     #[error("a server named `{name}` exists already")]
     AlreadyExists {
@@ -74,9 +83,9 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the same request may succeed later without anybody changing anything.
+    /// Whether the same request may succeed later without anybody changing it.
     pub fn is_retryable(&self) -> bool {
-        matches!(self, Self::Unavailable { .. })
+        matches!(self, Self::Unavailable { .. } | Self::Full { .. })
     }
 
     pub(crate) fn server_not_found(key: &(impl ToString + ?Sized)) -> Self {

@@ -235,6 +235,11 @@ impl Executions {
         meant.filter(|execution| self.call_off(execution, verdict.clone())).count() as u64
     }
 
+    /// Why records of calls cannot be written just now, if that is so.
+    pub(crate) fn write_trouble(&self) -> Option<String> {
+        self.recorder.trouble()
+    }
+
     /// The numbers at this moment. Servers that were never called or looked at are left out.
     pub fn reading(&self) -> Reading {
         let all = self.counters.read().unwrap_or_else(PoisonError::into_inner).clone();

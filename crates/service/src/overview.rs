@@ -15,6 +15,11 @@ impl Service {
         Ok(self.store.ping().await?)
     }
 
+    /// Why nothing can be written down just now, if that is so: a database that can be read may be full.
+    pub fn write_trouble(&self) -> Option<String> {
+        self.house.records.trouble().or_else(|| self.executions.write_trouble())
+    }
+
     /// Who changed what, newest first.
     pub async fn audit(&self, filter: &AuditFilter, page: Page) -> Result<Listed<AuditRecord>, Error> {
         Ok(self.store.audit(filter, page).await?)

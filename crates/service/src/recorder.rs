@@ -45,6 +45,8 @@ pub(crate) struct Recorder {
     is_closed: watch::Sender<bool>,
     written: AtomicU64,
     dropped: AtomicU64,
+    /// Why the last batch could not be written, if it could not.
+    trouble: Mutex<Option<String>>,
     /// That records were given up was said, and the database has not been back since.
     has_warned: AtomicBool,
 }
@@ -122,6 +124,15 @@ impl Recorder {
         backlog.writing.iter().chain(&backlog.waiting).cloned().collect()
     }
 
+    /// Why nothing can be written just now, if that is so.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_trouble(&self, trouble: Option<String>) {
+        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
+    }
+
     /// Records that wait, that were written, and that were given up.
     pub(crate) fn count(&self) -> (u64, u64, u64) {
         let waiting = {
@@ -134,7 +145,7 @@ impl Recorder {
     /// Writes what comes until it is closed.
     pub(crate) async fn run(self: Arc<Self>, store: Store, settings: Keeper) {
         let mut closing = self.closing.subscribe();
-        let settling = settle(&store, Timestamp::now());
+        let settling = self.settle(&store, Timestamp::now());
         tokio::select! {
             () = settling => {}
             _ = closing.wait_for(|&closing| closing) => {}
@@ -166,6 +177,24 @@ impl Recorder {
         self.is_closed.send_replace(true);
     }
 
+    /// Ends what a crash left open.
+    async fn settle(&self, store: &Store, began: Timestamp) {
+        let mut failures = 0;
+        loop {
+            match store.settle_executions(began, INTERRUPTED).await {
+                Err(error) if error.is_retryable() => {
+                    self.set_trouble(Some(error.to_string()));
+                    sleep(PAUSES[failures.min(PAUSES.len() - 1)]).await;
+                }
+                Ok(0) => break,
+                Ok(settled) => break tracing::info!(settled, "ended calls that were left open"),
+                Err(error) => break tracing::warn!(%error, "could not end calls that were left open"),
+            }
+            failures += 1;
+        }
+        self.set_trouble(None);
+    }
+
     /// Asks for the end, and waits until everything is written, within reason.
     pub(crate) async fn close(&self) {
         self.closing.send_replace(true);
@@ -195,6 +224,7 @@ impl Recorder {
             match write(store, &batch).await {
                 Ok(written) => {
                     self.has_been_written(written);
+                    self.set_trouble(None);
                     if failures > 0 {
                         tracing::info!("the database is back; records of calls are written again");
                     }
@@ -205,6 +235,7 @@ impl Recorder {
                         tracing::warn!(%error, "could not write records of calls; they wait for the database");
                     }
                     self.put_back();
+                    self.set_trouble(Some(error.to_string()));
                     if *closing.borrow() {
                         return;
                     }
@@ -301,20 +332,6 @@ async fn write(store: &Store, batch: &Batch) -> Result<u64, registry::Error> {
     }
     tracing::warn!(%error, refused, "the database refused records of calls");
     Ok(count - refused)
-}
-
-/// Ends what a crash left open.
-async fn settle(store: &Store, began: Timestamp) {
-    let mut failures = 0;
-    loop {
-        match store.settle_executions(began, INTERRUPTED).await {
-            Ok(0) => return,
-            Ok(settled) => return tracing::info!(settled, "ended calls that were left open"),
-            Err(error) if error.is_retryable() => sleep(PAUSES[failures.min(PAUSES.len() - 1)]).await,
-            Err(error) => return tracing::warn!(%error, "could not end calls that were left open"),
-        }
-        failures += 1;
-    }
 }
 
 async fn prune(store: &Store, settings: &Keeper) {

@@ -43,6 +43,8 @@ struct Pending {
     writing: Option<ServerId>,
     is_writing_note: bool,
     is_closing: bool,
+    /// Why the last thing could not be written, if it could not.
+    trouble: Option<String>,
 }
 
 #[derive(Debug, Default)]
@@ -129,7 +131,10 @@ impl Records {
                 continue;
             };
             match work.write(store).await {
-                Ok(()) => pause = FIRST_PAUSE,
+                Ok(()) => {
+                    pause = FIRST_PAUSE;
+                    self.lock().trouble = None;
+                }
                 Err(error) if error.is_retryable() => {
                     if is_closing {
                         tracing::error!(%error, "the database is away; what happened last is not written");
@@ -137,6 +142,7 @@ impl Records {
                     }
                     tracing::warn!(%error, retry_in = ?pause, "could not write; will try again");
                     self.put_back(work);
+                    self.lock().trouble = Some(error.to_string());
                     self.wait_a_while(pause).await;
                     pause = (pause * 2).min(LONGEST_PAUSE);
                     continue;
@@ -147,6 +153,11 @@ impl Records {
             }
             self.finish();
         }
+    }
+
+    /// Why nothing can be written just now, if that is so.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        self.lock().trouble.clone()
     }
 
     /// Lets the writer end when all is written; one more try each if the database is away.

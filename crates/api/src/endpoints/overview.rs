@@ -67,8 +67,9 @@ async fn state(asked: Asked) -> Result<Answer, Error> {
 
 async fn health(asked: Asked) -> Result<Answer, Error> {
     let mut issues: Vec<Value> = Vec::new();
-    let database = asked.service.ping().await.map_err(|error| {
-        issues.push(json!({"component": "database", "message": error.to_string()}));
+    let reached = asked.service.ping().await.map_err(|error| error.to_string());
+    let database = reached.and_then(|()| asked.service.write_trouble().map_or(Ok(()), Err)).map_err(|message| {
+        issues.push(json!({"component": "database", "message": message}));
     });
     // What is kept cannot be read without the database; then only the numbers tell of servers.
     if let Ok(listed) = asked.service.servers(None, false, Page::ALL).await {

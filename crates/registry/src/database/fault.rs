@@ -14,6 +14,8 @@ use crate::error::{Cause, Error};
 pub(crate) enum Fault {
     /// Not now; maybe later.
     Unavailable(Cause),
+    /// There is no room for more.
+    Full(Cause),
     /// A rule of the schema was broken.
     Conflict(Cause),
     /// The database itself is damaged.
@@ -27,6 +29,7 @@ impl Fault {
     pub(crate) fn during(self, deed: &'static str) -> Error {
         match self {
             Self::Unavailable(source) => Error::Unavailable { deed, source },
+            Self::Full(source) => Error::Full { deed, source },
             Self::Conflict(source) => Error::Conflict { deed, source },
             Self::Corrupt(source) => Error::Corrupt { deed, source },
             Self::Refused(source) => Error::Refused { deed, source },
@@ -42,11 +45,11 @@ impl From<rusqlite::Error> for Fault {
             | ErrorCode::DatabaseLocked
             | ErrorCode::OperationInterrupted
             | ErrorCode::CannotOpen
-            | ErrorCode::DiskFull
             | ErrorCode::SystemIoFailure
             | ErrorCode::OutOfMemory
             | ErrorCode::ReadOnly
             | ErrorCode::FileLockingProtocolFailed => Self::Unavailable(error.into()),
+            ErrorCode::DiskFull => Self::Full(error.into()),
             ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => Self::Corrupt(error.into()),
             ErrorCode::ConstraintViolation if !is_wrong_type(&error) => Self::Conflict(error.into()),
             _ => Self::Refused(error.into()),
@@ -65,6 +68,9 @@ impl From<tokio_postgres::Error> for Fault {
             // No answer of the database: the way to it is broken, unless something on it will not do by itself.
             return if is_lasting(&error) { Self::Refused(error.into()) } else { Self::Unavailable(error.into()) };
         };
+        if *code == SqlState::DISK_FULL {
+            return Self::Full(error.into());
+        }
         match code.code().get(..2).unwrap_or_default() {
             // Connection, resources, operator's intervention, system: all pass. So does losing against another.
             "08" | "53" | "57" | "58" | "40" | "55" => Self::Unavailable(error.into()),
@@ -90,5 +96,18 @@ impl From<deadpool_postgres::PoolError> for Fault {
             deadpool_postgres::PoolError::Backend(error) => error.into(),
             other => Self::Unavailable(other.into()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_told_as_such_and_may_have_room_later() {
+        let error = rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_FULL), None);
+        let error = Fault::from(error).during("register a server");
+        assert_eq!(error.to_string(), "could not register a server: the disk of the database is full");
+        assert!(error.is_retryable());
     }
 }

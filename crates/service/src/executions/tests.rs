@@ -193,6 +193,7 @@ async fn a_database_that_is_away_delays_no_call_and_loses_the_oldest_records_las
         assert!(house.executions.call(call("away.echo")).await.is_ok());
     }
     assert_eq!(house.executions.reading().history_waiting, 20);
+    until("it is told", || house.executions.write_trouble().is_some()).await;
 }
 
 #[tokio::test]
@@ -213,4 +214,18 @@ async fn what_is_too_much_is_forgotten_at_the_start_and_when_the_limit_changes()
     recorder.close().await;
     house.set(Settings { keep_executions: 5, ..Settings::default() });
     assert!(is_so_in_time(5).await);
+}
+
+#[tokio::test]
+async fn a_call_of_half_a_second_is_noted_before_its_end() {
+    let house = House::open(Settings::default()).await;
+    let server = house.server("noted").await;
+    let calling = client_calls(&house, "noted.stuck");
+    until("it runs", || server.running() == 1).await;
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_millis(500)).await;
+    house.executions.look();
+    assert!(house.executions.live.all()[0].is_noted());
+    tokio::time::resume();
+    calling.abort();
 }

@@ -16,7 +16,7 @@ use super::verdict::Verdict;
 /// How often calls are looked at. One look at all, not a timer for each: most are over before the first look.
 const LOOK: Duration = Duration::from_millis(250);
 /// A call that takes longer than this is written down before its end.
-const LONG: Duration = Duration::from_secs(2);
+const LONG: Duration = Duration::from_millis(500);
 
 /// Looks after calls while there are any. Ends with the whole.
 pub(super) async fn watch(whole: Weak<Executions>, begun: Arc<Notify>) {
@@ -44,7 +44,7 @@ impl Executions {
         self.live.is_empty()
     }
 
-    fn look(&self) {
+    pub(super) fn look(&self) {
         let now = Instant::now();
         let limit = self.settings.now().mcp_timeout_ms.map(Duration::from_millis);
         for execution in self.live.all() {
