@@ -592,7 +592,8 @@ mod tests {
     #[test]
     fn a_member_of_a_server_that_is_misspelt_is_told() {
         for schema in [super::registration(), super::update(), super::trial()] {
-            let body = json!({"name": "a", "nmae": "a", "transport_type": "stdio", "connection_config": {"command": "x"}});
+            let body =
+                json!({"name": "a", "nmae": "a", "transport_type": "stdio", "connection_config": {"command": "x"}});
             assert_eq!(differences(&schema, &body), ["nmae: this is not known here", "nmae"]);
         }
     }
