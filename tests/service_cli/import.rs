@@ -84,7 +84,9 @@ fn a_file_can_be_named_and_what_is_there_is_never_overwritten() {
     home.add("kept");
     let before = home.json(&["show", "kept", "--json"]);
     let file = home.write("mine.json", r#"{"mcpServers": {"kept": {"command": "other"}, "bad": {"args": []}}}"#);
-    let result = home.json(&["import", &file, "--json"]);
+    let output = home.run(&["import", &file, "--json"]);
+    assert_eq!(output.status.code(), Some(1), "{}", output.stderr);
+    let result: Value = serde_json::from_str(&output.stdout).unwrap();
     assert_eq!((&result[0]["result"], &result[1]["result"]), (&json!("exists"), &json!("failed")));
     assert_eq!(home.json(&["show", "kept", "--json"]), before);
 

@@ -39,6 +39,7 @@ mod storage;
 mod suggestion;
 mod table;
 mod target;
+mod tenancy;
 mod tool_arguments;
 mod traces;
 mod words;

@@ -4,7 +4,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use registry::{CredentialKey, KEY_VARIABLE, KeyError, Location, OpenError, Store};
+use registry::{CredentialKey, KEY_FILE, KEY_VARIABLE, KeyError, Location, OpenError, Store};
 
 use crate::failure::Failure;
 
@@ -34,8 +34,15 @@ impl StorageArguments {
         let variable = env::var(KEY_VARIABLE).ok();
         // With the key in the environment no folder is needed, and there may be none where the database is elsewhere.
         let folder = if variable.is_some() { self.folder().unwrap_or_default() } else { self.folder()? };
+        let key_file = folder.join(KEY_FILE);
+        let had_key = variable.is_some() || key_file.exists();
         let key = CredentialKey::find(variable.as_deref(), &folder).map_err(|error| no_key(&error))?;
-        Store::open(&location, &key).await.map_err(|error| not_opened(&location, &error))
+        let opened = Store::open(&location, &key).await;
+        if !had_key && matches!(opened, Err(OpenError::Store(registry::Error::WrongKey))) {
+            // The database has a key, and this is none: left there, it would pass for the one that was lost.
+            forget(&key_file);
+        }
+        opened.map_err(|error| not_opened(&location, &error))
     }
 
     /// A command with the same options behind it, to be pasted.
@@ -64,6 +71,13 @@ fn default_folder(data_home: Option<&Path>, home: Option<&Path>) -> Option<PathB
     data_home.map(|folder| folder.join("mcp-aggregator"))
 }
 
+/// Removes a key that was just made and opens nothing.
+fn forget(key_file: &Path) {
+    if let Err(error) = std::fs::remove_file(key_file) {
+        tracing::warn!(path = %key_file.display(), %error, "could not remove a key that was made in vain");
+    }
+}
+
 fn no_key(error: &KeyError) -> Failure {
     Failure::new(with_causes(error)).with_hint(error.hint())
 }
@@ -85,6 +99,18 @@ pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_database_of_another_key_is_refused_and_no_key_is_left_beside_it() {
+        let folder = std::env::temp_dir().join(format!("storage-{}", std::process::id()));
+        let storage = StorageArguments { data_dir: Some(folder.clone()), database: None };
+        let store = Store::open(&Location::in_folder(&folder), &CredentialKey::generate().unwrap()).await.unwrap();
+        store.close().await;
+        let failure = storage.open().await.unwrap_err();
+        assert!(failure.message.contains("key"), "{}", failure.message);
+        assert!(!folder.join(KEY_FILE).exists());
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 
     #[test]
     fn the_data_directory_is_where_the_desktop_says() {

@@ -138,6 +138,7 @@ pub(crate) fn registration() -> Schema {
         .may_have("health_check_url", health_check_url())
         .may_have("auto_connect", Schema::truth().by_default(true).about("Connect without being asked."))
         .may_have("enabled", Schema::truth().by_default(true).about("It may be connected."))
+        .and_no_more()
 }
 
 /// A server to be tried.
@@ -146,6 +147,15 @@ pub(crate) fn trial() -> Schema {
         .may_have("name", name())
         .with("transport_type", transport())
         .with("connection_config", connection_config())
+        .may_have(
+            "description",
+            Schema::anything().about("As in a registration; not looked at, like all that follows."),
+        )
+        .may_have("deployment_type", Schema::anything())
+        .may_have("health_check_url", Schema::anything())
+        .may_have("auto_connect", Schema::anything())
+        .may_have("enabled", Schema::anything())
+        .and_no_more()
 }
 
 /// What is to be different about a server.
@@ -159,6 +169,7 @@ pub(crate) fn update() -> Schema {
         .may_have("health_check_url", health_check_url())
         .may_have("auto_connect", Schema::truth())
         .may_have("enabled", Schema::truth())
+        .and_no_more()
 }
 
 /// Whether calls in flight are cancelled instead of waited for.
@@ -659,6 +670,15 @@ mod tests {
             (super::server_health(), json!(health)),
         ] {
             assert_eq!(differences(&schema, &value), Vec::<String>::new(), "{value}");
+        }
+    }
+
+    #[test]
+    fn a_member_of_a_server_that_is_misspelt_is_told() {
+        for schema in [super::registration(), super::update(), super::trial()] {
+            let body =
+                json!({"name": "a", "nmae": "a", "transport_type": "stdio", "connection_config": {"command": "x"}});
+            assert_eq!(differences(&schema, &body), ["nmae: this is not known here", "nmae"]);
         }
     }
 

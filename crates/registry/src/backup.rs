@@ -12,8 +12,8 @@ use crate::settings;
 use crate::skills;
 use crate::store::{KeyLock, check_key_of};
 use crate::{
-    ConnectionConfig, Deployment, NewBinding, NewServer, Origin, Page, ServerFilter, ServerId, ServerPatch,
-    ServerRecord, SkillRecord, Store, Timestamp, Transport,
+    ConnectionConfig, Deployment, MASK, NewBinding, NewServer, Origin, Page, ServerFilter, ServerId, ServerPatch,
+    ServerRecord, SkillRecord, Store, Timestamp, Transport, masked_address,
 };
 
 const FORMAT: &str = "mcp-aggregator registry";
@@ -198,12 +198,16 @@ fn exported(server: &ServerRecord, secrets: Secrets) -> Server {
         (Secrets::Masked, Value::Object(masked)) => masked,
         _ => server.connection_config.reveal().clone(),
     };
+    let health_check_url = match secrets {
+        Secrets::Masked => server.health_check_url.as_deref().map(masked_address),
+        Secrets::Revealed => server.health_check_url.clone(),
+    };
     Server {
         name: server.name.clone(),
         description: server.description.clone(),
         transport_type: server.transport,
         connection_config,
-        health_check_url: server.health_check_url.clone(),
+        health_check_url,
         deployment_type: Some(server.deployment),
         enabled: server.enabled,
         auto_connect: server.auto_connect,
@@ -227,7 +231,7 @@ impl Server {
         let new = NewServer::new(self.name, self.transport_type, config);
         NewServer {
             description: self.description,
-            health_check_url: self.health_check_url,
+            health_check_url: self.health_check_url.filter(|url| !url.contains(MASK)),
             deployment: self.deployment_type.unwrap_or(new.deployment),
             enabled: self.enabled && !new.connection_config.is_masked(),
             auto_connect: self.auto_connect,
@@ -240,7 +244,9 @@ impl Server {
             name: None,
             description: Some(self.description),
             transport: Some(self.transport_type),
-            health_check_url: Some(self.health_check_url),
+            // Where only the mask is left of a secret, what there is stays.
+            health_check_url: Some(self.health_check_url)
+                .filter(|url| !url.as_deref().is_some_and(|url| url.contains(MASK))),
             deployment: self.deployment_type,
             enabled: Some(self.enabled && !config.is_masked()),
             auto_connect: Some(self.auto_connect),

@@ -54,6 +54,11 @@ impl ConnectionConfig {
     }
 }
 
+/// An address to be shown: without its password, tokens, and query parameters that name secrets.
+pub fn masked_address(address: &str) -> String {
+    mask::address(address)
+}
+
 impl From<Map<String, Value>> for ConnectionConfig {
     fn from(config: Map<String, Value>) -> Self {
         Self(config)

@@ -54,7 +54,7 @@ mod words;
 pub use audit::{AuditFilter, AuditNote, AuditRecord};
 pub use backup::{Existing, ImportReport, Secrets};
 pub use bindings::{BindingRecord, NewBinding, Section};
-pub use config::{ConnectionConfig, MASK};
+pub use config::{ConnectionConfig, MASK, masked_address};
 pub use error::{Cause, Error, OpenError};
 pub use executions::{ExecutionFilter, ExecutionRecord};
 pub use history::HistoryEvent;

@@ -7,7 +7,7 @@ pub(crate) use queries::{SEPARATOR, by_name, insert, update};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::{ConnectionConfig, Deployment, EventKind, Origin, ServerId, Status, Timestamp, Transport};
+use crate::{ConnectionConfig, Deployment, EventKind, Origin, ServerId, Status, Timestamp, Transport, masked_address};
 
 /// A server to be registered.
 #[derive(Debug, Clone)]
@@ -68,6 +68,7 @@ pub struct ServerRecord {
     #[serde(serialize_with = "masked")]
     pub connection_config: ConnectionConfig,
     /// Asked whether it is well.
+    #[serde(serialize_with = "without_secrets")]
     pub health_check_url: Option<String>,
     /// Who runs it.
     #[serde(rename = "deployment_type")]
@@ -100,6 +101,11 @@ pub struct ServerRecord {
     pub registered_at: Timestamp,
     /// When anything here last changed.
     pub updated_at: Timestamp,
+}
+
+#[expect(clippy::ref_option, reason = "the shape `serialize_with` asks for")]
+fn without_secrets<S: serde::Serializer>(address: &Option<String>, serializer: S) -> Result<S::Ok, S::Error> {
+    address.as_deref().map(masked_address).serialize(serializer)
 }
 
 fn masked<S: serde::Serializer>(config: &ConnectionConfig, serializer: S) -> Result<S::Ok, S::Error> {

@@ -177,6 +177,7 @@ impl Registration {
     pub(crate) fn problems_but_masks(&self) -> Vec<Problem> {
         let mut bare = self.clone();
         bare.connection_config = without_masks(&self.connection_config);
+        bare.health_check_url = self.health_check_url.as_ref().map(|url| url.replace(registry::MASK, "masked"));
         bare.problems()
     }
 }

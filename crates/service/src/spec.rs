@@ -36,11 +36,17 @@ pub(crate) fn problem_with_name(name: &str) -> Option<Problem> {
 /// What is wrong with an address that is to be asked for a server's health.
 pub(crate) fn problem_with_health_url(url: &str) -> Option<Problem> {
     let is_http = ["http://", "https://"].iter().any(|scheme| url.to_ascii_lowercase().starts_with(scheme));
-    (!is_http).then(|| Problem {
-        loc: body(&["health_check_url"]),
-        msg: "the address must start with http:// or https://".to_owned(),
-        kind: "value_error",
-    })
+    let host = url.split_once("://").and_then(|(_, rest)| rest.split(['/', '?', '#']).next());
+    let msg = if !is_http {
+        "the address must start with http:// or https://".to_owned()
+    } else if host.is_some_and(|host| host.contains('@')) {
+        "the address must hold no user or password".to_owned()
+    } else if url.contains(registry::MASK) {
+        format!("there is a {} where a secret should be: send the secret itself", registry::MASK)
+    } else {
+        return None;
+    };
+    Some(Problem { loc: body(&["health_check_url"]), msg, kind: "value_error" })
 }
 
 /// Everything that is wrong with how a server is to be reached. Whether its variables are set is not looked at.
@@ -66,7 +72,24 @@ pub fn problems_with_config(transport: Transport, config: &Map<String, Value>) -
     if let Err(ConfigError::Problems(found)) = parse(&file) {
         problems.extend(found.iter().map(|problem| translated(transport, config, problem)));
     }
+    for found in problems_with_plain(transport, config) {
+        if !problems.contains(&found) {
+            problems.push(found);
+        }
+    }
     problems
+}
+
+/// What is wrong with members that have no variables, which can be looked at as if the server were to start.
+fn problems_with_plain(transport: Transport, config: &Map<String, Value>) -> Vec<Problem> {
+    let mut plain = entry(transport, config);
+    plain.retain(|_, value| !value.to_string().contains('$'));
+    let Err(ConfigError::Problems(found)) = parse(&json!({ "mcpServers": { ENTRY: plain } })) else {
+        return Vec::new();
+    };
+    // What was left out is not missing.
+    let is_there = |problem: &&ConfigProblem| steps(&problem.path).get(1).is_some_and(|key| plain.contains_key(key));
+    found.iter().filter(is_there).map(|problem| translated(transport, config, problem)).collect()
 }
 
 /// What it takes to start a server, with its variables filled in; or why it cannot be started, as a sentence.
@@ -93,7 +116,7 @@ fn resolve_entry(name: &str, entry: &Map<String, Value>) -> Result<ServerSpec, S
     let one_after_the_other = |problems: &[ConfigProblem]| {
         let told = problems.iter().map(|problem| match problem.kind {
             ProblemKind::MissingVariable => problem.message.clone(),
-            ProblemKind::Schema => format!("{} {}", problem.path, problem.message),
+            ProblemKind::Schema => format!("`{}` {}", place(&problem.path), problem.message),
         });
         told.collect::<Vec<_>>().join("; ")
     };
@@ -174,6 +197,12 @@ fn body(path: &[&str]) -> Vec<String> {
     std::iter::once("body").chain(path.iter().copied()).map(str::to_owned).collect()
 }
 
+/// A place in an entry, for people: `args.1`.
+fn place(path: &str) -> String {
+    let steps = steps(path);
+    steps.get(1..).filter(|steps| !steps.is_empty()).unwrap_or(&steps).join(".")
+}
+
 /// The steps of a path such as `$.mcpServers.name.args[1]`, from the entry on.
 fn steps(path: &str) -> Vec<String> {
     let mut steps = Vec::new();
@@ -249,6 +278,30 @@ mod tests {
         let Way::Remote(remote) = &spec.transport else { panic!("{spec:?}") };
         assert_eq!((remote.url.value.as_str(), remote.dialect), ("http://x/mcp", Dialect::Streamable));
         assert_eq!(spec.timeout, Some(std::time::Duration::from_secs(5)));
+    }
+
+    #[test]
+    fn an_address_without_variables_is_checked_at_once_and_one_with_later() {
+        let found = problems(Transport::Http, json!({"url": "ftp://x", "headers": {"A": "${UNSET_HERE}"}}));
+        assert_eq!(found, [("body.connection_config.url".to_owned(), "value_error")]);
+        assert_eq!(problems(Transport::Http, json!({"url": "${UNSET_HERE}/mcp"})), []);
+        let why = spec(Transport::Http, json!({"url": "ftp://x"})).unwrap_err();
+        assert!(why.starts_with("`url` "), "{why}");
+    }
+
+    #[test]
+    fn the_secrets_of_a_registration_are_known_to_whoever_talks_to_the_server() {
+        let config = json!({"command": "x", "args": ["--token", "hunter2"], "env": {"A": "hunter3"}});
+        let spec = spec(Transport::Stdio, config).unwrap();
+        assert_eq!(spec.secrets.hide("neither hunter2 nor hunter3"), "neither *** nor ***");
+    }
+
+    #[test]
+    fn a_health_address_holds_no_credentials() {
+        assert_eq!(problem_with_health_url("https://host/ok?page=a@b"), None);
+        for bad in ["ftp://x", "http://me:hunter2@host/", "https://host/?token=***"] {
+            assert!(problem_with_health_url(bad).is_some(), "{bad}");
+        }
     }
 
     #[test]

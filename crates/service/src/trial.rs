@@ -1,10 +1,9 @@
 //! A server tried apart from all others: a life of its own, of which nothing is kept.
 
 use std::sync::Arc;
-use std::time::Duration;
 
+use aggregator::Fleet;
 use aggregator::fleet::Happening;
-use aggregator::{Fleet, Options};
 use catalog::{Kind, Offer, ServerSpec, ServerState, Transport};
 use protocol::Era;
 use tokio::time::Instant;
@@ -13,9 +12,6 @@ use upstream::{Report, Stop};
 use crate::household::Household;
 use crate::keeper::catalogue::server_info;
 use crate::servers::TestReport;
-
-/// How long it may take to become ready.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Tries a server that may not even be described well.
 pub(crate) async fn try_out(house: &Household, spec: Result<ServerSpec, String>) -> TestReport {
@@ -38,8 +34,7 @@ pub(crate) async fn try_out(house: &Household, spec: Result<ServerSpec, String>)
 }
 
 async fn meet(house: &Household, spec: ServerSpec) -> Result<Arc<Offer>, String> {
-    let options = Options { start_timeout: house.options.start_timeout.min(PATIENCE), ..house.options.clone() };
-    let fleet = Fleet::empty(options, &house.chain, house.remote.clone());
+    let fleet = Fleet::empty(house.options.clone(), &house.chain, house.remote.clone());
     let spec = apart(spec);
     let nothing = Arc::new(Offer::new(Era::Legacy));
     let place = fleet.enrol(spec.name.clone(), ServerState::Initializing, nothing);

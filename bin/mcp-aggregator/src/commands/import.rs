@@ -115,18 +115,18 @@ async fn add_all(arguments: &ImportArguments, target: &Target, found: Vec<Found>
         Target::Registry(_) => None,
     };
     let mut planned = plan(found, &known, url);
-    let mut failed = 0;
     if !arguments.dry_run {
         for one in planned.iter_mut().filter(|one| one.fate == Fate::Add) {
             if let Err(failure) = add(target, one).await {
                 one.fate = Fate::Unusable { why: failure.message };
-                failed += 1;
             }
         }
     }
     show(arguments, &planned)?;
+    let failed = planned.iter().filter(|one| matches!(one.fate, Fate::Unusable { .. })).count();
     if failed > 0 {
-        return Err(Failure::new(format!("{failed} of the servers could not be added")));
+        let verb = if arguments.dry_run { "can" } else { "could" };
+        return Err(Failure::new(format!("{failed} of the servers {verb} not be added")));
     }
     Ok(())
 }

@@ -24,6 +24,7 @@ use crate::rest::Rest;
 use crate::service_file::ServiceFile;
 use crate::session::Signals;
 use crate::storage::{StorageArguments, with_causes};
+use crate::tenancy::Tenancy;
 use crate::{config, lives, session, traces};
 
 /// So many descriptors are enough for all connections and servers.
@@ -64,6 +65,7 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<(), Failure> {
         // Before anything is started: a port that is taken should cost nothing.
         let listener = TcpListener::bind(listen).await.map_err(|error| not_listening(listen, &error))?;
         let address = listener.local_addr().map_err(|error| start(&error))?;
+        let tenancy = Tenancy::take(&storage.location()?, storage.folder().ok().as_deref())?;
         let store = storage.open().await?;
         let containers = lives::containers_of(&storage.location()?);
         // Nobody waits for it: a server that needs a container does so itself.
@@ -98,6 +100,7 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<(), Failure> {
         stop(&service, &mut signals).await;
         containers.settle().await;
         store.close().await;
+        drop(tenancy);
         served.map_err(|error| Failure::new(format!("could not serve: {error}")))
     })
 }

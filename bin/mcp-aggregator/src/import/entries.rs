@@ -28,14 +28,18 @@ pub(crate) fn found_in(file: &Value, from: &str) -> Vec<Found> {
     let of_projects = projects.map(|(folder, project)| (&project["mcpServers"], format!("{from} ({folder})")));
     let maps = of_user.into_iter().chain(in_settings).chain(of_projects);
     maps.filter_map(|(servers, from)| servers.as_object().map(|servers| (servers, from)))
-        .flat_map(|(servers, from)| servers.iter().filter_map(move |(name, entry)| found(name, entry, &from)))
+        .flat_map(|(servers, from)| servers.iter().map(move |(name, entry)| found(name, entry, &from)))
         .collect()
 }
 
-fn found(name: &str, entry: &Value, from: &str) -> Option<Found> {
-    let entry = entry.as_object()?;
-    let registration = registration_of_entry(name, entry);
-    Some(Found { name: name.to_owned(), from: from.to_owned(), notes: notes(entry), registration })
+fn found(name: &str, entry: &Value, from: &str) -> Found {
+    let (name, from) = (name.to_owned(), from.to_owned());
+    let Value::Object(entry) = entry else {
+        // Whoever wrote it meant something; that it cannot be used is for the plan to say.
+        let registration = Map::from_iter([("connection_config".to_owned(), entry.clone())]);
+        return Found { name, from, notes: Vec::new(), registration };
+    };
+    Found { notes: notes(entry), registration: registration_of_entry(&name, entry), name, from }
 }
 
 /// What registers the server that an entry describes.

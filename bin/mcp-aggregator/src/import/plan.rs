@@ -97,6 +97,9 @@ fn is_same(one: &Found, other: &Found) -> bool {
 }
 
 fn problem_with(found: &Found) -> Option<String> {
+    if !found.registration["connection_config"].is_object() {
+        return Some("its entry is no object".to_owned());
+    }
     match serde_json::from_value::<Registration>(Value::Object(found.registration.clone())) {
         Ok(new) => new.problems().into_iter().next().map(|problem| problem.msg),
         Err(error) => Some(error.to_string()),
@@ -160,6 +163,13 @@ mod tests {
         let known: Vec<String> = known.iter().map(|&name| name.to_owned()).collect();
         let found = found_in(servers, "f");
         plan(found, &known, Some("http://127.0.0.1:9000")).into_iter().map(|one| (one.name, one.fate)).collect()
+    }
+
+    #[test]
+    fn an_entry_that_is_no_object_is_told_and_not_dropped() {
+        let planned = planned(&json!({"mcpServers": {"a": null, "b": {"command": "x"}}}), &[]);
+        let unusable = Fate::Unusable { why: "its entry is no object".to_owned() };
+        assert_eq!(planned, [("a".to_owned(), unusable), ("b".to_owned(), Fate::Add)]);
     }
 
     #[test]

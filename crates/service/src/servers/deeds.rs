@@ -161,8 +161,11 @@ pub(super) fn problems_with(new: &Registration) -> Vec<Problem> {
 }
 
 /// What is to be kept of a change, and whether the server must be connected anew for it.
-fn patch(before: &ServerRecord, update: Update) -> Result<(ServerPatch, bool), Error> {
+fn patch(before: &ServerRecord, mut update: Update) -> Result<(ServerPatch, bool), Error> {
     let mut problems = Vec::new();
+    // Sent back as it was shown, it stays.
+    let shown = before.health_check_url.as_deref().map(registry::masked_address);
+    update.health_check_url = update.health_check_url.filter(|url| url.is_none() || *url != shown);
     let new_name = update.name.filter(|name| *name != before.name);
     problems.extend(new_name.as_deref().and_then(spec::problem_with_name));
     problems.extend(update.health_check_url.iter().flatten().filter_map(|url| spec::problem_with_health_url(url)));

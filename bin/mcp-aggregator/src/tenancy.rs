@@ -1,0 +1,80 @@
+//! One service for one registry: a second would start every server again, and neither would see what the other writes.
+//!
+//! It is a lock on a file beside the database, which ends with the process, however that ends. For PostgreSQL there is no
+//! such file: several may share it, on several machines.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use registry::Location;
+
+use crate::failure::Failure;
+use crate::service_file;
+
+/// The right to keep a registry, for as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Tenancy {
+    _lock: Option<File>,
+}
+
+impl Tenancy {
+    /// Takes the registry at `location` over, unless another service keeps it. In `folder` that one says where it is.
+    pub(crate) fn take(location: &Location, folder: Option<&Path>) -> Result<Self, Failure> {
+        let Location::File(database) = location else { return Ok(Self { _lock: None }) };
+        let path = lock_beside(database);
+        let failed = |error: std::io::Error| Failure::new(format!("could not lock {}: {error}", path.display()));
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder).map_err(failed)?;
+        }
+        let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
+        let mut lock = opened.map_err(failed)?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(taken(location, &path, folder)),
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
+        }
+        // For whoever comes and finds it locked.
+        lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id())).map_err(failed)?;
+        Ok(Self { _lock: Some(lock) })
+    }
+}
+
+fn lock_beside(database: &Path) -> PathBuf {
+    let mut name = database.as_os_str().to_owned();
+    name.push(".lock");
+    name.into()
+}
+
+fn taken(location: &Location, lock: &Path, folder: Option<&Path>) -> Failure {
+    let pid = fs::read_to_string(lock).unwrap_or_default().trim().to_owned();
+    let running = folder.and_then(service_file::read).filter(|running| running.pid.to_string() == pid);
+    let who = match running {
+        Some(running) => format!("process {pid}, at {}", running.url),
+        None if pid.is_empty() => "a process that is just starting".to_owned(),
+        None => format!("process {pid}"),
+    };
+    Failure::new(format!("another service keeps the registry at {location} already: {who}"))
+        .with_hint("use that one, stop it first, or give this one a folder of its own with --data-dir")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::service_file::ServiceFile;
+
+    #[test]
+    fn a_second_service_is_refused_and_told_where_the_first_is() {
+        let folder = std::env::temp_dir().join(format!("tenancy-{}", std::process::id()));
+        let location = Location::in_folder(&folder);
+        let first = Tenancy::take(&location, Some(&folder)).unwrap();
+        let word = ServiceFile::write(&folder, "http://127.0.0.1:1", "db").unwrap();
+        let refused = Tenancy::take(&location, Some(&folder)).unwrap_err().message;
+        assert!(refused.contains("http://127.0.0.1:1"), "{refused}");
+        assert!(refused.contains(&std::process::id().to_string()), "{refused}");
+        drop((word, first));
+        Tenancy::take(&location, Some(&folder)).unwrap();
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}
