@@ -56,12 +56,23 @@ impl Rest {
     /// Ends it, and starts another with the same registry.
     #[track_caller]
     pub(crate) fn restarted(self, kill: bool) -> Self {
+        self.restarted_as(kill, |launch| launch)
+    }
+
+    /// The same with more to say about the launch.
+    #[track_caller]
+    pub(crate) fn restarted_as(self, kill: bool, adjust: impl FnOnce(Launch) -> Launch) -> Self {
         let Self { mut serve, folder, database } = self;
         serve.signal(if kill { testkit::Signal::KILL } else { testkit::Signal::TERM });
         serve.wait_exit();
         let database_option = database.iter().flat_map(|url| ["--database", url]);
-        let serve = Serve::in_folder(&folder.path().join("data"), |launch| launch.args(database_option));
+        let serve = Serve::in_folder(&folder.path().join("data"), |launch| adjust(launch.args(database_option)));
         Self { serve, folder, database }
+    }
+
+    /// The file its registry is in.
+    pub(crate) fn registry(&self) -> std::path::PathBuf {
+        self.folder.path().join("data/registry.db")
     }
 
     #[track_caller]

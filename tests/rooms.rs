@@ -11,6 +11,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("crates/search", &[]),
     ("crates/upstream", &["protocol", "catalog"]),
     ("crates/remote", &["protocol", "catalog", "upstream"]),
+    ("crates/containers", &["protocol", "catalog", "upstream"]),
     ("crates/aggregator", &["protocol", "catalog", "upstream"]),
     ("crates/service", &["protocol", "catalog", "upstream", "aggregator", "registry", "search"]),
     ("crates/http", &["protocol", "catalog", "upstream", "aggregator"]),
@@ -23,6 +24,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &[
             "aggregator",
             "api",
+            "containers",
             "front",
             "remote",
             "upstream",
@@ -41,6 +43,7 @@ const OUR_ROOMS: &[&str] = &[
     "protocol",
     "catalog",
     "upstream",
+    "containers",
     "remote",
     "aggregator",
     "registry",

@@ -18,25 +18,25 @@ use testkit::run::run_command;
 use testkit::{Launch, Output, Serve, program};
 
 /// A user's folder, with a registry in it and nothing else.
-struct Home {
+pub(crate) struct Home {
     folder: TempDir,
 }
 
 impl Home {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { folder: TempDir::with_prefix("home-").expect("a temporary folder can be made") }
     }
 
-    fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.folder.path()
     }
 
-    fn data(&self) -> PathBuf {
+    pub(crate) fn data(&self) -> PathBuf {
         self.path().join(".local/share/mcp-aggregator")
     }
 
     /// A file below the folder.
-    fn write(&self, path: &str, text: &str) -> String {
+    pub(crate) fn write(&self, path: &str, text: &str) -> String {
         let path = self.path().join(path);
         fs::create_dir_all(path.parent().expect("a file is in a folder")).expect("a folder can be made");
         fs::write(&path, text).expect("a file can be written");
@@ -44,23 +44,23 @@ impl Home {
     }
 
     #[track_caller]
-    fn serve(&self) -> Serve {
+    pub(crate) fn serve(&self) -> Serve {
         self.serve_as(|launch| launch)
     }
 
     #[track_caller]
-    fn serve_as(&self, adjust: impl FnOnce(Launch) -> Launch) -> Serve {
+    pub(crate) fn serve_as(&self, adjust: impl FnOnce(Launch) -> Launch) -> Serve {
         Serve::in_folder(&self.data(), |launch| adjust(launch.env_remove("MCP_AGGREGATOR_TOKEN")))
     }
 
     /// Runs a command as this user, in an empty folder of theirs.
     #[track_caller]
-    fn run(&self, arguments: &[&str]) -> Output {
+    pub(crate) fn run(&self, arguments: &[&str]) -> Output {
         self.run_with(arguments, &[])
     }
 
     #[track_caller]
-    fn run_with(&self, arguments: &[&str], environment: &[(&str, &str)]) -> Output {
+    pub(crate) fn run_with(&self, arguments: &[&str], environment: &[(&str, &str)]) -> Output {
         let here = self.path().join("project");
         fs::create_dir_all(&here).expect("a folder can be made");
         let mut command = Command::new(program("mcp-aggregator"));
@@ -73,21 +73,21 @@ impl Home {
 
     /// Runs a command that must go well; what it printed.
     #[track_caller]
-    fn ok(&self, arguments: &[&str]) -> String {
+    pub(crate) fn ok(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         assert_eq!(output.status.code(), Some(0), "{arguments:?}\n{}\n{}", output.stdout, output.stderr);
         output.stdout
     }
 
     #[track_caller]
-    fn json(&self, arguments: &[&str]) -> Value {
+    pub(crate) fn json(&self, arguments: &[&str]) -> Value {
         let text = self.ok(arguments);
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error} in {text}"))
     }
 
     /// Runs a command that must fail like this; what it said, and nothing was printed.
     #[track_caller]
-    fn fails(&self, code: i32, arguments: &[&str]) -> String {
+    pub(crate) fn fails(&self, code: i32, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         assert_eq!(output.status.code(), Some(code), "{arguments:?}\n{}\n{}", output.stdout, output.stderr);
         assert_eq!(output.stdout, "", "{arguments:?}");
@@ -96,18 +96,18 @@ impl Home {
 
     /// Adds a fake server.
     #[track_caller]
-    fn add(&self, name: &str) {
+    pub(crate) fn add(&self, name: &str) {
         self.ok(&["add", name, "--", &fake()]);
     }
 }
 
-fn fake() -> String {
+pub(crate) fn fake() -> String {
     program("fake-server").to_str().expect("our folders are UTF-8").to_owned()
 }
 
 /// The line of a table that begins with this word.
 #[track_caller]
-fn row<'t>(table: &'t str, name: &str) -> Vec<&'t str> {
+pub(crate) fn row<'t>(table: &'t str, name: &str) -> Vec<&'t str> {
     let words = |line: &'t str| line.split_whitespace().collect::<Vec<_>>();
     let found = table.lines().map(words).find(|words| words.first() == Some(&name));
     found.unwrap_or_else(|| panic!("there is no `{name}` in\n{table}"))

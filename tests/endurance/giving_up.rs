@@ -12,8 +12,7 @@ use crate::rest::{PREFIX, Rest, expect};
 /// A server that can be started once a file is there; every attempt leaves a line in another.
 fn moody(name: &str, folder: &Path) -> Value {
     let script = r#"echo x >> "$1/attempts"; test -e "$1/well" && exec "$2"; echo "out of order" >&2; exit 3"#;
-    let (folder, fake) = (folder.to_str().unwrap().to_owned(), program("fake-server"));
-    let args = json!(["-c", script, "sh", folder, fake.to_str().unwrap()]);
+    let args = json!(["-c", script, "sh", folder, program("fake-server")]);
     // Else a server that ends at once is started again to be spoken to as older ones are.
     let config = json!({"command": "sh", "args": args, "era": "legacy"});
     json!({"name": name, "transport_type": "stdio", "connection_config": config})
@@ -26,7 +25,7 @@ fn attempts(folder: &Path) -> usize {
 /// The states that were told about a server, in order.
 fn states(events: &[Event]) -> Vec<String> {
     let changes = events.iter().filter(|event| event.kind.as_deref() == Some("server.status_changed"));
-    changes.map(|event| event.json()["status"].as_str().unwrap().to_owned()).collect()
+    changes.map(|event| event.json()["status"].as_str().expect("a status is a word").to_owned()).collect()
 }
 
 #[test]

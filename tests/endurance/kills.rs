@@ -114,7 +114,7 @@ fn kill_again_and_again(mut rest: Rest, rounds: u64, look: impl Fn(&Rest)) {
         }
     }
     let acknowledged: u64 = accounts.iter().map(|account| account.acknowledged).sum();
-    println!("{rounds} kills, {acknowledged} acknowledged changes, none lost");
+    eprintln!("{rounds} kills, {acknowledged} acknowledged changes, none lost");
     assert!(acknowledged > rounds, "something was done at all: {acknowledged}");
 }
 

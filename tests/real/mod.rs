@@ -9,12 +9,14 @@
 //! - [`service`]: `mcp-aggregator` as clients reach it
 //! - the tests of tools, mostly with `mcp-simple-aggregator`: [`answers`], [`inspector`], [`listing`], [`long_calls`],
 //!   [`processes`], [`remote`]
+//! - [`documents`]: documents that run tools of real servers
 //! - [`contract`]: everything that the OpenAPI document of the REST API allows
 //! - the tests of everything else, with `mcp-aggregator`: [`whole_protocol`], [`watching`]
 
 mod answers;
 mod clients;
 mod contract;
+mod documents;
 mod http_servers;
 mod inspector;
 mod listing;

@@ -30,6 +30,17 @@ fn state_and_health_carry_the_same_numbers() {
 }
 
 #[test]
+fn that_executions_are_stopped_is_seen_until_they_are_allowed_again() {
+    let rest = Rest::start();
+    expect(200, &rest.order("/executions/stop"));
+    let (state, health) = (expect(200, &rest.get("/state")), expect(200, &rest.get("/health")));
+    assert_eq!((&state["executions_stopped"], &health["executions_stopped"]), (&json!(true), &json!(true)));
+    assert_eq!((&health["status"], &health["issues"][0]["component"]), (&json!("degraded"), &json!("executions")));
+    expect(200, &rest.order("/executions/reset"));
+    assert_eq!(expect(200, &rest.get("/health"))["status"], "healthy");
+}
+
+#[test]
 fn a_server_that_fails_makes_the_whole_degraded_and_is_named() {
     let rest = Rest::start();
     rest.register("one", &[]);

@@ -101,7 +101,7 @@ fn a_search_goes_by_skills_where_that_leads_somewhere_and_says_so() {
     assert!(!names(&unreachable["tools"]).is_empty());
 
     for skill in ["files", "files AND folders"] {
-        let filtered = whole(&rest, &json!({"query": "send a file by email", "skill_filter": [skill]}));
+        let filtered = whole(&rest, &json!({"query": "read files and list folders", "skill_filter": [skill]}));
         let mut found = names(&filtered["tools"]);
         found.sort_unstable();
         assert_eq!(found, ["desk.list_directory", "desk.read_file"], "{filtered}");

@@ -63,7 +63,7 @@ fn story(mut rest: Rest, look: impl Fn(&Rest, &str)) {
         assert!(told.to_string().contains("swordfish"), "{told}");
         assert_eq!(expect(200, &rest.get("/settings"))["timeout_ms"], 12_345);
         wait_for_calls(&rest, "?tool_name=echo", 1);
-        wait_for_calls(&rest, &format!("?status=success&server_id={}", id.as_str().unwrap()), 3);
+        wait_for_calls(&rest, &format!("?status=success&server_id={}", id.as_str().expect("an id is a text")), 3);
     }
     look(&rest, "kept");
     expect(204, &rest.delete("/servers/uno"));

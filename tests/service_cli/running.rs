@@ -10,7 +10,8 @@ fn a_server_is_added_looked_at_called_and_removed() {
     let home = Home::new();
     let _serve = home.serve();
     home.add("one");
-    assert_eq!(row(&home.ok(&["list"]), "one")[1..4], ["connected", "26", "stdio"]);
+    let tool_count = home.json(&["show", "one", "--json"])["tool_count"].to_string();
+    assert_eq!(row(&home.ok(&["list"]), "one")[1..4], ["connected", &*tool_count, "stdio"]);
     let shown = home.ok(&["show", "one"]);
     assert_eq!(row(&shown, "status"), ["status", "connected"]);
     assert!(shown.contains("one.echo"), "{shown}");

@@ -1,5 +1,6 @@
-//! The command line. Verbs for registered servers are in `servers`.
+//! The command line. Verbs for registered servers are in `servers`, those for documents in `documents`.
 
+pub(crate) mod documents;
 pub(crate) mod servers;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -10,6 +11,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::storage::StorageArguments;
 use crate::target::TargetArguments;
+use documents::{DocArguments, RunArguments};
 use servers::{
     AddArguments, ConnectArguments, DisableArguments, DisconnectArguments, EnableArguments, ExportArguments,
     HistoryArguments, ImportArguments, ListArguments, RemoveArguments, SearchArguments, ShowArguments, SkillsArguments,
@@ -19,11 +21,17 @@ use servers::{
 /// What stands between server and tool, unless the user says otherwise.
 const SEPARATOR: &str = ".";
 
+/// What stands between server and tool where nobody sees it.
+pub(crate) fn usual_separator() -> Separator {
+    SEPARATOR.parse().expect("it is the default on the command line, too")
+}
+
 const EXAMPLES: &str = "\
 The config is the JSON that Claude Desktop and others use:
   {\"mcpServers\": {\"git\": {\"command\": \"uvx\", \"args\": [\"mcp-server-git\"], \"env\": {\"TOKEN\": \"${TOKEN}\"}}}}
 $VAR, ${VAR} and ${VAR:-default} are filled in from the environment. The tool `git_log` of the server
 `git` is offered as `git.git_log`. Servers over HTTP have a `url`, and `headers` and a `type` (http, sse) if need be.
+Servers in containers have a `docker` block with an `image`; Docker or Podman runs them.
 Any server may have a `timeout` (milliseconds for a call), an `era` (legacy, modern) and be `disabled`.
 
 Examples:
@@ -38,6 +46,7 @@ Examples:
   mcp-aggregator list
   mcp-aggregator call memory.read_graph
   mcp-aggregator search remember something
+  mcp-aggregator run notes.md                         run the tools that a document names
   mcp-aggregator status
   mcp-aggregator import --dry-run                     which servers do other programs on this machine have?
 
@@ -50,6 +59,7 @@ Environment:
   MCP_AGGREGATOR_TOKEN           a token that clients of `serve` must have, and that commands send to a service
   MCP_CREDENTIAL_KEY             the key that credentials in the registry are sealed with
                                  [default: the file credential.key in the data directory]
+  DOCKER_HOST                    where the container engine is [default: the usual places of Docker and Podman]
   OTEL_EXPORTER_OTLP_ENDPOINT    where `serve` sends traces of calls; see `mcp-aggregator help serve`
 
 Exit status:
@@ -74,6 +84,8 @@ pub(crate) enum Command {
     Check(CheckArguments),
     Tools(ToolsArguments),
     Call(CallArguments),
+    Run(RunArguments),
+    Doc(DocArguments),
     Add(AddArguments),
     Remove(RemoveArguments),
     List(ListArguments),

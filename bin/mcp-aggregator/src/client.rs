@@ -74,20 +74,31 @@ impl Client {
 
     /// Sends a request, and gives the bytes of a good answer.
     pub(crate) async fn ask(&self, method: Method, path: &str, body: Bytes, limit: Duration) -> Result<Bytes, Denial> {
+        let response = self.send(method, path, body, limit).await?;
+        if response.status.is_success() {
+            return Ok(response.body);
+        }
+        Err(Denial::Other(refusal::told(&self.url, response.status, &response.body)))
+    }
+
+    /// Sends a request, and gives the answer, whatever it says.
+    pub(crate) async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+        limit: Duration,
+    ) -> Result<remote::Response, Denial> {
         let bearer = self.token.as_ref().map(|token| ("Authorization".to_owned(), format!("Bearer {token}")));
         let headers = bearer.into_iter().collect();
         let request = remote::Request { method, url: format!("{}{PREFIX}{path}", self.url), headers, body };
-        let response = remote::request(request, limit).await.map_err(|error| {
+        remote::request(request, limit).await.map_err(|error| {
             let failure = Failure::new(format!("could not ask the service at {}: {error}", self.url));
             match error {
                 remote::Unanswered::Unreachable(_) => Denial::Absent(failure.with_hint("does it run there?")),
                 remote::Unanswered::Lost(_) => Denial::Other(failure),
             }
-        })?;
-        if response.status.is_success() {
-            return Ok(response.body);
-        }
-        Err(Denial::Other(refusal::told(&self.url, response.status, &response.body)))
+        })
     }
 }
 

@@ -1,14 +1,17 @@
 //! One file per verb, or per pair of verbs.
 
 pub(crate) mod add;
+pub(crate) mod bind;
 pub(crate) mod call;
 pub(crate) mod check;
 pub(crate) mod connection;
+pub(crate) mod doc;
 pub(crate) mod export;
 pub(crate) mod history;
 pub(crate) mod import;
 pub(crate) mod list;
 pub(crate) mod remove;
+pub(crate) mod run;
 pub(crate) mod search;
 pub(crate) mod serve;
 pub(crate) mod show;

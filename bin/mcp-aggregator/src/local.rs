@@ -1,8 +1,8 @@
 //! What can be done with a registry while no service runs: the same deeds, with answers of the same shape as REST's.
 
 use registry::{
-    AuditNote, ConnectionConfig, Error, Existing, NewServer, Origin, Page, Secrets, ServerFilter, ServerPatch,
-    ServerRecord, Store, ToolFilter,
+    AuditNote, BindingId, BindingRecord, ConnectionConfig, Error, Existing, NewBinding, NewServer, Origin, Page,
+    Secrets, Section, ServerFilter, ServerPatch, ServerRecord, Store, ToolFilter,
 };
 use serde_json::{Value, json};
 use service::Problem;
@@ -80,6 +80,46 @@ pub(crate) async fn import(store: &Store, backup: &Value) -> Result<Value, Failu
     let report = store.import(backup, Existing::Kept).await.map_err(failed)?;
     note(store, "registry.import", "registry", json!({ "added": report.added })).await?;
     Ok(json!(report))
+}
+
+pub(crate) async fn bindings(store: &Store) -> Result<Vec<Value>, Failure> {
+    let mut shown = Vec::new();
+    for record in store.bindings(None, None, Page::ALL).await.map_err(failed)?.items {
+        shown.push(with_server_name(store, &record).await?);
+    }
+    Ok(shown)
+}
+
+/// Makes a binding that is described as for REST.
+pub(crate) async fn bind(store: &Store, described: &Value) -> Result<Value, Failure> {
+    let text = |name: &str| described[name].as_str().map(str::to_owned);
+    let line = |name: &str| described[name].as_u64().and_then(|line| u32::try_from(line).ok()).unwrap_or_default();
+    let section = match (text("heading_text"), text("block_id")) {
+        (Some(heading_text), _) => Section::Heading { heading_text },
+        (_, Some(block_id)) => Section::Block { block_id },
+        _ => Section::Range { start_line: line("start_line"), end_line: line("end_line") },
+    };
+    let binding = NewBinding {
+        document: text("document").unwrap_or_default(),
+        section,
+        server_id: find(store, &text("server_id").unwrap_or_default()).await?.id,
+        inherit_to_children: described["inherit_to_children"] == true,
+    };
+    let record = store.insert_binding(binding).await.map_err(failed)?;
+    let shown = with_server_name(store, &record).await?;
+    note(store, "binding.add", &record.id.to_string(), shown.clone()).await?;
+    Ok(shown)
+}
+
+pub(crate) async fn unbind(store: &Store, id: i64) -> Result<(), Failure> {
+    store.delete_binding(BindingId(id)).await.map_err(failed)?;
+    note(store, "binding.remove", &id.to_string(), Value::Null).await
+}
+
+async fn with_server_name(store: &Store, record: &BindingRecord) -> Result<Value, Failure> {
+    let mut shown = json!(record);
+    shown["server_name"] = json!(find(store, &record.binding.server_id.to_string()).await?.name);
+    Ok(shown)
 }
 
 async fn find(store: &Store, name: &str) -> Result<ServerRecord, Failure> {

@@ -3,12 +3,14 @@
 //! # Layout
 //! - [`arguments`]: the command line; [`commands`]: one file per verb, words and wiring only
 //! - [`session`]: the servers of a config, running for the length of one command
+//! - [`lives`]: how servers live that are no programs of ours
 //! - [`conversation`]: questions to them, asked the way every client asks
 //! - [`owners`], [`suggestion`]: from what a user typed to the servers, or the names, that may be meant
 //! - [`tool_arguments`], [`answer`]: what goes into a call and what comes out of it
 //! - [`admission`]: who may come in over HTTP; [`rest`]: the REST API beside it; [`storage`]: where the registry is
 //! - [`target`]: where a command about registered servers is carried out: by a running service ([`client`], [`refusal`]),
 //!   found by its [`service_file`], or on the registry itself ([`local`]); [`shown`]: its answers in columns
+//! - [`documents`]: Markdown documents that run tools
 //! - [`import`]: the servers of other programs
 //! - [`traces`]: where traces of calls are sent
 //! - [`table`], [`output`], [`words`], [`failure`], [`exit`]: data to stdout, words to stderr, a number to the shell
@@ -20,9 +22,11 @@ mod client;
 mod commands;
 mod config;
 mod conversation;
+mod documents;
 mod exit;
 mod failure;
 mod import;
+mod lives;
 mod local;
 mod output;
 mod owners;
@@ -52,6 +56,8 @@ fn main() -> ExitCode {
         Command::Check(arguments) => commands::check::run(&arguments),
         Command::Tools(arguments) => commands::tools::run(&arguments),
         Command::Call(arguments) => commands::call::run(&arguments),
+        Command::Run(arguments) => commands::run::run(&arguments),
+        Command::Doc(arguments) => commands::doc::run(&arguments),
         Command::Add(arguments) => commands::add::run(&arguments),
         Command::Remove(arguments) => commands::remove::run(&arguments),
         Command::List(arguments) => commands::list::run(&arguments),

@@ -9,6 +9,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use upstream::Stop;
 
 use crate::failure::Failure;
+use crate::lives;
 
 /// Running servers, and an ear for Ctrl-C.
 pub(crate) struct Session {
@@ -59,7 +60,8 @@ pub(crate) fn with<T>(
 ) -> Result<T, Failure> {
     block_on(async {
         let signals = Signals::new().map_err(|error| Failure::new(format!("could not start: {error}")))?;
-        let fleet = Fleet::start(loaded.config, options.clone(), &loaded.chain, Some(remote::life));
+        let life = lives::of_config(&loaded.chain);
+        let fleet = Fleet::start(loaded.config, options.clone(), &loaded.chain, Some(life));
         let mut session = Session { aggregator: Aggregator::new(fleet, options), signals };
         let done = work(&mut session).await;
         session.stop().await;
@@ -79,6 +81,11 @@ impl Session {
             done = work => Ok(done),
             () = self.signals.next() => Err(Failure::interrupted()),
         }
+    }
+
+    /// Waits for Ctrl-C.
+    pub(crate) async fn interrupted(&mut self) {
+        self.signals.next().await;
     }
 
     /// Waits until every server is up or down, but not beyond Ctrl-C.

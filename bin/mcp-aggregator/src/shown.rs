@@ -26,9 +26,13 @@ pub(crate) fn moment(object: &Value, key: &str) -> String {
     format!("{day} {time}Z")
 }
 
-/// How a server is reached: its command line, or its address. Secrets are masked already.
+/// How a server is reached: its command line, its address, or its image. Secrets are masked already.
 pub(crate) fn place(config: &Value) -> String {
     let word = |value: &Value| value.as_str().map(printable);
+    if let Some(image) = word(&config["docker"]["image"]) {
+        let args = config["docker"]["args"].as_array().into_iter().flatten().filter_map(word);
+        return ["docker".to_owned(), image].into_iter().chain(args).collect::<Vec<_>>().join(" ");
+    }
     if let Some(command) = word(&config["command"]) {
         let args = config["args"].as_array().into_iter().flatten().filter_map(word);
         return std::iter::once(command).chain(args).collect::<Vec<_>>().join(" ");
@@ -75,5 +79,6 @@ mod tests {
     fn a_server_is_where_its_command_or_its_address_is() {
         assert_eq!(place(&json!({"command": "npx", "args": ["-y", "x"]})), "npx -y x");
         assert_eq!(place(&json!({"base_url": "http://x"})), "http://x");
+        assert_eq!(place(&json!({"docker": {"image": "mcp/time", "args": ["-v"]}})), "docker mcp/time -v");
     }
 }

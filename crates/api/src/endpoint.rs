@@ -197,6 +197,7 @@ impl Endpoint {
                 (Some("{server}"), Some(value)) if !value.is_empty() => found.push(("server", decode(value))),
                 (Some("{execution}"), Some(value)) if !value.is_empty() => found.push(("execution", decode(value))),
                 (Some("{skill}"), Some(value)) if !value.is_empty() => found.push(("skill", decode(value))),
+                (Some("{binding}"), Some(value)) if !value.is_empty() => found.push(("binding", decode(value))),
                 (Some(part), Some(value)) if part == value => {}
                 _ => return None,
             }

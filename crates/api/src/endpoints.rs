@@ -1,6 +1,7 @@
 //! Everything that can be asked for, group by group: each file says what, and does it.
 
 mod backup;
+mod bindings;
 mod executions;
 mod overview;
 mod page;
@@ -19,6 +20,7 @@ pub(crate) fn all() -> Vec<Endpoint> {
         group("Search", search::endpoints()),
         group("Skills", skills::endpoints()),
         group("Executions", executions::endpoints()),
+        group("Documents", bindings::endpoints()),
         group("Service", overview::endpoints()),
         group("Backup", backup::endpoints()),
         group("This document", page::endpoints()),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use crate::endpoint::{Endpoint, Reply};
+use crate::endpoint::{Endpoint, PREFIX, Reply};
 use crate::mistake::{self, Mistake};
 use crate::schema::Schema;
 use crate::schemas;
@@ -59,7 +59,7 @@ fn operation(endpoint: &Endpoint) -> Value {
 
 /// `post_servers_server_connect`.
 fn operation_id(endpoint: &Endpoint) -> String {
-    let path = endpoint.path.trim_start_matches("/api/v1").trim_start_matches("/aggregator");
+    let path = endpoint.path.strip_prefix(PREFIX).unwrap_or(&endpoint.path);
     let words = path.split(['/', '{', '}', '.']).filter(|word| !word.is_empty());
     let method = endpoint.method.as_str().to_ascii_lowercase();
     std::iter::once(method.as_str()).chain(words).collect::<Vec<_>>().join("_")
@@ -69,6 +69,7 @@ fn parameters(endpoint: &Endpoint) -> Vec<Value> {
     let about = |name: &str| match name {
         "server" => "A server, by id or name.",
         "skill" => "A skill, by id.",
+        "binding" => "A binding, by id.",
         _ => "An execution, by id.",
     };
     let names = endpoint.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));

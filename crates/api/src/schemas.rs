@@ -1,6 +1,6 @@
 //! What comes and goes, by name: the schemas of the document.
 
-use registry::{Deployment, EventKind, ExecutionStatus, Origin, Source, Status, Transport};
+use registry::{Deployment, EventKind, ExecutionStatus, Origin, SectionKind, Source, Status, Transport};
 use serde_json::json;
 use service::finding::{SkillOrigin, Strategy};
 use service::settings::RANGES;
@@ -31,6 +31,7 @@ pub(crate) fn all() -> Vec<(&'static str, Schema)> {
         ("TestReport", test_report()),
         ("Result", result()),
         ("Execution", execution()),
+        ("Binding", binding()),
         ("Stopped", stopped()),
         ("State", state()),
         ("ServiceHealth", service_health()),
@@ -62,11 +63,12 @@ fn connection_config() -> Schema {
     Schema::any_object()
         .about(
             "Where and with what. `stdio` needs `command` and may have `args`, `env` and `cwd`; `sse` needs `url`; \
-             `http` needs `url` or `base_url`; both may have `headers`. Any may have `timeout` (milliseconds for a \
+             `http` needs `url` or `base_url`; both may have `headers`. Any may have `docker` instead, and runs in a \
+             container of ours; and `timeout` (milliseconds for a \
              call), `era` (legacy, modern) and `lazy`. `${VAR}` is kept as written and filled in when connecting. It \
              is kept encrypted; secrets are shown as `***`, and what is sent back as `***` stays as it was.",
         )
-        .with_either(&["command", "url", "base_url"])
+        .with_either(&["command", "url", "base_url", "docker"])
         .may_have("command", Schema::kept_text().about("The program that is started."))
         .may_have("args", Schema::list(Schema::kept_text()))
         .may_have("env", Schema::any_object().about("Texts by the names of variables."))
@@ -74,10 +76,27 @@ fn connection_config() -> Schema {
         .may_have("url", address())
         .may_have("base_url", address())
         .may_have("headers", Schema::any_object().about("Texts by the names of headers."))
+        .may_have("docker", docker())
         .may_have("timeout", Schema::integer(1, 86_400_000).about("Milliseconds that a call may take."))
         .may_have("era", Schema::word(["legacy", "modern"]))
         .may_have("lazy", Schema::truth().about("It starts when it is needed."))
         .such_as(json!({"command": "npx", "args": ["-y", "some-server"], "env": {"TOKEN": "${TOKEN}"}}))
+}
+
+/// A container to be made. What its members mean is checked where they are read.
+fn docker() -> Schema {
+    Schema::any_object()
+        .about(
+            "A container to be made for it: `image`; may have `containerName`, `command` (instead of the image's entry \
+             point), `args`, `env`, `ports` (`[8080]` or `{\"8080\": 18080}`; needed for `sse` and `http`), `path` (where \
+             it answers), `volumes` (`[\"/here:/inside:ro\"]`), `network` (none for `stdio` unless said), `memory` \
+             (`512m`), `cpus`, `user`, `pull` (never, missing, always) and `readOnly`.",
+        )
+        .with("image", Schema::kept_text().about("The image."))
+}
+
+fn deployment() -> Schema {
+    words!(Deployment).about("Who runs it. Follows from the rest, and is refused where it does not fit.")
 }
 
 /// An address that may be written with variables.
@@ -114,6 +133,7 @@ pub(crate) fn registration() -> Schema {
         .with("name", name().about("Unique."))
         .may_have("description", Schema::kept_text().at_most(DESCRIPTION).or_null().about("What it is for."))
         .with("transport_type", transport())
+        .may_have("deployment_type", deployment())
         .with("connection_config", connection_config())
         .may_have("health_check_url", health_check_url())
         .may_have("auto_connect", Schema::truth().by_default(true).about("Connect without being asked."))
@@ -134,6 +154,7 @@ pub(crate) fn update() -> Schema {
         .may_have("name", name().about("Its tools are renamed with it."))
         .may_have("description", Schema::kept_text().at_most(DESCRIPTION).or_null())
         .may_have("transport_type", transport())
+        .may_have("deployment_type", deployment())
         .may_have("connection_config", connection_config())
         .may_have("health_check_url", health_check_url())
         .may_have("auto_connect", Schema::truth())
@@ -193,7 +214,24 @@ pub(crate) fn server() -> Schema {
         .with("updated_at", moment())
         .with("next_retry_at", moment().or_null().about("When the next attempt to connect is made."))
         .with("lazy", Schema::truth().about("It starts when it is needed."))
+        .with("container", container().or_null())
+        .with(
+            "progress",
+            Schema::text().or_null().about("What has to be done before it can start, and how far that is."),
+        )
         .may_have("tools", Schema::list(Schema::named("Tool")).about("Where they were asked for or just discovered."))
+}
+
+/// The container of a server.
+fn container() -> Schema {
+    Schema::object()
+        .with("id", Schema::text().about("Its id at the engine."))
+        .with("name", Schema::text().about("Its name at the engine."))
+        .with("image", Schema::text())
+        .with("image_digest", Schema::text().about("Which image exactly."))
+        .with("cpu_percent", Schema::number().or_null().about("Of one processor. Only where one server is looked at."))
+        .with("memory_bytes", Schema::number().or_null().about("Only where one server is looked at."))
+        .with("memory_limit_bytes", Schema::number().or_null())
 }
 
 /// A tool.
@@ -346,7 +384,8 @@ fn metadata() -> Schema {
         .with("routed_to", Schema::text().about("The name of the server."))
         .with("server_id", Schema::formatted("uuid"))
         .with("routing_strategy", Schema::word(["namespace_resolved", "server_specified", "original_name"]))
-        .with("routing_time_ms", Schema::number())
+        .with("queue_time_ms", Schema::number().about("Waiting for its turn."))
+        .with("routing_time_ms", Schema::number().about("From its turn to the server."))
         .with("execution_time_ms", Schema::number())
         .with("total_time_ms", Schema::number())
 }
@@ -402,11 +441,12 @@ fn state() -> Schema {
         .with("unclassified_tools", Schema::count())
         .with("last_sync", moment().or_null().about("When tools were last discovered."))
         .with("uptime_seconds", Schema::number())
+        .with("executions_stopped", Schema::truth().about("Whether calls are refused until a reset."))
 }
 
 fn service_health() -> Schema {
     let issue = Schema::object()
-        .with("component", Schema::word(["server", "database"]))
+        .with("component", Schema::word(["server", "database", "executions"]))
         .with("message", Schema::text())
         .may_have("server_id", Schema::formatted("uuid"))
         .may_have("server_name", Schema::text());
@@ -433,7 +473,9 @@ pub(crate) fn changed_settings() -> Schema {
 
 fn each_setting() -> Vec<(&'static str, Schema)> {
     let about = |name: &str| match name {
-        "timeout_ms" => "How long a call from REST, the command line, a document or an assistant may take.",
+        "timeout_ms" => {
+            "How long a call from REST, the command line, a document or an assistant may take, its turn waited for included."
+        }
         "mcp_timeout_ms" => "The same for calls of MCP clients; null is no limit.",
         "concurrent_limit" => "How many calls from REST, the command line, documents and assistants may run at once.",
         "mcp_concurrent_limit" => "The same for calls of MCP clients; -1 is no limit.",
@@ -477,6 +519,42 @@ fn audit_record() -> Schema {
         .with("action", Schema::text().such_as("server.register"))
         .with("target", Schema::text().or_null())
         .with("details", Schema::anything())
+}
+
+/// A binding to be made.
+pub(crate) fn new_binding() -> Schema {
+    let line = || Schema::integer(1, i64::from(i32::MAX)).or_null();
+    Schema::object()
+        .with(
+            "document",
+            Schema::kept_text().about(
+                "The document's path, or a pattern: `*` is anything but `/`, `**` anything. One that does not begin \
+                 with `/` may begin at any folder.",
+            ).such_as("notes/*.md"),
+        )
+        .with("server_id", Schema::kept_text().about("The server, by id or name."))
+        .may_have("heading_text", Schema::kept_text().or_null().about("`Issues`, or `## Issues` of that level only."))
+        .may_have("block_id", Schema::kept_text().or_null().about("The id of a block, without its `^`."))
+        .may_have("start_line", line().about("The first line of a range. Lines of results are not counted."))
+        .may_have("end_line", line().about("The last line of a range, after the first."))
+        .may_have("inherit_to_children", Schema::truth().by_default(true).about("Whether sections inside inherit it."))
+}
+
+/// A binding as it is shown.
+fn binding() -> Schema {
+    Schema::object()
+        .with("id", Schema::integer(0, i64::MAX))
+        .with("document", Schema::text().about("The document's path, or a pattern for several."))
+        .with("section_type", words!(SectionKind).about("Which of the following there is."))
+        .may_have("heading_text", Schema::text())
+        .may_have("block_id", Schema::text())
+        .may_have("start_line", Schema::count())
+        .may_have("end_line", Schema::count())
+        .with("server_id", Schema::formatted("uuid"))
+        .with("server_name", Schema::text())
+        .with("inherit_to_children", Schema::truth().about("Whether sections inside inherit it."))
+        .with("created_at", moment())
+        .with("updated_at", moment())
 }
 
 /// A registry in one piece.
@@ -555,6 +633,7 @@ mod tests {
             unclassified_tools: 1,
             last_sync: Some(registry::Timestamp::now()),
             uptime_seconds: 1.5,
+            executions_stopped: false,
         };
         let execution = registry::ExecutionRecord::submitted("a", "b", Source::Rest);
         let report =

@@ -4,7 +4,7 @@
 //! then every server is checked, and its variables are filled in. Nothing stops at the first problem.
 //!
 //! Variables are filled into the values we use (`type`, `command`, `args`, the values of `env`, `cwd`, `url`, the values
-//! of `headers`, `era`) and nowhere else: keys that only other programs understand are ignored, whatever they refer to.
+//! of `headers`, `docker`, `era`) and nowhere else: keys that only other programs understand are ignored, whatever they refer to.
 
 mod check;
 mod error;
@@ -35,7 +35,7 @@ pub struct Config {
 pub enum Accepted {
     /// Those it starts itself. Others are refused, with a pointer to the program that can.
     StdioOnly,
-    /// Those, and those it reaches over HTTP. VS Code's top-level `servers` and `${env:NAME}` are understood too.
+    /// Those, those it reaches over HTTP, and those in containers. VS Code's top-level `servers` and `${env:NAME}` are understood too.
     All,
 }
 

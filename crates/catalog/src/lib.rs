@@ -8,27 +8,33 @@
 //! - [`config`]: the bytes of a config file become a [`Config`], or a [`ConfigError`] that names every problem
 //! - `expand`: `$VAR`, `${VAR}` and `${VAR:-default}` in the values of a config
 //! - [`server`]: [`ServerName`] and [`ServerSpec`], one configured server
+//! - [`container`]: what it takes to run a server in a container
 //! - [`item`]: tools, prompts, resources and templates, exactly as their server defined them
 //! - [`offer`]: all that one server offers, and what it says of itself
+//! - [`secrets`]: what must not be told of a server, and texts without it
 //! - `schema`: what legacy clients cannot take of a tool's definition
 //! - [`snapshot`]: everything that exists at one moment, merged; every name, every list, whose a URI is
 //! - [`names`]: what a tool or prompt is called towards clients: canonical name and safe alias
 //! - [`uri_template`]: whether a URI could have come from a template
 
 pub mod config;
+pub mod container;
 mod expand;
 pub mod item;
 pub mod names;
 pub mod offer;
 mod schema;
+pub mod secrets;
 pub mod server;
 pub mod snapshot;
 pub mod uri_template;
 
 pub use config::{Accepted, Config, ConfigError};
+pub use container::{Contact, Container, Port, Pull};
 pub use item::{Item, Kind};
 pub use names::{NamePolicy, NameStyle, Separator};
 pub use offer::{Hints, Offer};
+pub use secrets::Secrets;
 pub use server::{Dialect, Filled, Program, Remote, ServerName, ServerSpec, Transport};
 pub use snapshot::{Collision, Downtime, Missing, Route, Scope, ServerEntry, ServerState, Snapshot};
 pub use uri_template::UriTemplate;

@@ -7,6 +7,9 @@ use std::time::Duration;
 
 use protocol::Era;
 
+use crate::container::Container;
+use crate::secrets::Secrets;
+
 /// The key of a server in the config, verbatim. Never empty.
 ///
 /// Every tool, log line and error carries one, so a clone only counts a reference.
@@ -69,6 +72,8 @@ pub struct ServerSpec {
     pub era: Option<Era>,
     /// The longest one request to it may take; as long as any other's when absent.
     pub timeout: Option<Duration>,
+    /// What must not be told of it.
+    pub secrets: Secrets,
 }
 
 /// How a server is reached.
@@ -78,6 +83,8 @@ pub enum Transport {
     Stdio(Program),
     /// It runs elsewhere, and we talk to it over HTTP.
     Remote(Remote),
+    /// We have a container made for it.
+    Container(Container),
 }
 
 /// A text with its variables filled in, which may hold a secret since, and as it stood in the config, which may be shown.
@@ -155,11 +162,12 @@ pub enum Dialect {
 }
 
 impl Transport {
-    /// Where the server is, in a word that holds no secret: its program, or its address without what is behind `?`.
+    /// Where the server is, in a word that holds no secret: its program, its address without what is behind `?`, or its image.
     pub fn place(&self) -> &str {
         match self {
             Self::Stdio(program) => program.command.shown(),
             Self::Remote(remote) => remote.place(),
+            Self::Container(container) => container.image.shown(),
         }
     }
 }
@@ -172,7 +180,7 @@ impl Remote {
 }
 
 /// Stands for arguments or values that may hold a secret.
-struct Hidden(usize);
+pub(crate) struct Hidden(pub(crate) usize);
 
 impl fmt::Debug for Hidden {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -242,6 +250,7 @@ mod tests {
             transport,
             era: None,
             timeout: None,
+            secrets: Secrets::default(),
         });
         let shown = format!("{specs:?} {specs:#?} {}", specs[1].transport.place());
         assert!(!shown.contains("hunter2"), "{shown}");

@@ -6,7 +6,7 @@
 
 use serde::Serialize;
 
-use crate::document::{Document, Fence};
+use crate::document::{Document, Fence, Heading};
 use crate::region::{self, Found, Note};
 use crate::render::{Attachment, Rendered, Style, rendered};
 use crate::run::{Finished, Report, Shown, Status};
@@ -197,19 +197,23 @@ fn fits(document: &Document, placings: &[Placing<'_>]) -> bool {
         return true;
     }
     let new = Document::parse(edited(&document.text, placings));
-    let is_placed = |fence: &Fence, id: &str| matches!(&fence.result, Some(Found::Whole(region)) if region.id == id && !region.is_edited);
-    let old_fences = document.fences();
-    new.fences().len() == old_fences.len()
-        && new.headings() == &*moved_headings(document, &new)
-        && std::iter::zip(old_fences, new.fences()).all(|(old, new)| {
-            let placing = placings.iter().find(|placing| std::ptr::eq(placing.fence, old));
-            old.info == new.info && old.content == new.content && placing.is_none_or(|it| is_placed(new, &it.id))
-        })
+    let is_placed = |fence: &Fence, id: &str| match &fence.result {
+        Some(Found::Whole(region)) => region.id == id && !region.is_edited,
+        _ => false,
+    };
+    let fits_fence = |(old, new): (&Fence, &Fence)| {
+        let placing = placings.iter().find(|placing| std::ptr::eq(placing.fence, old));
+        old.info == new.info && old.content == new.content && placing.is_none_or(|it| is_placed(new, &it.id))
+    };
+    let (old_fences, new_fences) = (document.fences(), new.fences());
+    new_fences.len() == old_fences.len()
+        && std::iter::zip(old_fences, new_fences).all(fits_fence)
+        && new.headings() == moved_headings(document, &new)
         && new.without_results() == document.without_results()
 }
 
 /// The old headings with the lines of the new ones, if there are as many.
-fn moved_headings(old: &Document, new: &Document) -> Vec<crate::document::Heading> {
+fn moved_headings(old: &Document, new: &Document) -> Vec<Heading> {
     let mut headings = old.headings().to_vec();
     for (heading, moved) in headings.iter_mut().zip(new.headings()) {
         heading.line = moved.line;

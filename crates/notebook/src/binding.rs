@@ -188,10 +188,10 @@ impl fmt::Display for Origin {
 impl fmt::Display for Bound {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Binding { section, origin, .. } = &self.binding;
-        match self.is_inherited {
-            true => write!(to, "inherited from {section}, which {origin} binds"),
-            false => write!(to, "{origin} binds {section}"),
+        if self.is_inherited {
+            return write!(to, "inherited from {section}, which {origin} binds");
         }
+        write!(to, "{origin} binds {section}")
     }
 }
 
@@ -199,11 +199,10 @@ fn place(document: &Document, binding: Binding, lines: Range<usize>) -> Placed {
     let is_range = matches!(binding.section, Section::Range { .. });
     let source = |line: usize| document.line_without_results(line);
     let lines = if is_range { lines } else { source(lines.start)..source(lines.end - 1) + 1 };
-    let first_child = document
-        .headings
-        .iter()
-        .map(|heading| source(heading.line))
-        .find(|line| *line > lines.start || (*line == 1 && matches!(binding.section, Section::Document)));
+    // The document's first child may be its first line; any other part begins with its own heading or above it.
+    let own = if matches!(binding.section, Section::Document) { 0 } else { lines.start };
+    let child = document.headings.partition_point(|heading| source(heading.line) <= own);
+    let first_child = document.headings.get(child).map(|heading| source(heading.line));
     let held = match first_child {
         Some(child) if !binding.inherit_to_children => lines.start..lines.end.min(child),
         _ => lines.clone(),

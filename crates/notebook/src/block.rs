@@ -194,20 +194,20 @@ impl Written {
     /// Tells parameters and wishes apart. What the schema knows as a parameter, or was said behind the language
     /// already, is no wish.
     pub(crate) fn sorted(&self, schema: Option<&serde_json::Value>) -> Result<(Node, Wishes), Problem> {
-        let is_parameter = |name: &str| schema.is_some_and(|schema| schema::has_property(schema, name));
+        let is_free = |name: &str| schema.is_none_or(|schema| !schema::has_property(schema, name));
         let mut wishes = self.from_info;
         let mut parameters = Vec::new();
         for entry in &self.entries {
-            match entry.key.as_str() {
-                "display" if self.from_info.display.is_none() && !is_parameter("display") => {
+            match (entry.key.as_str(), schema) {
+                ("display", Some(_)) if self.from_info.display.is_none() && is_free("display") => {
                     wishes.display = Some(wish(entry)?);
                 }
-                "format" if self.from_info.format.is_none() && !is_parameter("format") => {
-                    // Many tools have a `format`. If nobody knows this one, it is the tool's.
-                    match (schema, wish(entry)) {
-                        (Some(_), wanted) => wishes.format = Some(wanted?),
-                        (None, _) => parameters.push(entry.clone()),
-                    }
+                ("format", Some(_)) if self.from_info.format.is_none() && is_free("format") => {
+                    wishes.format = Some(wish(entry)?);
+                }
+                // If nobody knows the tool's parameters, only what can hardly be one is a wish.
+                ("display", None) if self.from_info.display.is_none() && wish::<Display>(entry).is_ok() => {
+                    wishes.display = Some(wish(entry)?);
                 }
                 _ => parameters.push(entry.clone()),
             }

@@ -21,6 +21,8 @@ pub struct Document {
     pub(crate) ids: Vec<BlockId>,
     /// All results, those that lost their block included: nothing in them is the user's.
     pub(crate) regions: Vec<Region>,
+    /// The lines of each of them, and how many lines of results there are before it.
+    pub(crate) region_lines: Vec<(Range<usize>, usize)>,
 }
 
 /// A heading that begins a section.
@@ -134,12 +136,9 @@ impl Document {
     ///
     /// Ranges of lines are counted like this, so that no run moves a binding.
     pub fn line_without_results(&self, line: usize) -> usize {
-        let of_results: usize = self
-            .regions
-            .iter()
-            .map(|region| self.lines.number_at(region.span.start)..self.lines.number_at(region.span.end) + 1)
-            .map(|lines| line.saturating_sub(lines.start - 1).min(lines.len()))
-            .sum();
+        let next = self.region_lines.partition_point(|(lines, _)| lines.start <= line);
+        let Some((lines, before)) = next.checked_sub(1).map(|last| &self.region_lines[last]) else { return line };
+        let of_results = before + (line - lines.start + 1).min(lines.len());
         (line - of_results).max(1)
     }
 

@@ -17,7 +17,7 @@
 //! # The way of a document
 //!
 //! 1. [`read`] a file, or take a text from anywhere; [`Document::parse`] it.
-//! 2. [`Bindings::of`] it: which section is bound to which server, with those of the registry ([`bindings_for`] a path).
+//! 2. [`Bindings::of`] it: which section is bound to which server, by itself or by the registry ([`bindings_for`] it).
 //!    [`outline`] draws them as a map.
 //! 3. [`Plan::new`]: which blocks are run ([`Selection`]), at which servers, and what stands in the way.
 //! 4. [`run`] the plan with a [`Toolbox`]: whoever knows servers and calls tools. It tells its [`Progress`], and can be

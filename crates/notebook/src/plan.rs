@@ -15,7 +15,7 @@ pub struct Selection {
     pub blocks: Vec<usize>,
     /// Those in the sections that are called this: `Tools`, or `## Tools`.
     pub section: Option<String>,
-    /// The one that a line of the document is in.
+    /// The one that a line of the document is in, or in whose result.
     pub line: Option<usize>,
 }
 
@@ -177,8 +177,14 @@ fn selected<'b, 'a>(
             Some(sections)
         }
     };
-    let in_line = |block: &&Block<'_>, line: usize| (block.fence.first_line..=block.fence.last_line).contains(&line);
-    if let Some(line) = selection.line.filter(|line| !blocks.iter().any(|block| in_line(&block, *line))) {
+    let in_line = |block: &Block<'_>, line: usize| {
+        let last_line = match &block.fence.result {
+            Some(Found::Whole(region)) => document.lines.number_at(region.span.end),
+            _ => block.fence.last_line,
+        };
+        (block.fence.first_line..=last_line).contains(&line)
+    };
+    if let Some(line) = selection.line.filter(|line| !blocks.iter().any(|block| in_line(block, *line))) {
         return Err(SelectionError::NoBlockAt { line });
     }
     let chosen = blocks

@@ -165,14 +165,17 @@ fn size(bytes: usize) -> String {
 }
 
 fn display(parts: &[Part], wished: Option<Display>) -> Display {
-    let lines: usize = parts.iter().filter(|part| part.is_text).map(|part| part.lines.len()).sum();
-    let bytes: usize = parts.iter().filter(|part| part.is_text).flat_map(|part| &part.lines).map(String::len).sum();
-    let is_one_line = parts.len() == 1 && parts[0].in_line.as_ref().is_some_and(|line| line.len() <= LONGEST_INLINE);
-    wished.unwrap_or(match () {
-        () if is_one_line => Display::Inline,
-        () if lines > MOST_LINES_OPEN || bytes > MOST_BYTES_OPEN => Display::Collapsed,
-        () => Display::Block,
-    })
+    if let Some(wished) = wished {
+        return wished;
+    }
+    if let [only] = parts
+        && only.in_line.as_ref().is_some_and(|line| line.len() <= LONGEST_INLINE)
+    {
+        return Display::Inline;
+    }
+    let texts = || parts.iter().filter(|part| part.is_text).flat_map(|part| &part.lines);
+    let is_long = texts().count() > MOST_LINES_OPEN || texts().map(String::len).sum::<usize>() > MOST_BYTES_OPEN;
+    if is_long { Display::Collapsed } else { Display::Block }
 }
 
 fn joined(parts: &[Part], display: Display) -> Vec<String> {

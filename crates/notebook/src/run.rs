@@ -124,7 +124,8 @@ impl Report {
     }
 }
 
-/// Runs a plan until its end, or until `stop` is ready: then calls under way are dropped, and those that are over count.
+/// Runs a plan until its end, or until `stop` is ready: calls under way are dropped then, and those that are over
+/// count.
 pub async fn run(
     plan: &Plan<'_>,
     toolbox: &impl Toolbox,
@@ -150,13 +151,14 @@ pub async fn run(
         if under_way.is_empty() {
             break;
         }
-        match select(under_way.next(), stop.as_mut()).await {
-            Either::Left((Some((place, over)), _)) => {
+        // Whoever stops is heard first, even if one call after the other is answered at once.
+        match select(stop.as_mut(), under_way.next()).await {
+            Either::Left(((), _)) => break,
+            Either::Right((Some((place, over)), _)) => {
                 progress(Progress::Finished(&over));
                 finished[place] = Some(over);
             }
-            Either::Left((None, _)) => {}
-            Either::Right(((), _)) => break,
+            Either::Right((None, _)) => {}
         }
     }
     drop(under_way);

@@ -36,7 +36,8 @@ pub(crate) fn scan(text: String) -> Document {
     for fence in fences.iter_mut().filter(|fence| fence.is_closed) {
         fence.result = result_under(&text, &lines, fence, &regions, &torn);
     }
-    Document { front_matter, headings, fences, comments, ids, regions, lines, text }
+    let region_lines = count_lines(&lines, &regions);
+    Document { front_matter, headings, fences, comments, ids, regions, region_lines, lines, text }
 }
 
 /// YAML between `---` at the very beginning and the next `---` or `...`.
@@ -250,6 +251,19 @@ fn find_regions(text: &str, lines: &Lines, marks: &[usize]) -> (Vec<Region>, Vec
     (regions, torn)
 }
 
+/// The lines of every region, and how many lines of regions there are before it.
+fn count_lines(lines: &Lines, regions: &[Region]) -> Vec<(Range<usize>, usize)> {
+    let mut before = 0;
+    let mut counted = Vec::with_capacity(regions.len());
+    for region in regions {
+        let own = lines.number_at(region.span.start)..lines.number_at(region.span.end) + 1;
+        let length = own.len();
+        counted.push((own, before));
+        before += length;
+    }
+    counted
+}
+
 /// The result of a block: the one that begins in the next line that is not empty.
 fn result_under(text: &str, lines: &Lines, fence: &Fence, regions: &[Region], torn: &[usize]) -> Option<Found> {
     let is_empty = |number: &usize| without_container(&text[lines.content(text, *number)]).trim().is_empty();
@@ -304,7 +318,7 @@ fn find_ids(
 }
 
 fn innermost(parts: &[Part], place: Range<usize>) -> Option<usize> {
-    // Parts are in the order in which they begin, so whatever contains a place is around the last that begins before it.
+    // Parts are in the order in which they begin: whatever contains a place is around the last that begins before it.
     let before = parts.partition_point(|part| part.range.start < place.end);
     let mut candidate = before.checked_sub(1);
     while let Some(index) = candidate {

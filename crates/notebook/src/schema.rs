@@ -152,6 +152,21 @@ mod tests {
     }
 
     #[test]
+    fn schemas_that_refer_to_themselves_come_to_an_end() {
+        let parameters = parse("a: {a: {a: {a: 1}}}").expect("YAML");
+        for schema in [
+            json!({ "$ref": "#" }),
+            json!({ "allOf": [{ "$ref": "#" }] }),
+            json!({ "$defs": { "a": { "$ref": "#/$defs/b" }, "b": { "$ref": "#/$defs/a" } }, "$ref": "#/$defs/a" }),
+            json!({ "properties": { "a": { "$ref": "#" } }, "not": { "$ref": "#" } }),
+            json!({ "properties": { "a": { "$ref": "#" } }, "type": "object" }),
+            json!({ "$dynamicRef": "#x", "$dynamicAnchor": "x" }),
+        ] {
+            assert!(check(&schema, &parameters).len() < 5, "{schema}");
+        }
+    }
+
+    #[test]
     fn patterns_and_references_of_all_drafts_are_understood() {
         let parameters = parse("a: foobar\nb: 1").expect("YAML");
         let ahead = json!({ "properties": { "a": { "pattern": "^foo(?=baz)" } } });

@@ -337,4 +337,14 @@ mod tests {
         let deep = format!("a: {}{}", "[".repeat(200), "]".repeat(200));
         assert!(parse(&deep).expect_err("deep").what.contains("deeply"));
     }
+
+    proptest::proptest! {
+        #[test]
+        fn no_text_is_too_odd(text in "[-a: \\n\\t\\r\\[\\]{},&*!|>'\"%@`?#~0x1.<=\\\\\u{feff}é]{0,60}") {
+            if let Ok(node) = parse(&text) {
+                let json = node.to_json();
+                proptest::prop_assert!(serde_json::from_str::<serde::de::IgnoredAny>(&json).is_ok(), "{}", json);
+            }
+        }
+    }
 }

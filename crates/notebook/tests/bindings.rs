@@ -234,3 +234,23 @@ fn a_map_tells_the_server_of_every_section_and_why() {
     assert_eq!(map.remarks.len(), 1);
     assert!(map.remarks[0].line == 17 && map.remarks[0].what.contains("nobody"), "{:?}", map.remarks);
 }
+
+#[test]
+fn a_map_as_json_is_what_editors_expect() {
+    let document = Document::parse("# A\n<!-- mcp: other -->\n\n```echo\ntool: say\n```\n");
+    let map = outline(&document, &servers(), &Bindings::of(&document, &[]));
+    let bound = serde_json::json!({
+        "section_type": "heading", "heading_text": "# A", "server": "other", "inherit_to_children": true,
+        "origin": "comment", "line": 2, "is_inherited": false
+    });
+    assert_eq!(
+        serde_json::to_value(&map).unwrap(),
+        serde_json::json!({
+            "sections": [{
+                "level": 1, "heading": "A", "line": 1, "bound": bound, "server": "other",
+                "blocks": [{ "number": 1, "line": 4, "addressee": { "server": "echo" }, "bound": bound }]
+            }],
+            "remarks": []
+        })
+    );
+}

@@ -1,5 +1,6 @@
 //! How a server is reached, credentials included, in a wrapper that does not let them slip out.
 
+mod arguments;
 mod mask;
 
 use std::fmt;
@@ -27,6 +28,13 @@ impl ConnectionConfig {
     /// like secrets are replaced by [`MASK`]. References to variables, as in `${TOKEN}`, are no secrets.
     pub fn masked(&self) -> Value {
         Value::Object(mask::config(&self.0))
+    }
+
+    /// What is replaced in [`masked`](Self::masked).
+    pub fn secrets(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        mask::differences(&Value::Object(self.0.clone()), &self.masked(), &mut found);
+        found
     }
 
     /// Takes a config as somebody sent it who had seen only the masked one: what is still masked is taken from here.

@@ -33,15 +33,16 @@ pub struct NewServer {
 }
 
 impl NewServer {
-    /// A server that is enabled and connected by itself; one that we start if it is reached by stdio.
+    /// A server that is enabled and connected by itself; one that we run if it is reached by stdio or in a container.
     pub fn new(name: impl Into<String>, transport: Transport, connection_config: ConnectionConfig) -> Self {
+        let is_ours = transport == Transport::Stdio || connection_config.reveal().contains_key("docker");
         Self {
             name: name.into(),
             description: None,
             transport,
             connection_config,
             health_check_url: None,
-            deployment: if transport == Transport::Stdio { Deployment::Managed } else { Deployment::External },
+            deployment: if is_ours { Deployment::Managed } else { Deployment::External },
             enabled: true,
             auto_connect: true,
             origin: Origin::Registered,

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use catalog::{Dialect, Offer, Remote};
+use catalog::{Dialect, Offer, Remote, Secrets};
 use protocol::Era;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
@@ -126,7 +126,9 @@ async fn meet_in(upstream: &Upstream, http: Http, manner: Manner, watcher: &Arc<
     let (route, stream) = if manner == Manner::Older {
         let opening = timeout(upstream.manners.patience, Endpoint::open(http, upstream.manners.introduction()));
         let too_slow = |_| Failure::Final(Cause::Remote("it did not open its event stream in time".to_owned()));
-        let (stream, endpoint) = opening.await.map_err(too_slow)?.map_err(Failure::from)?;
+        let opened = opening.await.map_err(too_slow)?.map_err(Failure::from);
+        let opened = opened.map_err(|failure| failure.hiding(&upstream.spec.secrets));
+        let (stream, endpoint) = opened?;
         (Route::Older(Box::new(endpoint)), Some(stream))
     } else {
         (Route::Streamable(Box::new(Session::new(http, era, upstream.manners.introduction()))), None)
@@ -151,7 +153,7 @@ async fn meet_in(upstream: &Upstream, http: Http, manner: Manner, watcher: &Arc<
             }
             Ok((Contact { connection, courier }, attending, offer))
         }
-        Err(cause) => Err(contact.explain(cause).await),
+        Err(cause) => Err(contact.explain(cause).await.hiding(&upstream.spec.secrets)),
     }
 }
 
@@ -188,6 +190,17 @@ impl Drop for Attempt {
         if let Some(attending) = &self.attending {
             attending.abort();
             self.courier.give_up_all();
+        }
+    }
+}
+
+impl Failure {
+    /// The same without the secrets of its server. At once: put into other words, one that was cut off is not found.
+    fn hiding(self, secrets: &Secrets) -> Self {
+        match self {
+            Self::Foreign(cause) => Self::Foreign(cause.hiding(secrets)),
+            Self::Refused(cause) => Self::Refused(cause.hiding(secrets)),
+            Self::Final(cause) => Self::Final(cause.hiding(secrets)),
         }
     }
 }

@@ -179,7 +179,7 @@ impl Courier {
     async fn tell(&self, connection: &Arc<Connection>, letter: &Letter, patience: Duration) {
         let delivered = timeout(patience, self.deliver(connection, letter)).await;
         if let Err(trouble) = delivered.unwrap_or(Err(Trouble::NoAnswer)) {
-            tracing::debug!(server = %connection.server(), %trouble, "a notification did not get through");
+            tracing::debug!(server = %connection.server(), trouble = connection.hide(&trouble.to_string()), "a notification did not get through");
         }
     }
 
@@ -285,8 +285,8 @@ impl Drop for Ended<'_> {
 }
 
 fn fail(connection: &Connection, number: u64, trouble: &Trouble) {
-    let error =
-        CallError::Remote { server: connection.server(), problem: trouble.to_string(), mishap: trouble.mishap() };
+    let problem = connection.hide(&trouble.to_string());
+    let error = CallError::Remote { server: connection.server(), problem, mishap: trouble.mishap() };
     connection.fail(number, &error);
 }
 

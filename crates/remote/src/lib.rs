@@ -57,7 +57,8 @@ pub fn life(
 
 async fn live(upstream: Upstream, watcher: Arc<dyn Watcher>, mut stop: watch::Receiver<Stop>) {
     let Transport::Remote(remote) = &upstream.spec.transport else { return };
-    let failed = |phase, cause| Arc::new(Ending::Failed { phase, cause });
+    let secrets = upstream.spec.secrets.clone();
+    let failed = |phase, cause: Cause| Arc::new(Ending::Failed { phase, cause: cause.hiding(&secrets) });
     let met = tokio::select! {
         biased;
         _ = stop.wait_for(|&stop| stop > Stop::Never) => return upstream.ended(&*watcher, &Arc::new(Ending::Stopped)),

@@ -31,12 +31,26 @@ impl Refusal {
     /// Whether a request in a session was refused because the server does not know the session. It should say 404, but
     /// many say 400 and tell the rest in words. One that answers the very request that it has no such method, knows us.
     pub(crate) fn means_forgotten(&self, number: Option<u64>) -> bool {
-        let speaks_of_session = || self.body.windows(7).take(1000).any(|word| word.eq_ignore_ascii_case(b"session"));
         match self.status {
             StatusCode::NOT_FOUND => !(self.answers(number) && self.error_code() == Some(code::METHOD_NOT_FOUND)),
-            StatusCode::BAD_REQUEST => speaks_of_session(),
+            StatusCode::BAD_REQUEST => self.speaks_of_session(),
             _ => false,
         }
+    }
+
+    /// Whether it is still that, now that we have introduced ourselves anew. An error of its own that does not speak of
+    /// sessions is about something else.
+    pub(crate) fn insists(&self, number: Option<u64>) -> bool {
+        self.means_forgotten(number) && (self.speaks_of_session() || !self.answers(number))
+    }
+
+    fn speaks_of_session(&self) -> bool {
+        self.body.windows(7).take(1000).any(|word| word.eq_ignore_ascii_case(b"session"))
+    }
+
+    /// How it was refused.
+    pub(crate) fn status(&self) -> StatusCode {
+        self.status
     }
 
     /// Whether the headers of a request did not fit its body, in the server's opinion.
@@ -95,6 +109,10 @@ mod tests {
         assert!(!forgotten(400, r#"{"error":{"message":"Bad Request"}}"#));
         assert!(!forgotten(400, ""));
         assert!(!forgotten(500, "session lost"));
+        let insists = |status, body| refusal(status, body).insists(Some(7));
+        assert!(insists(404, ""));
+        assert!(insists(404, r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32001,"message":"Session not found"}}"#));
+        assert!(!insists(404, r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32602,"message":"no such city"}}"#));
     }
 
     #[test]

@@ -142,11 +142,15 @@ impl Session {
                 return self.take(connection, letter.number, response).await;
             }
             let refusal = Refusal::read(response).await?;
+            if was_renewed && refusal.insists(letter.number) {
+                return Err(Trouble::Forgetful(refusal.status()));
+            }
             // The server has forgotten our session: introduce ourselves once more, and ask again once.
             if id.is_none() || was_renewed || !refusal.means_forgotten(letter.number) {
                 return refusal.hand_over(connection, letter.number).await;
             }
-            Box::pin(self.renew(connection, id)).await?;
+            // Whatever the server did with the introduction, it has not done what it was asked.
+            Box::pin(self.renew(connection, id)).await.map_err(Trouble::at_renewal)?;
             was_renewed = true;
         }
     }

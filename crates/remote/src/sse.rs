@@ -113,11 +113,11 @@ impl Endpoint {
         loop {
             let opened_at = Instant::now();
             let trouble = stream.hear_all(connection).await;
-            tracing::debug!(server = %connection.server(), %trouble, "its event stream ended");
+            tracing::debug!(server = %connection.server(), trouble = connection.hide(&trouble.to_string()), "its event stream ended");
             self.address.send_modify(|address| *address = Err(trouble.clone()));
             connection.lose_answers(&CallError::Remote {
                 server: connection.server(),
-                problem: format!("its event stream ended: {trouble}"),
+                problem: connection.hide(&format!("its event stream ended: {trouble}")),
                 mishap: Mishap::AnswerLost,
             });
             let introduction;
@@ -149,7 +149,7 @@ impl Endpoint {
                 }
                 Err(trouble) => trouble,
             };
-            tracing::debug!(server = %connection.server(), %trouble, "could not open its event stream again");
+            tracing::debug!(server = %connection.server(), trouble = connection.hide(&trouble.to_string()), "could not open its event stream again");
             // One that wants other credentials is not bothered with ours again and again.
             pause = match trouble {
                 Trouble::Unauthorized { .. } => None,

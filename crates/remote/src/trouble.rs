@@ -33,6 +33,8 @@ pub(crate) enum Trouble {
     NoAnswer,
     #[error("it had forgotten us, and could not be met again: {0}")]
     NotRenewed(String),
+    #[error("it forgets us again and again (HTTP {0})")]
+    Forgetful(StatusCode),
 }
 
 impl Trouble {
@@ -51,6 +53,11 @@ impl Trouble {
     /// There is no connection, so the server has seen nothing.
     pub(crate) fn unreachable(error: &dyn std::error::Error) -> Self {
         Self::Unreachable(root_cause(error))
+    }
+
+    /// The same, met when we introduced ourselves anew.
+    pub(crate) fn at_renewal(self) -> Self {
+        if self.left_untouched() { self } else { Self::NotRenewed(self.to_string()) }
     }
 
     /// Whether this is how a server answers that speaks another dialect.
@@ -84,6 +91,7 @@ impl Trouble {
             Self::Unauthorized { .. } | Self::Status { .. } | Self::RedirectedAway(_) | Self::ForeignAnswer(_) => {
                 Mishap::Refused
             }
+            Self::NotRenewed(_) | Self::Forgetful(_) => Mishap::Forgotten,
             Self::Busy(_) => Mishap::Busy,
             _ if self.left_untouched() => Mishap::Unreachable,
             _ => Mishap::AnswerLost,

@@ -99,9 +99,11 @@ fn scaled(row: &[f32]) -> (f32, impl Iterator<Item = i16>) {
     (scale, row.iter().map(move |value| nearest(value * factor)))
 }
 
-/// Halves are rounded away from zero. Without `round`, which is a call on machines that have no instruction for it.
+/// Rounds a small number. Added to a number this large, a float has no places left for fractions, and its lowest bits
+/// are the integer: three instructions that vectorise, where a cast would ask for overflow and NaN.
 fn nearest(value: f32) -> i16 {
-    (value + 0.5_f32.copysign(value)) as i16
+    const LARGE: f32 = 12_582_912.0;
+    ((value + LARGE).to_bits() as i32 - LARGE.to_bits() as i32) as i16
 }
 
 #[cfg(test)]
@@ -125,6 +127,12 @@ mod tests {
             }
             assert_eq!(lines.len(), 3);
         }
+    }
+
+    #[test]
+    fn numbers_are_rounded_to_the_nearest() {
+        let rounded = [-2047.0, -1.6, -0.4, 0.0, 0.4, 0.6, 2046.7].map(nearest);
+        assert_eq!(rounded, [-2047, -2, 0, 0, 0, 1, 2047]);
     }
 
     #[test]

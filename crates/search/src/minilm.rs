@@ -15,6 +15,7 @@ use weights::{Table, Tensors};
 use wordpiece::WordPiece;
 
 use crate::embedder::{EmbedError, Embedder};
+use crate::vectors::dot;
 
 const WEIGHTS: &[u8] = include_bytes!("../model/minilm-l3.safetensors");
 const VOCABULARY: &str = include_str!("../model/vocabulary.txt");
@@ -185,7 +186,7 @@ fn attend(query: &[f32], key: &[f32], value: &[f32], context: &mut [f32]) {
         for row in 0..length {
             let asking = part(query, row);
             for (other, weight) in weights.iter_mut().enumerate() {
-                *weight = crate::vectors::dot(&asking, &part(key, other)) / (HEAD as f32).sqrt();
+                *weight = dot(&asking, &part(key, other)) / (HEAD as f32).sqrt();
             }
             soften(&mut weights);
             let mut sum = [0.0; HEAD];
@@ -218,11 +219,12 @@ impl Norm {
 
     fn apply(&self, values: &mut [f32]) {
         for row in values.as_chunks_mut::<HIDDEN>().0 {
-            let mean = row.iter().sum::<f32>() / HIDDEN as f32;
-            let variance = row.iter().map(|value| (value - mean) * (value - mean)).sum::<f32>() / HIDDEN as f32;
+            let mean = dot(row, &[1.0; HIDDEN]) / HIDDEN as f32;
+            row.iter_mut().for_each(|value| *value -= mean);
+            let variance = dot(row, row) / HIDDEN as f32;
             let factor = (variance + 1e-12).sqrt().recip();
             for ((value, scale), shift) in row.iter_mut().zip(&self.scale).zip(&self.shift) {
-                *value = (*value - mean) * factor * scale + shift;
+                *value = *value * factor * scale + shift;
             }
         }
     }
@@ -257,7 +259,7 @@ mod tests {
     use sha2::{Digest, Sha256};
 
     use super::*;
-    use crate::vectors::{dot, normalized};
+    use crate::vectors::normalized;
 
     fn embed(texts: &[&str]) -> Vec<Vec<f32>> {
         let vectors = MiniLm::shared().embed(texts).expect("the built-in model always answers");

@@ -11,6 +11,10 @@ const MOST_WORDS: usize = 200;
 /// Sentences that are looked at on their own. Each costs the model some milliseconds.
 const MOST_SENTENCES: usize = 8;
 
+/// Bytes of a request whose meaning is looked at; the sentence that goes beyond them is the last. Words are cheap and go
+/// further.
+const LONGEST_MEANING: usize = 1600;
+
 /// A request, read once.
 #[derive(Clone, Debug)]
 pub struct Query {
@@ -44,8 +48,14 @@ impl Query {
             return Ok(());
         }
         // The middle of its sentences is as good as the vector of the whole, at half the cost.
-        let whole_too = if self.parts.len() > 1 { 1 } else { 0 };
-        let texts: Vec<&str> = self.parts[whole_too..].iter().map(|part| part.text.as_str()).collect();
+        let sentences = if self.parts.len() > 1 { &self.parts[1..] } else { &self.parts[..] };
+        let mut read = 0;
+        let is_within = |part: &&Part| {
+            let is_within = read < LONGEST_MEANING;
+            read += part.text.len();
+            is_within
+        };
+        let texts: Vec<&str> = sentences.iter().take_while(is_within).map(|part| part.text.as_str()).collect();
         let vectors = embedder.embed(&texts)?;
         let parts: Option<Vec<Vec<f32>>> = vectors.iter().map(|vector| normalized(vector)).collect();
         self.vectors = parts.and_then(with_the_middle).unwrap_or_default();
@@ -70,6 +80,10 @@ impl Query {
 
 /// Puts the middle of several vectors before them; one is its own.
 fn with_the_middle(mut parts: Vec<Vec<f32>>) -> Option<Vec<Vec<f32>>> {
+    if parts.iter().any(|part| part.len() != parts[0].len()) {
+        // Whoever made these is confused; words are enough.
+        return None;
+    }
     if parts.len() > 1 {
         let sum = (0..parts[0].len()).map(|place| parts.iter().map(|part| part[place]).sum()).collect::<Vec<f32>>();
         parts.insert(0, normalized(&sum)?);
@@ -83,4 +97,47 @@ pub(crate) fn whole_and_best(parts: &mut dyn Iterator<Item = f32>) -> f32 {
     let whole = parts.next().unwrap_or(0.0);
     let best = parts.fold(f32::NEG_INFINITY, f32::max);
     if best == f32::NEG_INFINITY { whole } else { 0.5 * whole + 0.5 * best }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A model that answers what it likes.
+    struct Strange(Vec<Vec<f32>>);
+
+    impl Embedder for Strange {
+        fn id(&self) -> &'static str {
+            "strange"
+        }
+
+        fn dimension(&self) -> usize {
+            2
+        }
+
+        fn embed(&self, _: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
+            Ok(self.0.clone())
+        }
+    }
+
+    #[test]
+    fn the_middle_of_the_sentences_stands_for_the_whole() {
+        let mut query = Query::new("Find it. Send it away.");
+        query.embed(&Strange(vec![vec![2.0, 0.0], vec![0.0, 3.0]])).expect("it answers");
+        let half = 0.5_f32.sqrt();
+        assert_eq!(query.vectors()[1..], [[1.0, 0.0], [0.0, 1.0]]);
+        assert!(query.vectors()[0].iter().all(|number| (number - half).abs() < 1e-6));
+    }
+
+    #[test]
+    fn strange_answers_of_a_model_leave_the_words() {
+        for strange in
+            [vec![], vec![vec![]], vec![vec![1.0, 0.0], vec![1.0]], vec![vec![f32::NAN, 0.0], vec![1.0, 0.0]]]
+        {
+            let mut query = Query::new("Find it. Send it away.");
+            query.embed(&Strange(strange)).expect("it answers");
+            assert!(query.vectors().is_empty());
+            assert!(!query.words().is_empty());
+        }
+    }
 }

@@ -73,7 +73,9 @@ pub struct Metadata {
     pub server_id: String,
     /// `namespace_resolved`, `server_specified` or `original_name`.
     pub routing_strategy: &'static str,
-    /// From the request to the server.
+    /// Waiting for its turn.
+    pub queue_time_ms: f64,
+    /// From its turn to the server.
     pub routing_time_ms: f64,
     /// At the server.
     pub execution_time_ms: f64,
@@ -117,12 +119,13 @@ impl UnderWay {
 impl Executions {
     /// Makes a call and waits for its result.
     pub(crate) async fn call(self: &Arc<Self>, call: Call) -> Result<Outcome, Error> {
+        let asked = Instant::now();
         failing::check(&call)?;
         let aggregator = self.aggregator().ok_or(Error::ExecutionStopped)?;
         let target = self.find_target(&aggregator, &call).await?;
         let execution = self.enter(&call, &target)?;
         let mut under_way = UnderWay { whole: Arc::clone(self), aggregator, execution, client: None };
-        let Concluded { outcome, ended } = self.carry_through(&call, &target, &mut under_way).await;
+        let Concluded { outcome, ended } = self.carry_through(&call, &target, asked, &mut under_way).await;
         under_way.execution.finish(ended);
         Ok(Outcome { result: outcome?, metadata: metadata(&under_way.execution, &target) })
     }
@@ -162,16 +165,19 @@ impl Executions {
     }
 
     /// From its turn to its answer.
-    async fn carry_through(&self, call: &Call, target: &Target, under_way: &mut UnderWay) -> Concluded {
+    async fn carry_through(&self, call: &Call, target: &Target, asked: Instant, under_way: &mut UnderWay) -> Concluded {
         let execution = Arc::clone(&under_way.execution);
+        let mut clock = Clock { asked, turn: None };
         if let Some(turn) = execution.take_turn() {
             tokio::select! {
                 biased;
                 verdict = execution.called_off() => return failing::called_off(&execution, &verdict),
                 turn = timeout(QUEUE_PATIENCE, turn) => if turn.is_err() { return failing::waited_too_long() },
+                limit = self.too_late(call, target.place, clock) => return self.end_late(under_way, limit),
             }
+            execution.has_its_turn();
         }
-        let began = Instant::now();
+        clock.turn = Some(Instant::now());
         let line = line_of(target, call, &under_way.aggregator.options);
         let pauses = self.settings().retry_backoff_ms.clone();
         let mut retries = 0;
@@ -182,11 +188,7 @@ impl Executions {
                 biased;
                 verdict = execution.called_off() => return failing::called_off(&execution, &verdict),
                 answer = answer => answer,
-                limit = self.too_late(call, target.place, began) => {
-                    self.call_off(&execution, Verdict::TooSlow(limit));
-                    under_way.withdraw();
-                    return failing::called_off(&execution, &Verdict::TooSlow(limit));
-                }
+                limit = self.too_late(call, target.place, clock) => return self.end_late(under_way, limit),
             };
             under_way.client = None;
             let failure = match answer {
@@ -197,8 +199,8 @@ impl Executions {
             let may_repeat =
                 failure.is_untouched && (!failure.is_absent || retries > 0) || failure.is_lost && target.is_repeatable;
             let pause = pauses.get(retries).copied().map(Duration::from_millis);
-            let limit = self.limit(call, target.place);
-            let Some(pause) = pause.filter(|&pause| may_repeat && began.elapsed() + pause < limit) else {
+            let (deadline, _) = self.deadline(call, target.place, clock);
+            let Some(pause) = pause.filter(|&pause| may_repeat && Instant::now() + pause < deadline) else {
                 return self.failed(&execution, &failure);
             };
             retries += 1;
@@ -218,17 +220,41 @@ impl Executions {
         call.timeout_ms.map(Duration::from_millis).or_else(own).unwrap_or_else(general)
     }
 
+    /// When a call has taken too long, and what its limit is. Its server's own limit is about the time at the server.
+    fn deadline(&self, call: &Call, place: usize, clock: Clock) -> (Instant, Duration) {
+        let limit = self.limit(call, place);
+        let is_servers_own = call.timeout_ms.is_none() && self.own_limit(place).is_some();
+        let began = if is_servers_own { clock.turn.unwrap_or_else(Instant::now) } else { clock.asked };
+        (began + limit, limit)
+    }
+
     /// Waits until a call has taken too long; says what the limit was. Its server's own limit may become known only
     /// when that has started.
-    async fn too_late(&self, call: &Call, place: usize, began: Instant) -> Duration {
+    async fn too_late(&self, call: &Call, place: usize, clock: Clock) -> Duration {
         loop {
-            let limit = self.limit(call, place);
-            if began.elapsed() >= limit {
+            let (deadline, limit) = self.deadline(call, place, clock);
+            if Instant::now() >= deadline {
                 return limit;
             }
-            sleep_until(began + limit).await;
+            sleep_until(deadline).await;
         }
     }
+
+    /// A call has taken too long.
+    fn end_late(&self, under_way: &mut UnderWay, limit: Duration) -> Concluded {
+        let verdict = Verdict::TooSlow(limit);
+        self.call_off(&under_way.execution, verdict.clone());
+        under_way.withdraw();
+        failing::called_off(&under_way.execution, &verdict)
+    }
+}
+
+/// Since when a call is under way.
+#[derive(Debug, Clone, Copy)]
+struct Clock {
+    asked: Instant,
+    /// When it had its turn, if it did.
+    turn: Option<Instant>,
 }
 
 /// The session that a call counts for: those of documents and assistants are limited.
@@ -249,6 +275,7 @@ fn metadata(execution: &Execution, target: &Target) -> Metadata {
         routed_to: target.server.1.to_string(),
         server_id: target.server.0.map(|id| id.to_string()).unwrap_or_default(),
         routing_strategy: target.strategy,
+        queue_time_ms: millis(times.queue),
         routing_time_ms: millis(times.routing),
         execution_time_ms: millis(times.execution),
         total_time_ms: millis(times.total),

@@ -81,9 +81,27 @@ pub enum Error {
         /// What happened.
         why: String,
     },
+    /// The server forgot us, and did not get to know us again.
+    #[error("the session with server `{name}` is lost: {why}")]
+    SessionNotFound {
+        /// Its id.
+        server_id: String,
+        /// Its name.
+        name: String,
+        /// How things stand with it.
+        status: registry::Status,
+        /// What happened.
+        why: String,
+    },
     /// There is no such execution.
     #[error("there is no execution `{id}`")]
     ExecutionNotFound {
+        /// Its id.
+        id: String,
+    },
+    /// There is no such binding.
+    #[error("there is no binding `{id}`")]
+    BindingNotFound {
         /// Its id.
         id: String,
     },
@@ -151,7 +169,9 @@ impl Error {
             Self::ToolAmbiguous { .. } => "TOOL_AMBIGUOUS",
             Self::ServerUnavailable { .. } => "SERVER_UNAVAILABLE",
             Self::ConnectionFailed { .. } => "SERVER_CONNECTION_FAILED",
+            Self::SessionNotFound { .. } => "SESSION_NOT_FOUND",
             Self::ExecutionNotFound { .. } => "EXECUTION_NOT_FOUND",
+            Self::BindingNotFound { .. } => "BINDING_NOT_FOUND",
             Self::ExecutionFailed { .. } => "EXECUTION_FAILED",
             Self::ExecutionTimeout { .. } => "EXECUTION_TIMEOUT",
             Self::ExecutionCancelled { .. } => "EXECUTION_CANCELLED",
@@ -173,10 +193,12 @@ impl Error {
             Self::SkillNotFound { key } => json!({ "skill": key }),
             Self::ToolAmbiguous { name, candidates } => json!({ "name": name, "candidates": candidates }),
             Self::ServerUnavailable { server_id, name, status, .. }
-            | Self::ConnectionFailed { server_id, name, status, .. } => {
+            | Self::ConnectionFailed { server_id, name, status, .. }
+            | Self::SessionNotFound { server_id, name, status, .. } => {
                 json!({ "server_id": server_id, "server_name": name, "status": status })
             }
             Self::ExecutionNotFound { id } => json!({ "execution_id": id }),
+            Self::BindingNotFound { id } => json!({ "binding_id": id }),
             Self::ExecutionFailed { context, .. }
             | Self::ExecutionTimeout { context, .. }
             | Self::ExecutionCancelled { context, .. }
@@ -193,6 +215,7 @@ impl From<registry::Error> for Error {
             registry::Error::AlreadyExists { name } => Self::ServerAlreadyExists { name },
             registry::Error::NotFound { what: "server", key } => Self::ServerNotFound { key },
             registry::Error::NotFound { what: "execution", key } => Self::ExecutionNotFound { id: key },
+            registry::Error::NotFound { what: "binding", key } => Self::BindingNotFound { id: key },
             other => Self::Registry(other),
         }
     }

@@ -45,6 +45,15 @@ pub enum Event {
         /// What went wrong.
         error_message: Option<String>,
     },
+    /// Before a server can start something has to be done, and this is how far it is.
+    ServerProgress {
+        /// Its id.
+        server_id: String,
+        /// Its name.
+        name: String,
+        /// A sentence for people.
+        message: String,
+    },
     /// What a server offers changed.
     ToolsChanged {
         /// Its id.
@@ -78,6 +87,7 @@ impl Event {
             Self::ServerUpdated { .. } => "server.updated".to_owned(),
             Self::ServerRemoved { .. } => "server.removed".to_owned(),
             Self::ServerStatusChanged { .. } => "server.status_changed".to_owned(),
+            Self::ServerProgress { .. } => "server.progress".to_owned(),
             Self::ToolsChanged { .. } => "tools.changed".to_owned(),
             Self::SkillsChanged { .. } => "skills.changed".to_owned(),
             Self::Execution(execution) => format!("execution.{}", execution.status),
@@ -88,28 +98,40 @@ impl Event {
 
 /// Where events are told and heard.
 #[derive(Debug, Clone)]
-pub struct Events(broadcast::Sender<Event>);
+pub struct Events {
+    all: broadcast::Sender<Event>,
+    /// All but those of calls, which are many: who follows servers must not make every call dearer.
+    of_servers: broadcast::Sender<Event>,
+}
 
 impl Default for Events {
     fn default() -> Self {
-        Self(broadcast::Sender::new(KEPT))
+        Self { all: broadcast::Sender::new(KEPT), of_servers: broadcast::Sender::new(KEPT) }
     }
 }
 
 impl Events {
     /// Tells everybody who listens.
     pub fn tell(&self, event: Event) {
+        if !matches!(event, Event::Execution(_)) && self.of_servers.receiver_count() > 0 {
+            self.of_servers.send(event.clone()).ok();
+        }
         // Nobody may be listening.
-        self.0.send(event).ok();
+        self.all.send(event).ok();
     }
 
-    /// Whether anybody listens: what nobody hears need not be made.
+    /// Whether anybody listens to what becomes of calls: what nobody hears need not be made.
     pub fn has_listeners(&self) -> bool {
-        self.0.receiver_count() > 0
+        self.all.receiver_count() > 0
+    }
+
+    /// Everything about servers from now on.
+    pub(crate) fn listen_to_servers(&self) -> broadcast::Receiver<Event> {
+        self.of_servers.subscribe()
     }
 
     /// Everything from now on.
     pub fn listen(&self) -> broadcast::Receiver<Event> {
-        self.0.subscribe()
+        self.all.subscribe()
     }
 }

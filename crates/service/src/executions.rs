@@ -149,6 +149,7 @@ impl Executions {
         self.gate.set_limits(settings.concurrent_limit as usize, queue_limit);
         let of_mcp = usize::try_from(settings.mcp_concurrent_limit).unwrap_or(usize::MAX);
         self.mcp_gate.set_limits(of_mcp, queue_limit);
+        self.recorder.heed_limits();
     }
 
     /// What is counted for the server in that place.

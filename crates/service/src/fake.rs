@@ -11,7 +11,7 @@ use aggregator::{Aggregator, Fleet, NamePolicy, Options, Reach};
 use bytes::Bytes;
 use catalog::offer::Hints;
 use catalog::server::{Dialect, Remote};
-use catalog::{Item, Kind, Offer, ServerName, ServerSpec, ServerState, Transport};
+use catalog::{Item, Kind, Offer, Secrets, ServerName, ServerSpec, ServerState, Transport};
 use protocol::{Era, reply};
 use registry::{CredentialKey, Location, RawJson, ServerId, Source, Status, Store, Timestamp};
 use serde_json::{Value, json};
@@ -30,9 +30,10 @@ use crate::{Actor, Settings, TraceSetup};
 
 /// What a tool does is its name:
 /// `echo` answers with its arguments, `slow` does so after 50 ms, `stuck` when it is let go, `failing` says that it
-/// failed, `refusing` answers with an error, `unreachable` cannot be reached twice, `lost` loses its connection once and
-/// `lost-twice` (which says it is read-only) does so twice.
-const TOOLS: [&str; 8] = ["echo", "slow", "stuck", "failing", "refusing", "unreachable", "lost", "lost-twice"];
+/// failed, `refusing` answers with an error, `unreachable` cannot be reached twice and `away` never, `forgetful` does not
+/// know us, `lost` loses its connection once and `lost-twice` (which says it is read-only) does so twice.
+const TOOLS: [&str; 10] =
+    ["echo", "slow", "stuck", "failing", "refusing", "unreachable", "away", "forgetful", "lost", "lost-twice"];
 
 /// A server in our own process.
 #[derive(Debug, Default)]
@@ -90,9 +91,14 @@ impl FakeServer {
             _ => {}
         }
         drop(running);
-        let mishap = if tool == "unreachable" { Mishap::Unreachable } else { Mishap::AnswerLost };
+        let mishap = match tool {
+            "unreachable" | "away" => Mishap::Unreachable,
+            "forgetful" => Mishap::Forgotten,
+            _ => Mishap::AnswerLost,
+        };
         let fails = match tool {
             "lost" => call == 0,
+            "away" | "forgetful" => true,
             "unreachable" | "lost-twice" => call < 2,
             _ => false,
         };
@@ -213,7 +219,7 @@ impl House {
             capabilities: "{}",
         };
         let chain = Chain::enter(None, folder.path()).unwrap();
-        let fleet = Fleet::empty(options.clone(), &chain, Some(life));
+        let fleet = Fleet::empty(options.clone(), &chain, Some(Arc::new(life)));
         let ledger = Arc::clone(&executions) as Arc<dyn aggregator::ledger::Ledger>;
         let aggregator = Aggregator::accounting(Arc::clone(&fleet), options, ledger);
         executions.attach(&aggregator);
@@ -240,6 +246,7 @@ impl House {
             }),
             era: None,
             timeout: server.timeout,
+            secrets: Secrets::default(),
         };
         drop(self.fleet.begin(place, spec, None));
         self.fleet.settled(place).await;

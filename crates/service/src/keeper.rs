@@ -42,6 +42,8 @@ pub(crate) struct Keeper {
     known: Option<Arc<Offer>>,
     /// Attempts in a row that failed; a connection that did not last counts as one.
     failures: u32,
+    /// Connections in a row that were given up because the server was not well, and never had been while they stood.
+    illnesses: u32,
     /// Who wants to know how the attempt goes.
     awaiting: Vec<Reply>,
 }
@@ -82,6 +84,8 @@ impl Keeper {
             since: Timestamp::now(),
             retry_at: None,
             pulse: Pulse { last_check: record.last_health_check, ..Pulse::default() },
+            housing: None,
+            progress: None,
             record,
         };
         let (handle, orders) = Handle::new(place, shown.clone());
@@ -93,6 +97,7 @@ impl Keeper {
             shown,
             known,
             failures: 0,
+            illnesses: 0,
             awaiting: Vec::new(),
         };
         keeper.publish();
@@ -145,7 +150,7 @@ impl Keeper {
                 Order::Adopt(adoption) => {
                     let is_anew = self.adopt(adoption);
                     if is_anew && self.shown.record.status == Status::Error {
-                        self.failures = 0;
+                        self.forgive();
                         return Step::Connect(None);
                     }
                     // Its name, or whether it may be connected, may have changed.
@@ -209,7 +214,7 @@ impl Keeper {
                 Order::End(end) => return self.after_ends(vec![end]),
                 Order::Adopt(adoption) => {
                     if self.adopt(adoption) {
-                        self.failures = 0;
+                        self.forgive();
                         return Step::Connect(None);
                     }
                 }
@@ -227,8 +232,13 @@ impl Keeper {
             return None;
         }
         self.awaiting.push(reply);
-        self.failures = 0;
+        self.forgive();
         Some(Step::Connect(None))
+    }
+
+    /// What failed before does not count any more.
+    fn forgive(&mut self) {
+        (self.failures, self.illnesses) = (0, 0);
     }
 
     /// What comes after it was ended by somebody's will.
@@ -263,12 +273,12 @@ impl Keeper {
             updated_at,
             ..
         } = *record;
+        if enabled && !self.shown.record.enabled {
+            self.forgive();
+            self.shown.record.failure_count = 0;
+        }
         let kept = &mut self.shown.record;
         let is_renamed = kept.name != name;
-        if enabled && !kept.enabled {
-            self.failures = 0;
-            kept.failure_count = 0;
-        }
         *kept = ServerRecord {
             name,
             description,

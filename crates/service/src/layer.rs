@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use aggregator::Accepted;
 use aggregator::load::{self, LoadError, Loaded};
-use catalog::{Config, Dialect, Transport as Way};
+use catalog::{Config, Contact, Dialect, Transport as Way};
 use registry::{ConnectionConfig, NewServer, Origin, Page, ServerFilter, ServerPatch, ServerRecord, Transport};
 use serde_json::{Map, Value};
 use tokio::sync::oneshot;
@@ -15,7 +15,7 @@ use tokio::time::sleep;
 
 use crate::household::Household;
 use crate::keeper::{Goal, Order};
-use crate::{ConfigFile, Error, Event};
+use crate::{ConfigFile, Error, Event, containers};
 
 /// How often the file is looked at.
 const LOOK: Duration = Duration::from_secs(1);
@@ -265,9 +265,16 @@ fn is_switched_off(config: &Map<String, Value>) -> bool {
 fn transport(checked: &Config, name: &str, config: &Map<String, Value>) -> Transport {
     // One that is switched off was not looked at as closely.
     let is_sse = || config.get("type").and_then(Value::as_str) == Some("sse");
+    let is_over_http = || config.get("type").and_then(Value::as_str).is_some_and(|word| word != "stdio");
     match checked.servers.iter().find(|spec| spec.name.as_str() == name).map(|spec| &spec.transport) {
         Some(Way::Stdio(_)) => Transport::Stdio,
         Some(Way::Remote(remote)) if remote.dialect == Dialect::Sse => Transport::Sse,
+        Some(Way::Container(container)) => match &container.contact {
+            Contact::Stdio => Transport::Stdio,
+            Contact::Http { dialect: Dialect::Sse, .. } => Transport::Sse,
+            Contact::Http { .. } => Transport::Http,
+        },
+        None if containers::is_contained(config) && !is_over_http() => Transport::Stdio,
         None if config.contains_key("command") => Transport::Stdio,
         None if is_sse() => Transport::Sse,
         Some(Way::Remote(_)) | None => Transport::Http,

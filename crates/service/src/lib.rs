@@ -7,17 +7,21 @@
 //! - `keeper.rs` and below: the life of one server: connected, lost, tried again, switched off; health, and rest
 //! - `household.rs`: what all keepers share; `records.rs`: what is written behind their backs
 //! - `spec.rs`: from what was registered to what can be started, and what is wrong with it
+//! - [`containers`]: servers in containers: what is wrong with how one is described, and how one is shown
 //! - `layer.rs`: the config file as a read-only layer of servers; `trial.rs`: a server tried apart from all others
 //! - [`calls`]: a tool called from here; [`executions`]: the account of all calls: limits, stop, history;
 //!   `recorder.rs`: writes it down
 //! - [`finding`]: tools found by words and by meaning; skills, and which tools have them
+//! - [`bindings`]: which server a part of a document may use
 //! - [`metrics`]: numbers for whoever watches; [`traces`]: spans of calls, for a collector
 //! - [`settings`]: what can be changed while it runs; [`events`]: what happens, for who wants to know
 //! - `overview`: the audit log, and whether the database is there; [`backup`]: the whole registry in one piece
 //! - [`Error`]: what went wrong, told once for every edge
 
 pub mod backup;
+pub mod bindings;
 pub mod calls;
+pub mod containers;
 pub mod error;
 pub mod events;
 pub mod executions;
@@ -70,7 +74,7 @@ pub struct Setup {
     pub options: Options,
     /// Where we stand among aggregators that run aggregators.
     pub chain: Chain,
-    /// How servers that run elsewhere are reached, for programs that do.
+    /// How servers that run elsewhere or in containers are reached, for programs that do.
     pub remote: Option<Life>,
     /// How an address is asked whether somebody is well, for programs that do.
     pub probe: Option<Probe>,
@@ -124,7 +128,8 @@ impl Service {
         let (events, roster) = (Events::default(), Arc::<roster::Roster>::default());
         let executions =
             executions::Executions::new(store.clone(), settings.clone(), events.clone(), Arc::clone(&roster), traces);
-        let fleet = Fleet::empty(options.clone(), &chain, remote);
+        executions.recall_stop().await?;
+        let fleet = Fleet::empty(options.clone(), &chain, remote.clone());
         let ledger = Arc::clone(&executions) as Arc<dyn aggregator::ledger::Ledger>;
         let aggregator = match keeps_account {
             true => Aggregator::accounting(Arc::clone(&fleet), options.clone(), ledger),

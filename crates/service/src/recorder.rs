@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use registry::{ExecutionRecord, Keep, Store, Timestamp};
 use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::settings::Keeper;
 
@@ -39,6 +39,8 @@ pub(crate) struct Recorder {
     backlog: Mutex<Backlog>,
     arrived: Notify,
     many: Notify,
+    /// Other limits may hold for what is kept.
+    limits: Notify,
     closing: watch::Sender<bool>,
     is_closed: watch::Sender<bool>,
     written: AtomicU64,
@@ -109,6 +111,11 @@ impl Recorder {
         self.arrived.notify_one();
     }
 
+    /// Another number of records, or another age, may be too much from now on.
+    pub(crate) fn heed_limits(&self) {
+        self.limits.notify_one();
+    }
+
     /// Calls that are over and not written down yet.
     pub(crate) fn unwritten(&self) -> Vec<Over> {
         let backlog = self.lock();
@@ -132,16 +139,23 @@ impl Recorder {
             () = settling => {}
             _ = closing.wait_for(|&closing| closing) => {}
         }
+        // What became too much while nobody was here.
+        self.heed_limits();
         let mut pruned = (Instant::now(), 0);
         while !*closing.borrow() {
-            tokio::select! {
-                () = self.arrived.notified() => {}
-                _ = closing.wait_for(|&closing| closing) => {}
+            let is_time_to_prune = tokio::select! {
+                () = self.arrived.notified() => false,
+                () = self.limits.notified() => true,
+                () = sleep_until(pruned.0 + PRUNING) => true,
+                _ = closing.wait_for(|&closing| closing) => false,
+            };
+            if !is_time_to_prune {
+                self.gather(&mut closing).await;
             }
-            self.gather(&mut closing).await;
+            // What waits counts, too, when it is looked what is too much.
             self.write_all(&store, &mut closing).await;
             let written = self.written.load(Ordering::Relaxed);
-            if pruned.0.elapsed() >= PRUNING || written - pruned.1 >= MUCH_WRITTEN {
+            if is_time_to_prune || pruned.0.elapsed() >= PRUNING || written - pruned.1 >= MUCH_WRITTEN {
                 pruned = (Instant::now(), written);
                 prune(&store, &settings).await;
             }

@@ -7,10 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use catalog::Kind;
-use registry::{HistoryEvent, Listed, Page, ServerId, ServerRecord, Status, ToolFilter, ToolRecord, Transport};
+use registry::{
+    Deployment, HistoryEvent, Listed, Page, ServerId, ServerRecord, Status, ToolFilter, ToolRecord, Transport,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::containers::ContainerView;
 use crate::keeper::{Handle, Order};
 use crate::{Actor, Error, Problem, Service, spec, trial};
 
@@ -29,6 +32,9 @@ pub struct Registration {
     pub description: Option<String>,
     /// How it is reached, in any case.
     pub transport_type: Transport,
+    /// Who runs it. Follows from the rest; whoever says it is told if it cannot be.
+    #[serde(default)]
+    pub deployment_type: Option<Deployment>,
     /// Where and with what.
     pub connection_config: Map<String, Value>,
     /// Asked instead of the server whether it is well.
@@ -58,6 +64,9 @@ pub struct Update {
     /// How it is reached from now on.
     #[serde(default)]
     pub transport_type: Option<Transport>,
+    /// Who runs it, as with a registration.
+    #[serde(default)]
+    pub deployment_type: Option<Deployment>,
     /// Where and with what. Members that hold the mask keep what was there.
     #[serde(default)]
     pub connection_config: Option<Map<String, Value>>,
@@ -82,6 +91,10 @@ pub struct ServerView {
     pub next_retry_at: Option<registry::Timestamp>,
     /// It starts when it is needed.
     pub lazy: bool,
+    /// The container it lives in.
+    pub container: Option<ContainerView>,
+    /// What has to be done before it can start, and how far that is.
+    pub progress: Option<String>,
     /// Its tools, where they were asked for or just discovered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<ToolRecord>>,
@@ -150,6 +163,8 @@ pub struct State {
     pub last_sync: Option<registry::Timestamp>,
     /// For how long the service has run.
     pub uptime_seconds: f64,
+    /// Whether calls are refused until an operator allows them again.
+    pub executions_stopped: bool,
 }
 
 impl Registration {
@@ -182,9 +197,18 @@ fn without_masks(config: &Map<String, Value>) -> Map<String, Value> {
 impl Update {
     /// Whether it only switches the server on or off.
     fn is_only_a_switch(&self) -> bool {
-        let Self { name, description, transport_type, connection_config, health_check_url, auto_connect, enabled: _ } =
-            self;
+        let Self {
+            name,
+            description,
+            transport_type,
+            deployment_type,
+            connection_config,
+            health_check_url,
+            auto_connect,
+            enabled: _,
+        } = self;
         name.is_none()
+            && deployment_type.is_none()
             && description.is_none()
             && transport_type.is_none()
             && connection_config.is_none()
@@ -227,7 +251,12 @@ impl Service {
 
     /// One server, by id or name.
     pub async fn server(&self, id_or_name: &str) -> Result<ServerView, Error> {
-        Ok(view(&*self.house.find(id_or_name)?))
+        let handle = self.house.find(id_or_name)?;
+        let mut view = view(&handle);
+        if let Some(housing) = &handle.shown().housing {
+            view.container = Some(ContainerView::measured(housing).await);
+        }
+        Ok(view)
     }
 
     /// Changes a server; it is connected anew only if that is needed.
@@ -375,6 +404,7 @@ impl Service {
             unclassified_tools: 0,
             last_sync: self.house.last_sync(),
             uptime_seconds: self.began.elapsed().as_secs_f64(),
+            executions_stopped: self.executions_are_stopped(),
         };
         for handle in self.house.all() {
             state.total_servers += 1;
@@ -424,7 +454,14 @@ impl Service {
 /// A server as it is shown.
 fn view(handle: &Handle) -> ServerView {
     let shown = handle.shown();
-    ServerView { record: shown.record.clone(), next_retry_at: shown.retry_at, lazy: shown.is_lazy, tools: None }
+    ServerView {
+        record: shown.record.clone(),
+        next_retry_at: shown.retry_at,
+        lazy: shown.is_lazy,
+        container: shown.housing.as_deref().map(ContainerView::of),
+        progress: shown.progress.clone(),
+        tools: None,
+    }
 }
 
 /// Does something to its end, even if whoever asked for it is gone meanwhile.

@@ -14,7 +14,8 @@ use crate::{Actor, Error, Service};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// How long a call from REST, the command line, a document or an assistant may take, in milliseconds.
+    /// How long a call from REST, the command line, a document or an assistant may take, in milliseconds, waiting for its
+    /// turn included.
     pub timeout_ms: u64,
     /// The same for calls of MCP clients; none if absent.
     pub mcp_timeout_ms: Option<u64>,

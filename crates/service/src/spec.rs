@@ -97,8 +97,12 @@ fn resolve_entry(name: &str, entry: &Map<String, Value>) -> Result<ServerSpec, S
         });
         told.collect::<Vec<_>>().join("; ")
     };
+    let hiding = |spec: ServerSpec| {
+        let found = registry::ConnectionConfig::from(entry.clone()).secrets();
+        ServerSpec { secrets: spec.secrets.with(found.iter().map(String::as_str)), ..spec }
+    };
     match parse(&file) {
-        Ok(config) => config.servers.into_iter().next().ok_or_else(|| "it is switched off".to_owned()),
+        Ok(config) => config.servers.into_iter().next().ok_or_else(|| "it is switched off".to_owned()).map(hiding),
         Err(ConfigError::Problems(problems)) => Err(one_after_the_other(&problems)),
         Err(other) => Err(other.to_string()),
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use aggregator::fleet::Happening;
 use aggregator::{Fleet, Options};
-use catalog::{Kind, Offer, ServerSpec, ServerState};
+use catalog::{Kind, Offer, ServerSpec, ServerState, Transport};
 use protocol::Era;
 use tokio::time::Instant;
 use upstream::{Report, Stop};
@@ -39,7 +39,8 @@ pub(crate) async fn try_out(house: &Household, spec: Result<ServerSpec, String>)
 
 async fn meet(house: &Household, spec: ServerSpec) -> Result<Arc<Offer>, String> {
     let options = Options { start_timeout: house.options.start_timeout.min(PATIENCE), ..house.options.clone() };
-    let fleet = Fleet::empty(options, &house.chain, house.remote);
+    let fleet = Fleet::empty(options, &house.chain, house.remote.clone());
+    let spec = apart(spec);
     let nothing = Arc::new(Offer::new(Era::Legacy));
     let place = fleet.enrol(spec.name.clone(), ServerState::Initializing, nothing);
     let mut lived = fleet.begin(place, spec, None);
@@ -56,7 +57,7 @@ async fn meet(house: &Household, spec: ServerSpec) -> Result<Arc<Offer>, String>
                 met = Some(offer);
                 lived.stop(Stop::Gently);
             }
-            Some(Happening::Changed(_)) => {}
+            Some(Happening::Changed(_) | Happening::Preparing(_) | Happening::Housed(_)) => {}
             Some(Happening::Ended(ending)) => how_it_ended = Some(ending.to_string()),
             Some(Happening::Reported(reported)) => report = Some(reported),
             None => break,
@@ -66,4 +67,12 @@ async fn meet(house: &Household, spec: ServerSpec) -> Result<Arc<Offer>, String>
     fleet.ended().await;
     let why = || report.map(|report| report.to_string()).or(how_it_ended);
     met.ok_or_else(|| why().unwrap_or_else(|| "it ended before it was ready".to_owned()))
+}
+
+/// The same beside the one there may be: a name or port that only one container can have is not its own.
+fn apart(spec: ServerSpec) -> ServerSpec {
+    match spec.transport {
+        Transport::Container(container) => ServerSpec { transport: Transport::Container(container.apart()), ..spec },
+        transport => ServerSpec { transport, ..spec },
+    }
 }

@@ -35,7 +35,7 @@ pub(crate) struct Stage {
 
 impl Default for Stage {
     fn default() -> Self {
-        Self { settings: json!({}), config: None, remote: remote::life }
+        Self { settings: json!({}), config: None, remote: Arc::new(remote::life) }
     }
 }
 
@@ -58,7 +58,7 @@ impl Setting {
         if let Some(config) = &stage.config {
             std::fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
         }
-        let service = open(&store, &folder, stage.remote).await;
+        let service = open(&store, &folder, Arc::clone(&stage.remote)).await;
         let client = tokio::sync::Mutex::new(Local::connect(service.aggregator()).unwrap());
         Self { service, store, folder, client, remote: stage.remote }
     }
@@ -70,7 +70,7 @@ impl Setting {
     /// Ends the service and opens it again on the same registry.
     pub(crate) async fn again(self) -> Self {
         self.end().await;
-        let service = open(&self.store, &self.folder, self.remote).await;
+        let service = open(&self.store, &self.folder, Arc::clone(&self.remote)).await;
         let client = tokio::sync::Mutex::new(Local::connect(service.aggregator()).unwrap());
         Self { service, client, ..self }
     }

@@ -57,7 +57,13 @@ impl HttpServer {
     /// Starts a server on this port, for instance the one of a server that was stopped.
     #[track_caller]
     pub fn start_on(port: u16, script: Script) -> Self {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).expect("a test may listen on the loopback");
+        Self::start_at((Ipv4Addr::LOCALHOST, port).into(), script)
+    }
+
+    /// Starts a server at this address, for instance all that there are in a container.
+    #[track_caller]
+    pub fn start_at(address: SocketAddr, script: Script) -> Self {
+        let listener = TcpListener::bind(address).expect("a test may listen there");
         let address = listener.local_addr().expect("a bound listener has an address");
         let shared = Arc::new(Shared::new(script));
         let acceptor = {

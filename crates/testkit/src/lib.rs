@@ -9,6 +9,7 @@
 //! - [`raw`]: looking into JSON without changing it
 //! - `src/bin/fake-server`: the server
 //! - [`collector`]: a collector of traces
+//! - [`engine`]: a container engine to be thrown away
 //! - [`postgres`]: a PostgreSQL server to be thrown away
 //! - [`puppet`]: a server whose every move the test directs; `src/bin/puppet`: its body
 //! - [`serve`]: a running `mcp-aggregator serve`; [`http_client`]: talking to it in HTTP
@@ -31,6 +32,7 @@ pub mod client;
 pub mod collector;
 pub mod config;
 pub mod driver;
+pub mod engine;
 pub mod http_client;
 pub mod http_server;
 pub mod http_session;
@@ -51,6 +53,7 @@ pub mod waiting;
 pub use collector::Collector;
 pub use config::{Config, ServerEntry, fake};
 pub use driver::Driver;
+pub use engine::Engine;
 pub use http_server::{HttpServer, Script};
 pub use http_session::HttpSession;
 pub use launch::Launch;

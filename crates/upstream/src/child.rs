@@ -93,7 +93,7 @@ fn start(upstream: &Upstream, program: &Program, watcher: &Arc<dyn Watcher>) -> 
         let outbox = Arc::clone(&outbox);
         async move { outbox.drain().await }
     });
-    let tail = Tail::default();
+    let tail = Tail::hiding(upstream.spec.secrets.clone());
     let source = Source::adopt(stderr).map_err(adopted)?.with_small_share();
     let muttering = tokio::spawn(tail.clone().follow(name.clone(), source));
     Ok(Live { process, connection, outbox, listening, draining, muttering, tail })
@@ -108,7 +108,7 @@ async fn serve(
     stop: &mut watch::Receiver<Stop>,
 ) -> Ending {
     let Live { process, connection, outbox, listening, .. } = live;
-    let failed = |phase, cause| Ending::Failed { phase, cause };
+    let failed = |phase, cause: Cause| Ending::Failed { phase, cause: cause.hiding(&upstream.spec.secrets) };
     // One for the whole life: what it has seen of the end must not be forgotten between the phases.
     let mut last_breath = std::pin::pin!(last_breath(process, connection, outbox, listening));
 

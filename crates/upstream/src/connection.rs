@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use catalog::{Kind as ItemKind, Offer, ServerName};
+use catalog::{Kind as ItemKind, Offer, Secrets, ServerName};
 use protocol::envelope::{Envelope, Fault, Kind, Reason, salvage_id};
 use protocol::reply;
 use protocol::splice::{Edit, Piece, in_order, splice};
@@ -90,6 +90,7 @@ pub struct Connection {
     pub(crate) ears: Ears,
     /// How long a request of a caller may take, if there is a limit.
     limit: Option<Duration>,
+    secrets: Secrets,
     /// How often the server did something for a caller: whoever watches it sees from it that the server is alive.
     deeds: AtomicU64,
     /// A warning about junk on stdout was given; one is enough.
@@ -111,12 +112,14 @@ pub struct Surroundings {
     pub introduction: protocol::era::meta::Introduction,
     /// How long a request of a caller may take.
     pub limit: Option<Duration>,
+    /// What must not be told of the server.
+    pub secrets: Secrets,
 }
 
 impl Connection {
     /// A conversation that has not begun.
     pub fn new(surroundings: Surroundings, wire: Wire) -> Self {
-        let Surroundings { server, index, watcher, introduction, limit } = surroundings;
+        let Surroundings { server, index, watcher, introduction, limit, secrets } = surroundings;
         Self {
             server: Mutex::new(server),
             index,
@@ -129,10 +132,16 @@ impl Connection {
             changes: Changes::default(),
             ears: Ears::default(),
             limit,
+            secrets,
             deeds: AtomicU64::new(0),
             warned: AtomicBool::new(false),
             read_on: watch::Sender::new(false),
         }
+    }
+
+    /// What is told of the server in this text, without its secrets.
+    pub fn hide(&self, text: &str) -> String {
+        self.secrets.hide(text).into_owned()
     }
 
     /// Who is at the other end.
@@ -167,7 +176,7 @@ impl Connection {
     }
 
     /// Whether the server went away over the first thing it was told, so that nothing of it is known.
-    pub(crate) fn ended_over_greeting(&self, ending: &Ending) -> bool {
+    pub fn ended_over_greeting(&self, ending: &Ending) -> bool {
         let ended_itself = matches!(
             ending,
             Ending::Failed {

@@ -6,7 +6,7 @@ use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::Duration;
 
-use catalog::ServerName;
+use catalog::{Secrets, ServerName};
 use protocol::envelope::Reason;
 
 use crate::process::StartError;
@@ -52,8 +52,8 @@ pub enum Cause {
     /// Its program could not be started.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// It runs elsewhere, and this program starts servers only.
-    #[error("this program reaches no servers over HTTP")]
+    /// It runs elsewhere or in a container, and this program starts programs only.
+    #[error("this program reaches no servers over HTTP or in containers")]
     NoRemotes,
     /// It runs elsewhere, and could not be reached or would not talk to us.
     #[error("{0}")]
@@ -61,6 +61,14 @@ pub enum Cause {
     /// It runs elsewhere, and does not accept our credentials: trying again with the same ones is of no use.
     #[error("{0}")]
     Unauthorized(String),
+    /// It has a container of its own, which could not be made or did not last.
+    #[error("{what}")]
+    Container {
+        /// What happened, with the engine's own words.
+        what: String,
+        /// What to do about it.
+        hint: Option<&'static str>,
+    },
     /// Its process ended.
     #[error("{}", describe(*.0))]
     Exited(ExitStatus),
@@ -100,11 +108,32 @@ pub enum Cause {
 }
 
 impl Cause {
+    /// The same without the secrets of its server, which may have repeated them.
+    #[must_use]
+    pub fn hiding(self, secrets: &Secrets) -> Self {
+        let hidden = |text: &str| secrets.hide(text).into_owned();
+        match self {
+            Self::Remote(text) => Self::Remote(hidden(&text)),
+            Self::Unauthorized(text) => Self::Unauthorized(hidden(&text)),
+            Self::Container { what, hint } => Self::Container { what: hidden(&what), hint },
+            Self::Refused { method, error } => Self::Refused { method, error: hidden(&error) },
+            Self::Nonsense { method, problem } => Self::Nonsense { method, problem: hidden(&problem) },
+            other @ (Self::Start(_)
+            | Self::NoRemotes
+            | Self::Broken
+            | Self::Exited(_)
+            | Self::ClosedOutput
+            | Self::ClosedInput
+            | Self::TooSlow { .. }) => other,
+        }
+    }
+
     /// What the user can do about it, where there is something to do.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Start(StartError::NotInPath { .. }) => Some("install it, or set `command` to its full path"),
             Self::Start(StartError::NotExecutable { .. }) => Some("make it executable (`chmod +x`)"),
+            Self::Container { hint, .. } => *hint,
             Self::TooSlow { .. } => Some("if it needs more time, set MCP_AGGREGATOR_START_TIMEOUT to more seconds"),
             Self::Start(_)
             | Self::NoRemotes
@@ -233,6 +262,8 @@ pub enum CallError {
 pub enum Mishap {
     /// It did not get there.
     Unreachable,
+    /// The server had forgotten us, and did not get to know us again.
+    Forgotten,
     /// The server has no time for it now.
     Busy,
     /// The server, or what is in its place, does not want it, and will not want it next time.
@@ -272,6 +303,7 @@ impl CallError {
             Self::Ended { .. } => "server_ended",
             Self::Unreadable { .. } => "unreadable_answer",
             Self::Remote { mishap: Mishap::Unreachable, .. } => "server_unreachable",
+            Self::Remote { mishap: Mishap::Forgotten, .. } => "session_lost",
             Self::Remote { mishap: Mishap::Busy, .. } => "server_busy",
             Self::Remote { mishap: Mishap::Refused, .. } => "server_refused",
             Self::Remote { mishap: Mishap::AnswerLost, .. } => "answer_lost",
@@ -287,7 +319,7 @@ impl CallError {
     pub fn is_safe_to_retry(&self) -> bool {
         match self {
             Self::Congested { .. } | Self::OthersTurn { .. } => true,
-            Self::Remote { mishap, .. } => matches!(mishap, Mishap::Unreachable | Mishap::Busy),
+            Self::Remote { mishap, .. } => matches!(mishap, Mishap::Unreachable | Mishap::Forgotten | Mishap::Busy),
             Self::Ended { .. } | Self::Unreadable { .. } | Self::TooSlow { .. } | Self::Deserted { .. } => false,
         }
     }
@@ -334,6 +366,15 @@ mod tests {
         assert_eq!(describe(ExitStatus::from_raw(9)), "it was killed by signal 9 (SIGKILL)");
         assert_eq!(describe(ExitStatus::from_raw(11 | 0x80)), "it was killed by signal 11 (SIGSEGV), core dumped");
         assert_eq!(describe(ExitStatus::from_raw(40)), "it was killed by signal 40");
+    }
+
+    #[test]
+    fn a_secret_that_a_server_repeats_in_a_refusal_is_not_told() {
+        let secrets = Secrets::default().with(["hunter2"]);
+        let cause = Cause::Remote("it answered HTTP 500: no hunter2 here".to_owned()).hiding(&secrets);
+        assert_eq!(cause.to_string(), "it answered HTTP 500: no *** here");
+        let cause = Cause::Refused { method: "initialize", error: "hunter2?".to_owned() }.hiding(&secrets);
+        assert_eq!(cause.to_string(), "it answered `initialize` with an error: ***?");
     }
 
     #[test]

@@ -16,6 +16,7 @@
 //! - [`lineage`]: the mark every process of ours carries, and how to find all that carry it
 //! - [`watchdog`]: the process that outlives us by a moment to clear up if we are killed
 //! - [`stderr`]: the last words of a server
+//! - [`housing`]: the container a server may live in
 //! - [`failure`]: how a server or a call failed, in words
 
 pub mod acquaintance;
@@ -25,6 +26,7 @@ mod child;
 pub mod connection;
 mod ears;
 pub mod failure;
+pub mod housing;
 pub mod lifecycle;
 pub mod lineage;
 mod numbers;
@@ -40,5 +42,6 @@ pub use acquaintance::Manners;
 pub use caller::{Answered, Caller, Notice, Party, Question};
 pub use connection::{Connection, Request};
 pub use failure::{CallError, Ending, Phase, Report};
-pub use lifecycle::{Finding, Life, Probe, Stop, Upstream, Watcher};
+pub use housing::{Housing, Tenancy, Usage};
+pub use lifecycle::{Finding, Life, Living, Probe, Stop, Upstream, Watcher};
 pub use outbox::Outbox;

@@ -15,6 +15,7 @@ use crate::caller::Question;
 use crate::child;
 use crate::connection::{Connection, Surroundings};
 use crate::failure::{Cause, Ending, Phase, Report};
+use crate::housing::Housing;
 use crate::lineage::Lineage;
 use crate::watchdog::Watchdog;
 
@@ -45,12 +46,19 @@ pub trait Watcher: Send + Sync + std::fmt::Debug {
     fn asked(&self, index: usize, question: Question);
     /// The server is no more, or never was.
     fn ended(&self, index: usize, ending: &Arc<Ending>);
+    /// Before a server can start something has to be done that takes a while: says how far it is, for people.
+    fn preparing(&self, _index: usize, _progress: &str) {}
+    /// The server lives in this container.
+    fn housed(&self, _index: usize, _housing: Arc<dyn Housing>) {}
     /// The server failed, and this is all there is to know. Comes after `ended`, when its last words are in.
     fn reported(&self, index: usize, report: Report);
 }
 
-/// The life of a server, from start to end.
-pub type Life = fn(Upstream, Arc<dyn Watcher>, watch::Receiver<Stop>) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+/// The life of a server that is no program of ours, from start to end.
+pub type Life = Arc<dyn Fn(Upstream, Arc<dyn Watcher>, watch::Receiver<Stop>) -> Living + Send + Sync>;
+
+/// A life that is being lived.
+pub type Living = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// What a look at an address showed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,13 +93,13 @@ pub struct Upstream {
 }
 
 impl Upstream {
-    /// Lives the server's life; returns when nothing of it is left. `remote` is the life of a server that runs elsewhere,
-    /// for programs that know one.
-    pub async fn run(self, watcher: Arc<dyn Watcher>, stop: watch::Receiver<Stop>, remote: Option<Life>) {
-        match (&self.spec.transport, remote) {
+    /// Lives the server's life; returns when nothing of it is left. `elsewhere` is the life of a server that runs elsewhere
+    /// or in a container, for programs that know one.
+    pub async fn run(self, watcher: Arc<dyn Watcher>, stop: watch::Receiver<Stop>, elsewhere: Option<Life>) {
+        match (&self.spec.transport, elsewhere) {
             (Transport::Stdio(program), _) => child::live(&self, program, &watcher, stop).await,
-            (Transport::Remote(_), Some(life)) => life(self, watcher, stop).await,
-            (Transport::Remote(_), None) => {
+            (Transport::Remote(_) | Transport::Container(_), Some(life)) => life(self, watcher, stop).await,
+            (Transport::Remote(_) | Transport::Container(_), None) => {
                 self.ended(&*watcher, &Arc::new(Ending::Failed { phase: Phase::Startup, cause: Cause::NoRemotes }));
             }
         }
@@ -105,6 +113,7 @@ impl Upstream {
             watcher: Arc::downgrade(watcher),
             introduction: self.manners.modern_introduction(),
             limit: self.spec.timeout,
+            secrets: self.spec.secrets.clone(),
         }
     }
 

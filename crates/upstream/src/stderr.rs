@@ -3,10 +3,11 @@
 //! Everything a server writes to stderr is read, whether anybody wants it or not: a full pipe would block the server.
 //! The end of it is kept, because that is where a server says why it died.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use catalog::ServerName;
+use catalog::{Secrets, ServerName};
 use protocol::{Line, Lines};
 
 use crate::stream::Source;
@@ -24,9 +25,17 @@ const LONGEST_LINE: usize = 64 << 10;
 
 /// The last lines of a server's stderr.
 #[derive(Debug, Default, Clone)]
-pub struct Tail(Arc<Mutex<VecDeque<Vec<u8>>>>);
+pub struct Tail {
+    kept: Arc<Mutex<VecDeque<Vec<u8>>>>,
+    secrets: Secrets,
+}
 
 impl Tail {
+    /// One that keeps no secret, even if the server says it.
+    pub fn hiding(secrets: Secrets) -> Self {
+        Self { kept: Arc::default(), secrets }
+    }
+
     /// Reads `source` to its end, keeping the last lines and telling all of them to the log when it is verbose.
     pub async fn follow(self, server: ServerName, mut source: Source) {
         let mut lines = Lines::with_limit(LONGEST_LINE);
@@ -49,12 +58,17 @@ impl Tail {
             Line::Whole(bytes) => bytes,
             Line::TooLong { head, .. } => head,
         };
-        let bytes = &bytes[..bytes.len().min(LINE_WIDTH)];
+        // Before it is cut: half a secret would not be known for one.
+        let hidden = match std::str::from_utf8(bytes) {
+            Ok(text) => self.secrets.hide(text),
+            Err(_) => Cow::Owned(self.secrets.hide(&String::from_utf8_lossy(bytes)).into_owned()),
+        };
+        let bytes = &hidden.as_bytes()[..hidden.len().min(LINE_WIDTH)];
         if memchr::memmem::find(bytes, CIRCLE.as_bytes()).is_some() {
             tracing::warn!(%server, "it says: {}", String::from_utf8_lossy(bytes).trim());
         }
         tracing::debug!(%server, "stderr: {}", String::from_utf8_lossy(bytes));
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         // A server may write without end, so a line costs no more than its copy.
         let mut line = if kept.len() == LINES { kept.pop_front().unwrap_or_default() } else { Vec::new() };
         line.clear();
@@ -64,7 +78,23 @@ impl Tail {
 
     /// The lines kept so far, oldest first.
     pub fn lines(&self) -> Vec<String> {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.iter().map(|line| String::from_utf8_lossy(line).into_owned()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_that_a_server_tells_is_not_kept() {
+        let tail = Tail::hiding(Secrets::default().with(["hunter2-and-more"]));
+        let server = ServerName::new("db").unwrap();
+        let padding = "x".repeat(LINE_WIDTH - 8);
+        for said in ["bad token hunter2-and-more!".to_owned(), format!("{padding}hunter2-and-more")] {
+            tail.add(&server, &Line::Whole(said.into_bytes().into()));
+        }
+        assert_eq!(tail.lines(), ["bad token ***!".to_owned(), format!("{padding}***")]);
     }
 }

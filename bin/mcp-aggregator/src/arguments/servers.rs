@@ -9,7 +9,7 @@ use crate::target::TargetArguments;
 
 /// Add a server.
 ///
-/// A program that is started (after `--`), or an address. `$VAR` and `${VAR}` are kept as written and filled
+/// A program that is started (after `--`), an address, or an image to be run in a container. `$VAR` and `${VAR}` are kept as written and filled
 /// in when it is connected, so that secrets can stay in the environment of the service; what is written out
 /// is sealed in the registry and shown as ***. A running service connects it at once.
 #[derive(Debug, Args)]
@@ -21,6 +21,8 @@ Examples:
   mcp-aggregator add git --env 'TOKEN=${GIT_TOKEN}' --lazy -- uvx mcp-server-git
   mcp-aggregator add docs https://example.org/mcp --header 'Authorization=Bearer ${DOCS_TOKEN}'
   mcp-aggregator add old https://example.org/sse --transport sse
+  mcp-aggregator add notes --docker mcp/filesystem -- /notes
+  mcp-aggregator add web --docker example/server:2 --transport http --port 8080
   mcp-aggregator add time --json '{\"command\": \"uvx\", \"args\": [\"mcp-server-time\"]}'
   mcp-aggregator add --json - < registration.json     what POST /servers takes"
 )]
@@ -29,11 +31,18 @@ pub(crate) struct AddArguments {
     #[arg(value_name = "NAME", required_unless_present = "json")]
     pub(crate) name: Option<String>,
     /// Its address, if it runs elsewhere
-    #[arg(value_name = "URL", conflicts_with_all = ["command", "json"], required_unless_present_any = ["command", "json"])]
+    #[arg(value_name = "URL", conflicts_with_all = ["command", "json", "docker"],
+        required_unless_present_any = ["command", "json", "docker"])]
     pub(crate) address: Option<String>,
     /// How it is reached [default: stdio for a program, http for an address]
     #[arg(long, value_enum, conflicts_with = "json")]
     pub(crate) transport: Option<Way>,
+    /// The image it is in, to be run in a container; what is after `--` are arguments for it
+    #[arg(long, value_name = "IMAGE", conflicts_with = "json")]
+    pub(crate) docker: Option<String>,
+    /// The port at which it listens in its container, for http and sse
+    #[arg(long, value_name = "PORT", requires = "docker")]
+    pub(crate) port: Option<u16>,
     /// A variable for the program; may be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair, conflicts_with_all = ["json", "address"])]
     pub(crate) env: Vec<(String, String)>,
@@ -57,7 +66,7 @@ pub(crate) struct AddArguments {
     pub(crate) json: Option<String>,
     #[command(flatten)]
     pub(crate) target: TargetArguments,
-    /// The program that is started, and its arguments
+    /// The program that is started, and its arguments; with --docker, only arguments
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<String>,
 }

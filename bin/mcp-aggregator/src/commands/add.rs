@@ -46,10 +46,19 @@ pub(crate) fn run(arguments: &AddArguments) -> Result<(), Failure> {
 /// Waits until a server that is being connected is, or is not.
 async fn decided(service: &Client, added: Value) -> Result<Value, Failure> {
     let path = format!("/servers/{}", encoded(added["id"].as_str().unwrap_or_default()));
-    let (mut server, began) = (added, Instant::now());
+    let (mut server, mut began) = (added, Instant::now());
+    let mut told = Value::Null;
     while server["status"] == "connecting" && began.elapsed() < PATIENCE {
         tokio::time::sleep(LOOK).await;
         server = service.get(&path).await?;
+        if let Some(progress) = server["progress"].as_str()
+            && server["progress"] != told
+        {
+            say(printable(progress));
+            told = server["progress"].clone();
+            // An image may be large.
+            began = Instant::now();
+        }
     }
     Ok(server)
 }
@@ -122,6 +131,9 @@ fn of_options(arguments: &AddArguments) -> Result<Map<String, Value>, Failure> {
     let texts = |pairs: &[(String, String)]| {
         pairs.iter().map(|(name, value)| (name.clone(), json!(value))).collect::<Map<String, Value>>()
     };
+    if let Some(image) = &arguments.docker {
+        return Ok(in_container(name, image, arguments, texts(&arguments.env)));
+    }
     let (transport, config) = match (arguments.command.split_first(), &arguments.address) {
         (Some((command, args)), _) => {
             if matches!(arguments.transport, Some(Way::Http | Way::Sse)) {
@@ -145,6 +157,24 @@ fn of_options(arguments: &AddArguments) -> Result<Map<String, Value>, Failure> {
     let new = json!({"name": name, "transport_type": transport, "connection_config": config});
     let Value::Object(new) = new else { unreachable!("an object was written") };
     Ok(new)
+}
+
+fn in_container(name: &str, image: &str, arguments: &AddArguments, env: Map<String, Value>) -> Map<String, Value> {
+    let transport = match arguments.transport {
+        Some(Way::Http) => Transport::Http,
+        Some(Way::Sse) => Transport::Sse,
+        Some(Way::Stdio) | None => Transport::Stdio,
+    };
+    let mut docker = with("env", env, json!({ "image": image }));
+    if !arguments.command.is_empty() {
+        docker["args"] = json!(arguments.command);
+    }
+    if let Some(port) = arguments.port {
+        docker["ports"] = json!([port]);
+    }
+    let new = json!({"name": name, "transport_type": transport, "connection_config": {"docker": docker}});
+    let Value::Object(new) = new else { unreachable!("an object was written") };
+    new
 }
 
 /// The config with these texts, if there are some.

@@ -63,6 +63,7 @@ fn kind_of(spec: &ServerSpec) -> &'static str {
     match spec.transport {
         Transport::Stdio(_) => "command",
         Transport::Remote(_) => "url",
+        Transport::Container(_) => "docker",
     }
 }
 

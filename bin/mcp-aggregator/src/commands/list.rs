@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::arguments::servers::ListArguments;
+use crate::client::Client;
 use crate::failure::Failure;
 use crate::output::{self, say};
 use crate::shown::{self, place, table, text};
@@ -34,11 +35,15 @@ pub(crate) fn run(arguments: &ListArguments) -> Result<(), Failure> {
 }
 
 /// All servers, however many there are.
-pub(super) async fn servers(target: &Target) -> Result<Vec<Value>, Failure> {
-    let service = match target {
-        Target::Service(service) => service,
-        Target::Registry(store) => return local::list(store).await,
-    };
+pub(crate) async fn servers(target: &Target) -> Result<Vec<Value>, Failure> {
+    match target {
+        Target::Service(service) => servers_of(service).await,
+        Target::Registry(store) => local::list(store).await,
+    }
+}
+
+/// All servers of a service, however many there are.
+pub(crate) async fn servers_of(service: &Client) -> Result<Vec<Value>, Failure> {
     let mut servers = Vec::new();
     loop {
         let page = service.get(&format!("/servers?limit={PAGE}&offset={}", servers.len())).await?;

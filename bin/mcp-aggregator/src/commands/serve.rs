@@ -24,7 +24,7 @@ use crate::rest::Rest;
 use crate::service_file::ServiceFile;
 use crate::session::Signals;
 use crate::storage::{StorageArguments, with_causes};
-use crate::{config, session, traces};
+use crate::{config, lives, session, traces};
 
 /// So many descriptors are enough for all connections and servers.
 const DESCRIPTORS: u64 = 16_384;
@@ -65,7 +65,13 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<(), Failure> {
         let listener = TcpListener::bind(listen).await.map_err(|error| not_listening(listen, &error))?;
         let address = listener.local_addr().map_err(|error| start(&error))?;
         let store = storage.open().await?;
-        let (remote, probe) = (Some(remote::life as _), Some(remote::probe as _));
+        let containers = lives::containers_of(&storage.location()?);
+        // Nobody waits for it: a server that needs a container does so itself.
+        let clearing = tokio::spawn({
+            let containers = Arc::clone(&containers);
+            async move { containers.clear_up().await }
+        });
+        let (remote, probe) = (Some(containers.life_or(Arc::new(remote::life))), Some(remote::probe as _));
         let traces = traces::from_environment();
         let embedder = embedder();
         let setup = Setup { store: store.clone(), options, chain, remote, probe, config, embedder, skills, traces };
@@ -87,8 +93,10 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<(), Failure> {
             annexe: Some(Arc::new(Rest(Api::new(Arc::clone(&service))))),
         };
         let served = serve(front, listener, &mut signals).await;
+        clearing.abort();
         drop(service_file);
         stop(&service, &mut signals).await;
+        containers.settle().await;
         store.close().await;
         served.map_err(|error| Failure::new(format!("could not serve: {error}")))
     })

@@ -45,6 +45,7 @@ fn lines(server: &Value) -> Vec<String> {
                 .map(|(name, value)| (label, printable(&format!("{name}={}", value.as_str().unwrap_or_default())))),
         );
     }
+    rows.extend(container(&server["container"]));
     rows.extend([
         ("health check", text(server, "health_check_url")),
         ("origin", text(server, "origin")),
@@ -66,6 +67,24 @@ fn lines(server: &Value) -> Vec<String> {
     lines.push(format!("tools ({})", tools.len()));
     lines.extend(tools.iter().map(|tool| format!("  {}", text(tool, "name"))));
     lines
+}
+
+/// What is to be said of the container it lives in, if it does.
+fn container(container: &Value) -> Vec<(&'static str, String)> {
+    if container.is_null() {
+        return Vec::new();
+    }
+    let megabytes = |key: &str| container[key].as_f64().map(|bytes| bytes / f64::from(1 << 20));
+    let memory = megabytes("memory_bytes").map_or_else(String::new, |used| {
+        format!("{used:.1} MB of {:.0} MB", megabytes("memory_limit_bytes").unwrap_or_default())
+    });
+    let cpu = container["cpu_percent"].as_f64().map_or_else(String::new, |percent| format!("{percent:.1} %"));
+    vec![
+        ("container", format!("{} ({:.12})", text(container, "name"), text(container, "id"))),
+        ("image", text(container, "image_digest")),
+        ("cpu", cpu),
+        ("memory", memory),
+    ]
 }
 
 fn switch(server: &Value) -> String {

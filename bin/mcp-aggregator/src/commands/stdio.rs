@@ -4,7 +4,7 @@ use aggregator::{Aggregator, Fleet, logging, stdio};
 
 use crate::arguments::StdioArguments;
 use crate::failure::Failure;
-use crate::{config, session};
+use crate::{config, lives, session};
 
 pub(crate) fn run(arguments: StdioArguments) -> Result<(), Failure> {
     let StdioArguments { config, names, name, debug, log_file } = arguments;
@@ -15,7 +15,8 @@ pub(crate) fn run(arguments: StdioArguments) -> Result<(), Failure> {
     let options = session::options(&name, names.separator.separator, names.names, session::OF_ONE)?;
     let loaded = config::load(&config.path)?;
     session::block_on(async {
-        let fleet = Fleet::start(loaded.config, options.clone(), &loaded.chain, Some(remote::life));
+        let life = lives::of_config(&loaded.chain);
+        let fleet = Fleet::start(loaded.config, options.clone(), &loaded.chain, Some(life));
         let served = stdio::serve(Aggregator::new(fleet, options)).await;
         served.map_err(|error| Failure::new(format!("could not serve: {error}")))
     })

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use catalog::{Offer, ServerEntry, ServerName, ServerSpec, ServerState};
 use protocol::{Era, reply};
 use tokio::sync::{Notify, mpsc, watch};
-use upstream::{Connection, Ending, Manners, Report, Stop, Upstream, Watcher, lineage};
+use upstream::{Connection, Ending, Housing, Manners, Report, Stop, Upstream, Watcher, lineage};
 
 use super::watching::Mourner;
 use super::{Fleet, View, lock};
@@ -22,6 +22,10 @@ pub enum Happening {
     Running(Arc<Offer>),
     /// It offers something else now.
     Changed(Arc<Offer>),
+    /// It cannot start yet: says how far what has to be done before is.
+    Preparing(String),
+    /// It lives in this container.
+    Housed(Arc<dyn Housing>),
     /// It has ended.
     Ended(Arc<Ending>),
     /// It failed, and this is all there is to know.
@@ -200,7 +204,7 @@ impl Fleet {
             watchdog: Arc::clone(&self.watchdog),
             sweeps: self.options.is_growing,
         };
-        let (watcher, remote) = (Arc::clone(self) as Arc<dyn Watcher>, self.remote);
+        let (watcher, remote) = (Arc::clone(self) as Arc<dyn Watcher>, self.remote.clone());
         let mourner = Mourner { fleet: Arc::clone(self), index };
         let mut lives = lock(&self.lives);
         // Those that are over need not be remembered.

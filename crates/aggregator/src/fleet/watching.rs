@@ -7,7 +7,7 @@ use catalog::{Offer, ServerState};
 use protocol::reply::code;
 use protocol::{Envelope, Era};
 use upstream::failure::Cause;
-use upstream::{Caller, Connection, Ending, Phase, Question, Report, Stop, Watcher};
+use upstream::{Caller, Connection, Ending, Housing, Phase, Question, Report, Stop, Watcher};
 
 use super::{FAILURES, Fleet, Happening, lock};
 use crate::answering::Answering;
@@ -81,6 +81,14 @@ impl Watcher for Fleet {
             server.offer = Arc::new(Offer::new(Era::Legacy));
         });
         place.tell(Happening::Ended(Arc::clone(ending)));
+    }
+
+    fn preparing(&self, index: usize, progress: &str) {
+        self.places.at(index).tell(Happening::Preparing(progress.to_owned()));
+    }
+
+    fn housed(&self, index: usize, housing: Arc<dyn Housing>) {
+        self.places.at(index).tell(Happening::Housed(housing));
     }
 
     fn reported(&self, index: usize, report: Report) {

@@ -24,7 +24,7 @@ const USUAL: usize = 8;
 const MOST: usize = 50;
 /// How many are offered in place of one that does not exist, and how well they must fit.
 const INSTEAD: usize = 3;
-const LIKENESS: f32 = 0.3;
+const LIKENESS: f32 = 0.2;
 
 /// Takes a call of a tool: one of ours, if this client has them, or one of a server's.
 pub(crate) fn take(aggregator: &Arc<Aggregator>, message: Incoming<'_>, envelope: &Envelope) {

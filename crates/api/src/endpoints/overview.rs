@@ -24,12 +24,13 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             .about("From memory: it needs neither the database nor a server.")
             .answers(200, "Numbers.", Schema::named("State")),
         Endpoint::get("/health", "How well everything is", |asked| Box::pin(health(asked)))
-            .about("`degraded` if a server that should be connected is not well, or the database is not there.")
+            .about("`degraded` if a server that should be connected is not well, the database is not there, or calls are stopped.")
             .answers(200, "Numbers, what was looked at, and what is wrong.", Schema::named("ServiceHealth")),
         Endpoint::get("/events", "What happens, as it happens", |asked| Box::pin(events(asked)))
             .about(
                 "Server-sent events, each with an id: `server.registered`, `server.updated`, `server.removed`, \
-                 `server.status_changed`, `tools.changed`, `skills.changed`, `execution.pending`, `execution.executing`, \
+                 `server.status_changed`, `server.progress`, `tools.changed`, `skills.changed`, \
+                 `execution.pending`, `execution.executing`, \
                  `execution.success`, `execution.error`, `execution.timeout`, `execution.cancelled` and `notice`, \
                  something that a person should see. Who reads too slowly, or comes back, gets `events.missed` and \
                  should read anew what they follow: events are not kept.",
@@ -74,9 +75,12 @@ async fn health(asked: Asked) -> Result<Answer, Error> {
         issues.extend(listed.items.iter().filter_map(ailing));
     }
     let state = asked.service.state();
+    if state.executions_stopped {
+        issues.push(json!({"component": "executions", "message": Error::ExecutionStopped.to_string()}));
+    }
     let servers_are_well = state.error_servers == 0 && !issues.iter().any(|issue| issue["component"] == "server");
     let word = |is_well: bool| if is_well { "ok" } else { "failed" };
-    let is_well = database.is_ok() && servers_are_well;
+    let is_well = database.is_ok() && servers_are_well && !state.executions_stopped;
     let mut told = Map::new();
     told.insert("status".to_owned(), json!(if is_well { "healthy" } else { "degraded" }));
     if let Value::Object(numbers) = json!(state) {

@@ -122,6 +122,7 @@ async fn change(asked: Asked) -> Result<Answer, Error> {
         name: body.text("name"),
         description: body.text_or_null("description"),
         transport_type,
+        deployment_type: body.text("deployment_type").and_then(|word| word.parse().ok()),
         connection_config: body.object("connection_config"),
         health_check_url: body.text_or_null("health_check_url"),
         auto_connect: body.truth("auto_connect"),

@@ -1,13 +1,17 @@
 //! From the tree of a config file to its servers, noting every problem on the way.
 
+mod container;
 mod options;
 mod report;
 mod texts;
 mod transport;
 
+use std::cell::RefCell;
+
 use super::path::{JsonPath, quoted};
 use super::tree::{self, Member, Node};
 use super::{Accepted, Config, Problem, Warning};
+use crate::secrets::Secrets;
 use crate::server::{ServerName, ServerSpec};
 use report::{MissingVariable, Wanted, given_often};
 
@@ -18,7 +22,14 @@ type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// Checks the whole config.
 pub(super) fn config(root: &Node, accepted: Accepted, lookup: Lookup<'_>) -> Result<Config, Vec<Problem>> {
-    let mut check = Check { accepted, lookup, problems: Vec::new(), missing: Vec::new(), warnings: Vec::new() };
+    let mut check = Check {
+        accepted,
+        lookup,
+        filled_in: RefCell::default(),
+        problems: Vec::new(),
+        missing: Vec::new(),
+        warnings: Vec::new(),
+    };
     let config = check.root(root);
     let warnings = std::mem::take(&mut check.warnings);
     let problems = check.into_problems();
@@ -28,6 +39,8 @@ pub(super) fn config(root: &Node, accepted: Accepted, lookup: Lookup<'_>) -> Res
 struct Check<'a> {
     accepted: Accepted,
     lookup: Lookup<'a>,
+    /// The variables of the server at hand, by name and value.
+    filled_in: RefCell<Vec<(String, String)>>,
     problems: Vec<Problem>,
     /// In order of first use.
     missing: Vec<MissingVariable>,
@@ -121,9 +134,12 @@ impl Check<'_> {
     }
 
     fn server(&mut self, name: ServerName, server: &Entry<'_>) -> Option<ServerSpec> {
+        self.filled_in.take();
         let (era, timeout) = (self.era(server), self.timeout(server));
         let transport = self.transport(server)?;
-        Some(ServerSpec { name, transport, era, timeout })
+        let variables = self.filled_in.take();
+        let secrets = Secrets::of(&transport, variables.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+        Some(ServerSpec { name, transport, era, timeout, secrets })
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a config may say, and what its author is told when it says something else.
 
 use super::*;
+use crate::secrets::Secrets;
 use crate::server::{Dialect, Filled, Program, Remote, Transport};
 use proptest::prelude::*;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -58,11 +59,12 @@ mod a_good_config {
         )
         .unwrap();
         let program = |command: &str| Program { command: command.into(), args: vec![], env: vec![], cwd: None };
-        let spec = |name, program| ServerSpec {
+        let spec = |name, program, secrets: &[&'static str]| ServerSpec {
             name: ServerName::new(name).unwrap(),
             transport: Transport::Stdio(program),
             era: None,
             timeout: None,
+            secrets: Secrets::default().with(secrets.iter().copied()),
         };
         let zeta = Program {
             args: vec!["-y".into(), "/home/me/x".into()],
@@ -74,7 +76,10 @@ mod a_good_config {
             cwd: Some(Filled::new("/tmp".into(), "${NOPE:-/tmp}")),
             ..program("")
         };
-        assert_eq!(config.servers, [spec("zeta", zeta), spec("alpha", alpha), spec("my server", program("uvx"))]);
+        assert_eq!(
+            config.servers,
+            [spec("zeta", zeta, &["hunter2"]), spec("alpha", alpha, &[]), spec("my server", program("uvx"), &[])]
+        );
         assert_eq!(config.disabled, []);
     }
 

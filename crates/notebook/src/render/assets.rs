@@ -1,4 +1,4 @@
-//! What does not fit into a text: images, sounds and other files, kept beside the document under a digest of themselves.
+//! What does not fit into a text: images, sounds and other files, kept beside the document, each under its digest.
 
 use sha2::{Digest, Sha256};
 

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::MASK;
+use super::arguments::{arguments, without_tokens};
 
 /// Keys whose members are secrets, whatever they are called: people put tokens under any name.
 const SECRET_MAPS: [&str; 2] = ["env", "headers"];
@@ -27,12 +28,12 @@ fn entry(key: &str, value: &Value) -> Value {
     }
 }
 
-fn names_a_secret(name: &str) -> bool {
+pub(super) fn names_a_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     TELLTALES.iter().any(|telltale| name.contains(telltale))
 }
 
-fn secret(value: &Value) -> Value {
+pub(super) fn secret(value: &Value) -> Value {
     match value {
         Value::Null => Value::Null,
         Value::String(text) if is_reference(text) => Value::String(text.clone()),
@@ -41,43 +42,17 @@ fn secret(value: &Value) -> Value {
 }
 
 /// `${TOKEN}`, or `Bearer ${TOKEN}`: it names the secret and does not contain it.
-fn is_reference(text: &str) -> bool {
+pub(super) fn is_reference(text: &str) -> bool {
     let Some((before, rest)) = text.split_once("${") else { return text.is_empty() };
     let is_scheme = before.is_empty() || matches!(before.trim_end(), "Bearer" | "Basic" | "Token");
     // A default (`${TOKEN:-abc}`) is a value after all.
     is_scheme && rest.strip_suffix('}').is_some_and(|name| !name.contains([':', '{', '}', '$']))
 }
 
-/// Arguments of a command: the value of an option that names a secret, in both ways of writing it.
-fn arguments(items: &[Value]) -> Vec<Value> {
-    let mut next_is_secret = false;
-    let mut shown = Vec::with_capacity(items.len());
-    for item in items {
-        let is_secret = std::mem::take(&mut next_is_secret);
-        shown.push(match item {
-            Value::String(text) if is_secret && !text.starts_with('-') => secret(item),
-            Value::String(text) => {
-                next_is_secret = text.starts_with('-') && !text.contains('=') && names_a_secret(text);
-                Value::String(argument(text))
-            }
-            Value::Object(members) => Value::Object(config(members)),
-            other => other.clone(),
-        });
-    }
-    shown
-}
-
-fn argument(text: &str) -> String {
-    match text.split_once('=') {
-        Some((name, value)) if names_a_secret(name) && !name.contains("://") && !is_reference(value) => {
-            format!("{name}={MASK}")
-        }
-        _ => address(text),
-    }
-}
-
-/// An address without its password and without query parameters that name secrets.
-fn address(text: &str) -> String {
+/// A text without anything that looks like a token; an address also without its password and without query parameters
+/// that name secrets.
+pub(super) fn address(text: &str) -> String {
+    let text = &without_tokens(text);
     let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
     let (place, query) = rest.split_once('?').map_or((rest, None), |(place, query)| (place, Some(query)));
     let (host, path) = place.find('/').map_or((place, ""), |at| place.split_at(at));
@@ -125,6 +100,33 @@ pub(super) fn restore(new: &mut Value, old: &Value, shown: &Value) {
     }
 }
 
+/// What is behind the masks of `shown`.
+pub(super) fn differences(value: &Value, shown: &Value, found: &mut Vec<String>) {
+    match (value, shown) {
+        (Value::Object(members), Value::Object(shown)) => {
+            members.iter().for_each(|(name, value)| differences(value, &shown[name], found));
+        }
+        (Value::Array(items), Value::Array(shown)) => {
+            items.iter().zip(shown).for_each(|(value, shown)| differences(value, shown, found));
+        }
+        (Value::String(text), Value::String(shown)) if text != shown => found.extend(behind_masks(text, shown)),
+        _ => {}
+    }
+}
+
+/// The parts of a text in place of which there are masks.
+fn behind_masks(text: &str, shown: &str) -> Vec<String> {
+    let mut around = shown.split(MASK);
+    let mut rest = around.next().and_then(|before| text.strip_prefix(before)).unwrap_or(text);
+    let mut hidden = Vec::new();
+    for after in around {
+        let end = if after.is_empty() { rest.len() } else { rest.find(after).unwrap_or(rest.len()) };
+        hidden.push(rest[..end].to_owned());
+        rest = rest.get(end + after.len()..).unwrap_or_default();
+    }
+    hidden
+}
+
 /// Whether the mask is in it, alone or as a part (`https://me:***@host`).
 pub(super) fn is_masked(value: &Value) -> bool {
     match value {
@@ -167,6 +169,15 @@ mod tests {
         assert_eq!(shown["args"][7], "${TOKEN}");
         assert_eq!(shown["oauth"]["scope"], "all");
         assert_eq!(shown["timeout"], 5);
+    }
+
+    #[test]
+    fn what_is_hidden_is_known() {
+        let mut secrets = config().secrets();
+        secrets.sort();
+        let expected =
+            ["${X:-hidden-5}", "Bearer hidden-6", "hidden-1", "hidden-2", "hidden-3", "hidden-4", "hidden-7"];
+        assert_eq!(secrets, [&expected[..], &["hidden-8", "hidden-9"]].concat());
     }
 
     #[test]

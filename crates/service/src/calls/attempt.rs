@@ -17,6 +17,7 @@ use protocol::trace::{SpanContext, TraceContext};
 use protocol::{Envelope, Era, Kind, Line, Span, reply, text};
 use tokio::sync::oneshot;
 use upstream::CallError;
+use upstream::failure::Mishap;
 
 use super::Call;
 use super::resolution::Target;
@@ -53,6 +54,17 @@ pub(super) struct Failure {
     pub(super) is_lost: bool,
     /// The server is not connected.
     pub(super) is_absent: bool,
+    /// It is connected, as far as we know, but the call did not get there.
+    pub(super) miss: Option<Miss>,
+}
+
+/// Why a call did not get to a server that runs elsewhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Miss {
+    /// Nobody is there.
+    Unreachable,
+    /// It had forgotten us, and did not get to know us again.
+    Forgotten,
 }
 
 impl Failure {
@@ -62,6 +74,11 @@ impl Failure {
             is_untouched: error.is_safe_to_retry(),
             is_lost: matches!(error, CallError::Ended { .. } | CallError::Remote { .. }),
             is_absent: false,
+            miss: match error {
+                CallError::Remote { mishap: Mishap::Unreachable, .. } => Some(Miss::Unreachable),
+                CallError::Remote { mishap: Mishap::Forgotten, .. } => Some(Miss::Forgotten),
+                _ => None,
+            },
         }
     }
 
@@ -73,13 +90,13 @@ impl Failure {
         let is_absent = matches!(&*reason, "server_unavailable" | "server_failed" | "server_starting");
         let ended = Ended::unanswered(registry::ExecutionStatus::Error, message_of(line, error));
         let ended = ended.of_kind(reason_of(line, error));
-        Self { ended, is_untouched: is_absent, is_lost: false, is_absent }
+        Self { ended, is_untouched: is_absent, is_lost: false, is_absent, miss: None }
     }
 
     fn unexplained() -> Self {
         let why = "the call was given up".to_owned();
         let ended = Ended::unanswered(registry::ExecutionStatus::Error, why);
-        Self { ended, is_untouched: false, is_lost: false, is_absent: false }
+        Self { ended, is_untouched: false, is_lost: false, is_absent: false, miss: None }
     }
 }
 

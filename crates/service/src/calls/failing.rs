@@ -7,7 +7,7 @@ use registry::{ExecutionStatus, RawJson, Status, Timestamp};
 use serde_json::{Map, Value, json};
 
 use super::Call;
-use super::attempt::Failure;
+use super::attempt::{Failure, Miss};
 use crate::Error;
 use crate::error::Problem;
 use crate::executions::{Ended, Execution, Executions, QUEUE_PATIENCE, Refused, Verdict, message_of};
@@ -105,12 +105,29 @@ impl Executions {
             return Concluded::failed(self.unavailable(execution.place()), ended);
         }
         let message = ended.why.clone().unwrap_or_default();
-        let context = context(execution);
-        let error = match ended.status {
-            ExecutionStatus::Timeout => Error::ExecutionTimeout { message, context },
-            _ => Error::ExecutionFailed { message, context },
+        let error = match failure.miss {
+            Some(Miss::Unreachable) => {
+                let (server_id, name, status) = self.standing_of(execution);
+                Error::ConnectionFailed { server_id, name, status, why: message }
+            }
+            Some(Miss::Forgotten) => {
+                let (server_id, name, status) = self.standing_of(execution);
+                Error::SessionNotFound { server_id, name, status, why: message }
+            }
+            None if ended.status == ExecutionStatus::Timeout => {
+                Error::ExecutionTimeout { message, context: context(execution) }
+            }
+            None => Error::ExecutionFailed { message, context: context(execution) },
         };
         Concluded::failed(error, ended)
+    }
+
+    /// Which server a call was for, and how things stand with it.
+    fn standing_of(&self, execution: &Execution) -> (String, String, Status) {
+        let standing = self.roster().at(execution.place());
+        let (id, status) = standing
+            .map_or((String::new(), Status::Disconnected), |standing| (standing.id.to_string(), standing.status));
+        (id, execution.server().to_string(), status)
     }
 
     /// The server in that place is not there.

@@ -114,6 +114,21 @@ async fn a_call_is_made_again_only_where_that_does_no_harm() {
 }
 
 #[tokio::test]
+async fn a_call_that_never_got_to_its_server_is_told_so_with_its_state() {
+    let house = House::open(Settings::default()).await;
+    let server = house.server("remote").await;
+    let id = house.roster.find("remote").unwrap().id;
+    pause();
+    for (tool, code) in [("remote.away", "SERVER_CONNECTION_FAILED"), ("remote.forgetful", "SESSION_NOT_FOUND")] {
+        let error = house.executions.call(call(tool)).await.unwrap_err();
+        assert_eq!(error.code(), code, "{error}");
+        let expected = serde_json::json!({"server_id": id, "server_name": "remote", "status": "connected"});
+        assert_eq!(error.context(), expected);
+    }
+    assert_eq!(server.calls(), 8, "each was made four times");
+}
+
+#[tokio::test]
 async fn a_call_that_takes_too_long_is_ended_and_its_server_told() {
     let house = House::open(Settings::default()).await;
     let server = house.server("late").await;
@@ -128,6 +143,36 @@ async fn a_call_that_takes_too_long_is_ended_and_its_server_told() {
     assert_eq!(house.executions.call(hasty).await.unwrap_err().code(), "EXECUTION_TIMEOUT");
     assert_eq!(began.elapsed().as_secs(), 1);
     assert_eq!(house.executions.reading().running, 0);
+}
+
+#[tokio::test]
+async fn the_time_in_the_queue_counts_and_is_told_apart() {
+    let house = House::open(with(|settings| settings.concurrent_limit = 1)).await;
+    let server = house.server("turns").await;
+    let start = |call: Call| {
+        let executions = Arc::clone(&house.executions);
+        tokio::spawn(async move { executions.call(call).await })
+    };
+    let running = start(call("turns.stuck"));
+    until("it runs", || server.running() == 1).await;
+    let hasty = start(Call { timeout_ms: Some(1000), ..call("turns.echo") });
+    let patient = start(call("turns.echo"));
+    until("two wait", || house.executions.reading().queued == 2).await;
+    pause();
+    let began = tokio::time::Instant::now();
+    let error = hasty.await.unwrap().unwrap_err();
+    assert_eq!(
+        (error.code(), began.elapsed().as_secs()),
+        ("EXECUTION_TIMEOUT", 0),
+        "it waited no longer than it may take"
+    );
+    assert_eq!(server.calls(), 1, "it never got there");
+    server.let_go.notify_waiters();
+    running.await.unwrap().unwrap();
+    let metadata = patient.await.unwrap().unwrap().metadata;
+    assert!(metadata.queue_time_ms > 900.0 && metadata.routing_time_ms < 100.0, "{metadata:?}");
+    let reading = house.executions.reading();
+    assert_eq!((reading.running, reading.queued), (0, 0));
 }
 
 #[tokio::test]

@@ -67,6 +67,8 @@ pub(crate) struct Execution {
 /// How far it has got.
 #[derive(Default)]
 struct Progress {
+    /// When its turn came, if it had to wait.
+    had_turn: Option<Instant>,
     /// When its server first got it.
     first_sent: Option<Instant>,
     /// When its server got it, unless it waits to be sent again.
@@ -86,7 +88,9 @@ struct Progress {
 
 /// How long the parts of a call took.
 pub(crate) struct Times {
-    /// From the request to the server.
+    /// Waiting for its turn.
+    pub(crate) queue: Duration,
+    /// From its turn to the server.
     pub(crate) routing: Duration,
     /// At the server.
     pub(crate) execution: Duration,
@@ -149,6 +153,11 @@ impl Execution {
     /// What it waits for, if it may not be made at once. Asked once.
     pub(crate) fn take_turn(&self) -> Option<oneshot::Receiver<()>> {
         self.lock().turn.take()
+    }
+
+    /// What it waited for has come.
+    pub(crate) fn has_its_turn(&self) {
+        self.lock().had_turn.get_or_insert_with(Instant::now);
     }
 
     /// It goes through the aggregator as the request of that client under that id.
@@ -289,8 +298,10 @@ impl Execution {
         let progress = self.lock();
         let end = progress.ended.as_ref().map_or_else(Instant::now, |(at, _)| *at);
         let first_sent = progress.first_sent.unwrap_or(end);
+        let turn = progress.had_turn.unwrap_or(self.submitted);
         Times {
-            routing: first_sent.saturating_duration_since(self.submitted),
+            queue: turn.saturating_duration_since(self.submitted),
+            routing: first_sent.saturating_duration_since(turn),
             execution: progress.sent.map_or(Duration::ZERO, |sent| end.saturating_duration_since(sent)),
             total: end.saturating_duration_since(self.submitted),
         }

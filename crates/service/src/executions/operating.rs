@@ -2,13 +2,17 @@
 
 use std::sync::atomic::Ordering;
 
-use registry::{AuditNote, ExecutionFilter, ExecutionId, ExecutionRecord, Listed, Page};
+use registry::{AuditFilter, AuditNote, ExecutionFilter, ExecutionId, ExecutionRecord, Listed, Page};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::listing::InMemory;
 use super::{BETWEEN_LOOKS, Executions, LOOKS, Verdict};
 use crate::{Actor, Error, Service};
+
+/// What the audit log calls it when calls are stopped, and allowed again.
+const STOP: &str = "executions.stop";
+const RESET: &str = "executions.reset";
 
 /// What stopping everything came to.
 #[derive(Debug, Clone, Serialize)]
@@ -75,6 +79,23 @@ impl Executions {
         Ok(self.store.execution(id).await?)
     }
 
+    /// Whether calls are refused until they are allowed again is as it was left: the audit log says how.
+    pub(crate) async fn recall_stop(&self) -> Result<(), Error> {
+        let (stopped, reset) = (self.last_time(STOP).await?, self.last_time(RESET).await?);
+        if stopped > reset {
+            tracing::warn!("executions are stopped since before the last start; a reset allows them again");
+            self.is_stopped.store(true, Ordering::SeqCst);
+        }
+        Ok(())
+    }
+
+    /// The number of the last note of somebody having done that.
+    async fn last_time(&self, action: &str) -> Result<Option<i64>, Error> {
+        let filter = AuditFilter { action: Some(action.to_owned()), ..AuditFilter::default() };
+        let notes = self.store.audit(&filter, Page::first(1)).await?;
+        Ok(notes.items.first().map(|note| note.id))
+    }
+
     /// Notes who did something. What is done is done, whether or not the database hears of it.
     async fn note(&self, by: &Actor, action: &str, target: Option<String>, details: Option<Value>) {
         let note = AuditNote { who: Some(by.name.to_string()), action: action.to_owned(), target, details };
@@ -102,14 +123,14 @@ impl Executions {
     pub(crate) async fn stop(&self, by: &Actor) -> Stopped {
         self.is_stopped.store(true, Ordering::SeqCst);
         let cancelled = self.cancel_those("an operator stopped all executions", |_| true);
-        self.note(by, "executions.stop", None, Some(json!({ "cancelled": cancelled }))).await;
+        self.note(by, STOP, None, Some(json!({ "cancelled": cancelled }))).await;
         Stopped { stopped: true, cancelled }
     }
 
     pub(crate) async fn reset(&self, by: &Actor) -> Stopped {
         self.sessions.reset();
         self.is_stopped.store(false, Ordering::SeqCst);
-        self.note(by, "executions.reset", None, None).await;
+        self.note(by, RESET, None, None).await;
         Stopped { stopped: false, cancelled: 0 }
     }
 }

@@ -194,3 +194,23 @@ async fn a_database_that_is_away_delays_no_call_and_loses_the_oldest_records_las
     }
     assert_eq!(house.executions.reading().history_waiting, 20);
 }
+
+#[tokio::test]
+async fn what_is_too_much_is_forgotten_at_the_start_and_when_the_limit_changes() {
+    let house = House::open(Settings { keep_executions: 8, ..Settings::default() }).await;
+    let records = (0..9).map(|_| ExecutionRecord::submitted("old", "t", Source::Rest)).collect::<Vec<_>>();
+    let ended = records.into_iter().map(|record| ExecutionRecord { status: ExecutionStatus::Success, ..record });
+    house.store.record(ended.collect::<Vec<_>>()).await.unwrap();
+    let kept = async |count: u64| {
+        while house.store.executions(&ExecutionFilter::default(), Page::default()).await.unwrap().total != count {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let is_so_in_time = async |count| tokio::time::timeout(Duration::from_secs(20), kept(count)).await.is_ok();
+    let recorder = Arc::new(crate::recorder::Recorder::default());
+    tokio::spawn(Arc::clone(&recorder).run(house.store.clone(), house.settings.clone()));
+    assert!(is_so_in_time(8).await);
+    recorder.close().await;
+    house.set(Settings { keep_executions: 5, ..Settings::default() });
+    assert!(is_so_in_time(5).await);
+}

@@ -51,7 +51,7 @@ impl Stale {
 /// Follows what servers offer until everything ends.
 pub(super) async fn follow(finder: Arc<Finder>) {
     let following = async {
-        let mut news = finder.house.events.listen();
+        let mut news = finder.house.events.listen_to_servers();
         let mut stale = Stale { everything: true, ..Stale::default() };
         let mut is_settled = false;
         loop {

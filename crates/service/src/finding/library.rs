@@ -36,9 +36,6 @@ impl Book {
     }
 }
 
-/// A tool that was found, and what is known of it.
-pub(super) type HitBook = (Hit<ToolId>, Book);
-
 /// A tool that has no vector yet.
 pub(super) struct Lacking {
     pub(super) tool: ToolId,
@@ -53,6 +50,9 @@ pub(super) struct Unclassified {
     pub(super) text_hash: String,
     pub(super) vector: Vec<f32>,
 }
+
+/// A tool that was found, and what is known of it.
+pub(super) type FoundBook = (Hit<ToolId>, Book);
 
 /// All tools.
 pub(super) struct Library {
@@ -174,7 +174,7 @@ impl Library {
     }
 
     /// What fits best among what is admitted.
-    pub(super) fn search(&self, query: &Query, limits: Limits, admits: &impl Fn(&Book) -> bool) -> Vec<HitBook> {
+    pub(super) fn search(&self, query: &Query, limits: Limits, admits: &impl Fn(&Book) -> bool) -> Vec<FoundBook> {
         let is_admitted = |tool: &ToolId| self.admits(tool, admits);
         self.with_books(self.index.search(query, limits, is_admitted))
     }
@@ -186,7 +186,7 @@ impl Library {
         query: &Query,
         limits: (Limits, Limits),
         admits: &impl Fn(&Book) -> bool,
-    ) -> (Vec<HitBook>, Vec<Hit<String>>) {
+    ) -> (Vec<FoundBook>, Vec<Hit<String>>) {
         let is_admitted = |tool: &ToolId| self.admits(tool, admits);
         let skills_of = |tool: &ToolId| self.books.get(tool).map(Book::known_skills).unwrap_or_default();
         let found = search_by_skills((&self.index, classifier), query, limits, is_admitted, skills_of);
@@ -197,7 +197,7 @@ impl Library {
         self.books.get(tool).is_some_and(|book| book.is_enabled && admits(book))
     }
 
-    fn with_books(&self, hits: Vec<Hit<ToolId>>) -> Vec<HitBook> {
+    fn with_books(&self, hits: Vec<Hit<ToolId>>) -> Vec<FoundBook> {
         hits.into_iter()
             .filter_map(|hit| Some((self.books.get(&hit.key)?.clone(), hit)))
             .map(|(book, hit)| (hit, book))

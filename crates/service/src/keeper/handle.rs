@@ -6,6 +6,7 @@ use std::time::Duration;
 use registry::{ServerId, ServerRecord, Status, Timestamp};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
+use upstream::Housing;
 
 use super::Pulse;
 
@@ -74,6 +75,10 @@ pub(crate) struct Shown {
     pub(crate) retry_at: Option<Timestamp>,
     pub(crate) is_lazy: bool,
     pub(crate) pulse: Pulse,
+    /// The container it lives in.
+    pub(crate) housing: Option<Arc<dyn Housing>>,
+    /// What has to be done before it can start, and how far that is.
+    pub(crate) progress: Option<String>,
 }
 
 impl Handle {

@@ -57,6 +57,7 @@ impl Keeper {
             self.lie_down_as(Status::Error, Some(in_words(ending.as_deref(), None)));
         }
         let report = see_off(&mut lived).await;
+        self.moved_out();
         self.after(parting, report.as_deref())
     }
 
@@ -68,6 +69,10 @@ impl Keeper {
                     Some(Happening::Running(offer)) => return Ok(offer),
                     Some(Happening::Ended(ending)) => {
                         return Err(Parting::Lost { ending: Some(ending), has_lasted: false });
+                    }
+                    Some(happening @ (Happening::Preparing(_) | Happening::Housed(_))) => {
+                        self.note_housing(happening);
+                        continue;
                     }
                     Some(Happening::Changed(_) | Happening::Reported(_)) => continue,
                     None => return Err(Parting::Lost { ending: None, has_lasted: false }),
@@ -96,6 +101,8 @@ impl Keeper {
 
     /// From what it offers to its end, or to a reason for it.
     async fn serve(&mut self, lived: &mut Lived, offer: &Arc<Offer>) -> Parting {
+        // What the last connection was like says nothing about this one.
+        self.shown.pulse.failures = 0;
         self.stand_up(offer);
         self.answer(Ok(()));
         let connection = self.house.fleet.view().connections[self.handle.place].clone();
@@ -110,7 +117,7 @@ impl Keeper {
                     Some(Happening::Ended(ending)) => {
                         return Parting::Lost { ending: Some(ending), has_lasted: watch.has_lasted };
                     }
-                    Some(Happening::Reported(_)) => {}
+                    Some(Happening::Reported(_) | Happening::Preparing(_) | Happening::Housed(_)) => {}
                     None => return Parting::Lost { ending: None, has_lasted: watch.has_lasted },
                 },
                 order = self.next_order() => match order {
@@ -159,7 +166,9 @@ impl Keeper {
                 () = sleep(DRAIN_LOOK) => continue,
                 happening = lived.next() => match happening {
                     // What it offers came back with it.
-                    Some(Happening::Running(_) | Happening::Changed(_)) => {
+                    Some(
+                        Happening::Running(_) | Happening::Changed(_) | Happening::Preparing(_) | Happening::Housed(_),
+                    ) => {
                         self.refuse_calls();
                         continue;
                     }
@@ -247,12 +256,12 @@ impl Keeper {
         match parting {
             Parting::Asked(ends) => self.after_ends(ends),
             Parting::Anew => {
-                self.failures = 0;
+                self.forgive();
                 Step::Connect(None)
             }
             Parting::Idle => Step::Doze,
             Parting::Stopping => Step::Stop,
-            Parting::Unwell(why) => self.after_loss(&format!("it does not answer any more: {why}"), true),
+            Parting::Unwell(why) => self.after_illness(&why),
             Parting::Lost { .. } if *self.stopping.borrow() => Step::Stop,
             Parting::Lost { ending, has_lasted } => {
                 let why = in_words(ending.as_deref(), report);
@@ -262,6 +271,15 @@ impl Keeper {
                 self.after_loss(&why, has_lasted)
             }
         }
+    }
+
+    /// It was given up because it was not well. A new connection may help, once: if the server is not well with that
+    /// one either, it counts as one that failed.
+    fn after_illness(&mut self, why: &str) -> Step {
+        self.illnesses += 1;
+        // A connection that stands for a while is no failure, so the count is not kept there.
+        self.failures = self.illnesses.saturating_sub(2);
+        self.after_loss(&format!("it does not answer any more: {why}"), self.illnesses == 1)
     }
 
     /// It was lost, or could not be reached.
@@ -313,6 +331,14 @@ fn in_words(ending: Option<&Ending>, report: Option<&Report>) -> String {
         (Some(report), _) => report.cause.clone(),
         (None, Some(ending)) => ending.to_string(),
         (None, None) => "it ended".to_owned(),
+    };
+    let what = match ending {
+        // Its container's own trouble: what to do about it is not for the log alone.
+        Some(Ending::Failed { cause: cause @ Cause::Container { .. }, .. }) => match cause.hint() {
+            Some(hint) => format!("{what} ({hint})"),
+            None => what,
+        },
+        _ => what,
     };
     let said = report.and_then(|report| report.last_words.iter().rev().find(|line| !line.trim().is_empty()));
     match said {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use aggregator::fleet::Happening;
 use catalog::{Downtime, Kind, Offer, ServerState};
 use registry::{ServerRecord, Status, StatusChange, Timestamp};
 use serde_json::json;
@@ -58,7 +59,7 @@ impl Keeper {
         );
         let record = &self.shown.record;
         let message = format!(
-            "server `{}` was switched off after {} failed attempts to connect: {why}; enable it to try again",
+            "server `{}` was switched off after {} failed attempts: {why}; enable it to try again",
             record.name, self.failures
         );
         self.house.notice(record, message);
@@ -114,6 +115,29 @@ impl Keeper {
             name: record.name.clone(),
             tool_count: record.tool_count as usize,
         });
+    }
+
+    /// What is known of the container it lives in, or of what has to be done before there is one.
+    pub(super) fn note_housing(&mut self, happening: Happening) {
+        match happening {
+            Happening::Preparing(message) => {
+                let record = &self.shown.record;
+                self.house.events.tell(Event::ServerProgress {
+                    server_id: record.id.to_string(),
+                    name: record.name.clone(),
+                    message: message.clone(),
+                });
+                self.shown.progress = Some(message);
+            }
+            Happening::Housed(housing) => (self.shown.housing, self.shown.progress) = (Some(housing), None),
+            _ => return,
+        }
+        self.publish();
+    }
+
+    /// Its container is gone. Everybody sees that with what comes next.
+    pub(super) fn moved_out(&mut self) {
+        (self.shown.housing, self.shown.progress) = (None, None);
     }
 
     /// Lets everybody see how things are.

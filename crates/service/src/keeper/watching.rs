@@ -114,6 +114,9 @@ impl Keeper {
     pub(super) fn note_check(&mut self, seen: Seen, open_calls: usize) -> Option<String> {
         let condition = self.shown.pulse.note(seen);
         self.house.executions.counters(self.handle.place).checked(condition == Condition::Well);
+        if condition == Condition::Well {
+            self.illnesses = 0;
+        }
         let (status, why) = match condition {
             Condition::Well => (Status::Connected, None),
             Condition::Unclear => (self.shown.record.status, self.shown.record.error_message.clone()),

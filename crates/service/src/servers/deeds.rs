@@ -4,14 +4,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use registry::{ConnectionConfig, NewServer, Origin, ServerPatch, ServerRecord, Transport};
+use registry::{ConnectionConfig, NewServer, Origin, ServerPatch, ServerRecord};
 use serde_json::json;
 use tokio::time::timeout;
 
 use super::{Registration, Update};
 use crate::household::Household;
 use crate::keeper::{Goal, Handle};
-use crate::{Actor, Error, Event, Problem, spec};
+use crate::{Actor, Error, Event, Problem, containers, spec};
 
 /// How long a registration waits for the connection and the tools.
 const REGISTRATION_PATIENCE: Duration = Duration::from_millis(1500);
@@ -153,7 +153,10 @@ impl Handle {
 pub(super) fn problems_with(new: &Registration) -> Vec<Problem> {
     let mut problems: Vec<Problem> = spec::problem_with_name(&new.name).into_iter().collect();
     problems.extend(new.health_check_url.as_deref().and_then(spec::problem_with_health_url));
-    problems.extend(spec::problems_with_config(new.transport_type, &new.connection_config));
+    match containers::problem_with_deployment(new.deployment_type, new.transport_type, &new.connection_config) {
+        Some(problem) => problems.push(problem),
+        None => problems.extend(spec::problems_with_config(new.transport_type, &new.connection_config)),
+    }
     problems
 }
 
@@ -171,15 +174,17 @@ fn patch(before: &ServerRecord, update: Update) -> Result<(ServerPatch, bool), E
         let config = config.as_ref().unwrap_or(&before.connection_config);
         problems.extend(spec::problems_with_config(transport, config.reveal()));
     }
+    let new_config = config.as_ref().unwrap_or(&before.connection_config);
+    problems.extend(containers::problem_with_deployment(update.deployment_type, transport, new_config.reveal()));
     refuse(problems)?;
-    let deployment = NewServer::new("", transport, ConnectionConfig::from(serde_json::Map::new())).deployment;
+    let deployment = NewServer::new("", transport, new_config.clone()).deployment;
     let patch = ServerPatch {
         name: new_name,
         description: update.description,
         transport: update.transport_type,
         connection_config: config,
         health_check_url: update.health_check_url,
-        deployment: update.transport_type.map(|_: Transport| deployment),
+        deployment: is_reached_otherwise.then_some(deployment),
         enabled: update.enabled,
         auto_connect: update.auto_connect,
         origin: None,

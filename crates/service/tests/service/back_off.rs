@@ -10,7 +10,7 @@ use catalog::{Hints, Item, Kind, Offer, Transport};
 use protocol::Era;
 use registry::Status;
 use serde_json::{Value, json};
-use service::servers::Registration;
+use service::servers::{Registration, ServerView};
 use service::{Error, Event};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
@@ -126,7 +126,7 @@ impl Post for Actor {
 
 /// A service whose clock stands still once everything is registered.
 async fn theatre(servers: Vec<Registration>) -> Setting {
-    let setting = Setting::with(Stage { remote: played, ..Stage::default() }).await;
+    let setting = Setting::with(Stage { remote: Arc::new(played), ..Stage::default() }).await;
     for server in servers {
         setting.service.register(&somebody(), server).await.unwrap();
     }
@@ -251,6 +251,38 @@ async fn a_server_that_answers_no_pings_is_degraded_and_then_connected_anew() {
     tokio::time::resume();
     let kept = setting.history_until("mute", "connected").await;
     assert_eq!(kept[..4], ["connecting", "connected", "degraded", "error"], "{kept:?}");
+    setting.end().await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_never_well_is_connected_anew_once_then_less_and_less_often_and_then_switched_off() {
+    let setting = theatre(vec![playing("ailing", &[Act::Mute])]).await;
+    setting.service.connect(&somebody(), "ailing").await.unwrap();
+    let counted = |failures| move |view: &ServerView| view.record.failure_count == failures;
+    let waiting = setting.until_it("ailing", "one that failed", counted(1)).await;
+    assert_eq!((waiting.record.status, waiting.next_retry_at.is_some()), (Status::Error, true));
+    assert_eq!(attempts("ailing").len(), 2, "the first illness is no failure");
+    let view = setting.until("ailing", Status::Disabled).await;
+    assert_eq!((view.record.auto_disabled, view.record.failure_count), (true, 4));
+    let gaps: Vec<_> = attempts("ailing").windows(2).map(|pair| (pair[1] - pair[0]).as_secs()).collect();
+    assert_eq!(gaps.len(), 4);
+    assert!(gaps.iter().all(|&gap| gap > 80), "each connection is looked at three times: {gaps:?}");
+    tokio::time::resume();
+    let kept = setting.history_until("ailing", "disabled").await;
+    let round = ["connecting", "connected", "degraded", "error"];
+    assert!(kept.chunks(4).take(4).all(|steps| steps == round), "{kept:?}");
+    setting.end().await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_well_in_between_is_connected_anew_at_once_each_time() {
+    let well = Act::Live(Duration::from_secs(60));
+    let setting = theatre(vec![playing("moody", &[Act::Mute, well, Act::Mute, well, Act::Mute, well])]).await;
+    setting.service.connect(&somebody(), "moody").await.unwrap();
+    setting.until_it("moody", "one with eight attempts", |_| attempts("moody").len() == 8).await;
+    let view = setting.service.server("moody").await.unwrap();
+    assert_eq!((view.record.enabled, view.record.failure_count), (true, 0));
+    tokio::time::resume();
     setting.end().await;
 }
 

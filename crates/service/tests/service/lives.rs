@@ -241,3 +241,20 @@ async fn testkit_wait(holds: impl Fn() -> bool) {
     };
     tokio::time::timeout(testkit::DEADLINE, waiting).await.expect("it never came to that");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn executions_that_were_stopped_are_stopped_after_a_restart_until_they_are_allowed_again() {
+    let setting = Setting::new().await;
+    setting.service.register(&somebody(), fake("halted", &[])).await.unwrap();
+    setting.until("halted", Status::Connected).await;
+    setting.service.stop_executions(&somebody()).await;
+    let setting = setting.again().await;
+    assert!(setting.service.state().executions_stopped);
+    setting.until("halted", Status::Connected).await;
+    let answer = setting.call("halted.echo", json!({})).await;
+    assert_eq!(answer["error"]["data"]["reason"], "executions_stopped", "{answer}");
+    setting.service.reset_executions(&somebody()).await;
+    let setting = setting.again().await;
+    assert!(!setting.service.state().executions_stopped);
+    setting.end().await;
+}

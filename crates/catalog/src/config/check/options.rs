@@ -22,7 +22,7 @@ impl Check<'_> {
         disabled == Some(true) || enabled == Some(false)
     }
 
-    fn flag(&mut self, path: &JsonPath, members: &[Member], key: &str) -> Option<bool> {
+    pub(super) fn flag(&mut self, path: &JsonPath, members: &[Member], key: &str) -> Option<bool> {
         match tree::get(members, key)? {
             Node::Bool(flag) => Some(*flag),
             other => {

@@ -103,7 +103,9 @@ impl Check<'_> {
     }
 
     fn variable(&self, name: &str) -> Option<String> {
-        (self.lookup)(name).or_else(|| (self.lookup)(self.plain_name(name)))
+        let value = (self.lookup)(name).or_else(|| (self.lookup)(self.plain_name(name)))?;
+        self.filled_in.borrow_mut().push((self.plain_name(name).to_owned(), value.clone()));
+        Some(value)
     }
 
     /// VS Code and Cursor write `${env:NAME}`. Where their files are welcome, so is that.

@@ -1,8 +1,9 @@
-//! How a server is reached: a program to start, or an address.
+//! How a server is reached: a program to start, an address, or a container to be made.
 
 use super::super::Accepted;
 use super::super::path::quoted;
 use super::super::tree::Node;
+use super::container::BLOCK;
 use super::report::Wanted;
 use super::{Check, Entry, Variables};
 use crate::server::{Dialect, Filled, Program, Remote, Transport};
@@ -52,6 +53,12 @@ impl Check<'_> {
             Some(Stated { key, written, kind }) => (kind, Some((key, written))),
             None => (Some(Kind::of_members(server)), None),
         };
+        // A word nobody knows is told below.
+        if let Some(kind) = &kind
+            && server.get(BLOCK).is_some()
+        {
+            return self.housed(server, kind);
+        }
         self.warn_of_second_way(server, kind.as_ref());
         match (kind, self.accepted) {
             (Some(Kind::Program), _) => self.program(server).map(Transport::Stdio),
@@ -71,6 +78,24 @@ impl Check<'_> {
                 None
             }
         }
+    }
+
+    /// It runs in a container. Without a word on how it is talked to, over stdio.
+    fn housed(&mut self, server: &Entry<'_>, kind: &Kind) -> Option<Transport> {
+        if self.accepted == Accepted::StdioOnly {
+            // What is never started needs no engine.
+            if server.variables == Variables::Fill {
+                let message = format!("runs in a container (`{BLOCK}`); this program starts programs only");
+                self.problem_with_hint(&server.path, message, Some("use `mcp-aggregator` for servers in containers"));
+            }
+            return None;
+        }
+        self.warn_beside_block(server);
+        let dialect = match kind {
+            Kind::Program | Kind::Remote(Dialect::Unknown) => None,
+            Kind::Remote(dialect) => Some(*dialect),
+        };
+        self.container(server, dialect).map(Transport::Container)
     }
 
     /// One of the two is not used, and nobody would notice.
@@ -102,16 +127,18 @@ impl Check<'_> {
     fn program(&mut self, server: &Entry<'_>) -> Option<Program> {
         let command = self.command(server);
         let args = self.args(server);
-        let env = self.named_texts(server, "env", |name| {
-            let unfit = name.contains(['=', '\0']);
-            unfit.then_some("has a name that no environment can hold: it contains `=` or NUL")
-        });
+        let env = self.named_texts(server, "env", unfit_variable);
         let cwd = self.cwd(server);
         Some(Program { command: command?, args, env, cwd })
     }
 
     fn remote(&mut self, server: &Entry<'_>, dialect: Dialect) -> Option<Remote> {
         let url = self.url(server);
+        let headers = self.headers(server)?;
+        Some(Remote { url: url?, headers, dialect })
+    }
+
+    pub(super) fn headers(&mut self, server: &Entry<'_>) -> Option<Vec<(String, String)>> {
         let headers = self.named_texts(server, "headers", |name| {
             let fits = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte));
             (!fits).then_some("has a name that no header can have")
@@ -123,7 +150,7 @@ impl Check<'_> {
                 fits = false;
             }
         }
-        fits.then_some(Remote { url: url?, headers, dialect })
+        fits.then_some(headers)
     }
 
     fn url(&mut self, server: &Entry<'_>) -> Option<Filled> {
@@ -177,6 +204,12 @@ impl Check<'_> {
         let value = server.get("cwd")?;
         self.text_not_blank(&server.path.member("cwd"), value, server.variables)
     }
+}
+
+/// What is wrong with the name of a variable.
+pub(super) fn unfit_variable(name: &str) -> Option<&'static str> {
+    let unfit = name.contains(['=', '\0']);
+    unfit.then_some("has a name that no environment can hold: it contains `=` or NUL")
 }
 
 /// What to say about a server that is not started over stdio where only such are accepted.

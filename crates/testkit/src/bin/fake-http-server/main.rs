@@ -3,6 +3,7 @@
 //! Each flag is a method of [`Script`]: `--with-session`, `--status-once 429:1`, `--require-header 'X-Key: 1'`...
 
 use std::io::{self, Write};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
@@ -20,22 +21,44 @@ fn main() -> ExitCode {
 }
 
 fn run() -> anyhow::Result<()> {
-    let (port, script) = parse(std::env::args().skip(1))?;
-    let server = HttpServer::start_on(port, script);
+    let Asked { address, is_until_killed, script } = parse(std::env::args().skip(1))?;
+    let server = HttpServer::start_at(address, script);
     writeln!(io::stdout(), "{}", server.url()).context("could not print the URL")?;
+    if is_until_killed {
+        loop {
+            std::thread::park();
+        }
+    }
     io::copy(&mut io::stdin(), &mut io::sink()).context("could not read stdin")?;
     server.stop();
     Ok(())
 }
 
-fn parse(arguments: impl IntoIterator<Item = String>) -> anyhow::Result<(u16, Script)> {
-    let (mut port, mut script) = (0, Script::default());
+/// What the command line asks for.
+struct Asked {
+    address: SocketAddr,
+    /// The end of stdin means nothing: in a container there may be none.
+    is_until_killed: bool,
+    script: Script,
+}
+
+fn parse(arguments: impl IntoIterator<Item = String>) -> anyhow::Result<Asked> {
+    let (mut address, mut script) = (SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), Script::default());
+    let mut is_until_killed = false;
     let mut arguments = arguments.into_iter();
     while let Some(flag) = arguments.next() {
         let mut value = || arguments.next().with_context(|| format!("`{flag}` needs a value"));
         script = match flag.as_str() {
             "--port" => {
-                port = value()?.parse()?;
+                address.set_port(value()?.parse()?);
+                script
+            }
+            "--everywhere" => {
+                address.set_ip(Ipv4Addr::UNSPECIFIED.into());
+                script
+            }
+            "--until-killed" => {
+                is_until_killed = true;
                 script
             }
             "--streamable" => script.streamable(),
@@ -70,5 +93,5 @@ fn parse(arguments: impl IntoIterator<Item = String>) -> anyhow::Result<(u16, Sc
             _ => bail!("unknown flag `{flag}`"),
         };
     }
-    Ok((port, script))
+    Ok(Asked { address, is_until_killed, script })
 }

@@ -1,0 +1,95 @@
+//! `doc`: a document as a map; what documents are bound to is in `bind`.
+
+use notebook::{Addressee, Bindings, Document, Outline, OutlineBlock, OutlineSection, Server};
+use serde_json::json;
+
+use crate::arguments::documents::{DocArguments, DocVerb, MapArguments};
+use crate::commands::{bind, list};
+use crate::documents::{self, file_failed};
+use crate::failure::Failure;
+use crate::output::{self, say};
+use crate::table::{aligned, printable};
+use crate::{config, session, words};
+
+pub(crate) fn run(arguments: &DocArguments) -> Result<(), Failure> {
+    match &arguments.verb {
+        DocVerb::Map(arguments) => map(arguments),
+        DocVerb::Bindings(arguments) => bind::list(arguments),
+        DocVerb::Bind(arguments) => bind::add(arguments),
+        DocVerb::Unbind(arguments) => bind::remove(arguments),
+    }
+}
+
+fn map(arguments: &MapArguments) -> Result<(), Failure> {
+    words::tell(arguments.servers.debug);
+    let text = notebook::read(&arguments.document).map_err(file_failed)?;
+    let document = Document::parse(&text);
+    let (servers, registered) = surroundings(arguments)?;
+    let outline = notebook::outline(&document, &servers, &Bindings::of(&document, &registered));
+    if arguments.json {
+        return output::print_json(&described(&outline));
+    }
+    output::print_lines(&lines(&outline))?;
+    for remark in &outline.remarks {
+        say(format_args!("warning: {}: {remark}", arguments.document.display()));
+    }
+    Ok(())
+}
+
+/// The servers there are, and what the registry binds the document to.
+fn surroundings(arguments: &MapArguments) -> Result<(Vec<Server>, Vec<notebook::Binding>), Failure> {
+    if let Some(config) = &arguments.servers.config {
+        return Ok((documents::servers_of_config(&config::load(config)?.config), Vec::new()));
+    }
+    session::block_on(async {
+        let target = arguments.servers.target.find().await?;
+        let servers = documents::servers_of_service(&list::servers(&target).await?);
+        Ok((servers, documents::registered(&target, &arguments.document).await?))
+    })
+}
+
+/// The map as JSON, with the words for people.
+fn described(outline: &Outline) -> serde_json::Value {
+    let mut map = json!(outline);
+    for (place, section) in outline.sections.iter().enumerate() {
+        map["sections"][place]["why"] = json!(section.why());
+    }
+    map
+}
+
+/// One line for every section, and below it one for each of its blocks.
+fn lines(outline: &Outline) -> Vec<String> {
+    let mut rows = Vec::new();
+    for section in &outline.sections {
+        rows.push(section_row(section));
+        rows.extend(section.blocks.iter().map(|block| block_row(section, block)));
+    }
+    aligned(&rows)
+}
+
+fn section_row(section: &OutlineSection) -> [String; 4] {
+    let heading = match section.level {
+        0 => "(before any heading)".to_owned(),
+        level => format!("{} {}", "#".repeat(level), printable(&section.heading)),
+    };
+    let server = section.server.as_deref().map_or_else(|| "-".to_owned(), printable);
+    [section.line.to_string(), heading, server, section.why()]
+}
+
+fn block_row(section: &OutlineSection, block: &OutlineBlock) -> [String; 4] {
+    let bound = block.bound.as_ref().map(|bound| bound.binding.server.as_str());
+    let any = || bound.or(section.server.as_deref());
+    let (language, server) = match &block.addressee {
+        Addressee::Server(name) => (name.as_str(), Some(name.as_str())),
+        Addressee::AnyServer => ("mcp", any()),
+        Addressee::Assistant => ("assistant", bound),
+    };
+    let is_refused = matches!((bound, &block.addressee), (Some(bound), Addressee::Server(name)) if name != bound);
+    let why = match &block.bound {
+        Some(bound) if is_refused => format!("refused: {bound}, to `{}`", printable(&bound.binding.server)),
+        Some(bound) if block.bound != section.bound => bound.to_string(),
+        _ => String::new(),
+    };
+    let title = format!("  block {}: {}", block.number, printable(language));
+    [block.line.to_string(), title, server.map_or_else(|| "-".to_owned(), printable), why]
+}

@@ -1,0 +1,99 @@
+//! Calls of a document to the servers of a config, which run for the length of the command.
+
+use std::sync::Arc;
+
+use aggregator::Aggregator;
+use catalog::{Kind, NameStyle, Scope};
+use notebook::{Failure, Lookup, Request, Server, Toolbox};
+use protocol::reply;
+use serde_json::Value;
+
+use crate::answer;
+use crate::conversation::Conversation;
+
+/// The servers of a config.
+pub(crate) struct ConfigTools {
+    pub(crate) aggregator: Arc<Aggregator>,
+    /// All of them; only those that the document needs were started.
+    pub(crate) servers: Vec<Server>,
+}
+
+impl Toolbox for ConfigTools {
+    fn servers(&self) -> Vec<Server> {
+        self.servers.clone()
+    }
+
+    async fn find(&self, server: &str, tool: &str) -> Lookup {
+        let Some(place) = self.settled(server).await else { return Lookup::Unknown };
+        let view = self.aggregator.fleet.view();
+        let snapshot = &view.snapshot;
+        if !snapshot.servers()[place].state.offers() {
+            return Lookup::Unknown;
+        }
+        if let Some(route) = snapshot.resolve(Scope::One(place), Kind::Tool, tool) {
+            let definition = serde_json::from_slice::<Value>(&snapshot.item(Kind::Tool, route).definition);
+            return definition.map_or(Lookup::Unknown, |mut it| Lookup::Found(it["inputSchema"].take()));
+        }
+        let own = snapshot.listed(Kind::Tool, NameStyle::Canonical).filter(|route| route.server == place);
+        Lookup::Missing { known: own.map(|route| snapshot.item(Kind::Tool, route).id.to_string()).collect() }
+    }
+
+    async fn call(&self, request: &Request) -> Result<String, Failure> {
+        let name = self.full_name(request).await?;
+        let params = reply::object([("name", reply::string(&name)), ("arguments", request.arguments.clone().into())]);
+        let mut under_way = UnderWay::begin(&self.aggregator)?;
+        let answer = under_way.conversation.ask("tools/call", Some(&params), |_| {}).await;
+        under_way.is_over = true;
+        let answer = answer.map_err(|failure| Failure::new(failure.message))?;
+        match answer.bytes() {
+            Ok(result) => Ok(String::from_utf8_lossy(result).into_owned()),
+            Err(error) => Err(Failure::new(answer::refusal(error))),
+        }
+    }
+}
+
+impl ConfigTools {
+    /// The place of a server, once it is up or down.
+    async fn settled(&self, server: &str) -> Option<usize> {
+        let place = self.aggregator.fleet.view().snapshot.server_named(server)?;
+        self.aggregator.fleet.settled(place).await;
+        Some(place)
+    }
+
+    /// The name of a tool among those of all servers.
+    async fn full_name(&self, request: &Request) -> Result<String, Failure> {
+        let Request { server, tool, .. } = request;
+        let not_there = || Failure::new(format!("there is no server `{server}`"));
+        let place = self.settled(server).await.ok_or_else(not_there)?;
+        let view = self.aggregator.fleet.view();
+        let snapshot = &view.snapshot;
+        let state = &snapshot.servers()[place].state;
+        if !state.offers() {
+            return Err(Failure::new(format!("server `{server}` is down: {state}")));
+        }
+        let route = snapshot.resolve(Scope::One(place), Kind::Tool, tool);
+        let route = route.ok_or_else(|| Failure::new(format!("server `{server}` has no tool `{tool}`")))?;
+        Ok(snapshot.listed_name(Kind::Tool, route, NameStyle::Canonical))
+    }
+}
+
+/// A call that is cancelled when nobody waits for it any more.
+struct UnderWay {
+    conversation: Conversation,
+    is_over: bool,
+}
+
+impl UnderWay {
+    fn begin(aggregator: &Arc<Aggregator>) -> Result<Self, Failure> {
+        let conversation = Conversation::new(aggregator).map_err(|failure| Failure::new(failure.message))?;
+        Ok(Self { conversation, is_over: false })
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.conversation.cancel("the run of the document was stopped");
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Calls of a document through a running service: its limits hold, and its account has them.
+
+use std::path::Path;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Method;
+use notebook::{Failure, Lookup, Request, Server, Toolbox};
+use protocol::reply;
+use serde_json::Value;
+
+use crate::client::{Client, Denial, encoded};
+use crate::refusal;
+
+/// Which way calls come to the service from here.
+const SOURCE: &str = "user-codeblock";
+/// As long as the service may let a call take.
+const LONGEST_CALL: Duration = Duration::from_secs(86_500);
+
+/// The servers of a service.
+pub(crate) struct ServiceTools {
+    service: Client,
+    servers: Vec<Server>,
+    /// The document's whole path.
+    document: String,
+    /// What the calls of this run count for.
+    session: String,
+}
+
+impl ServiceTools {
+    /// For one run of a document.
+    pub(crate) fn new(service: Client, servers: Vec<Server>, document: &Path) -> Self {
+        let document = document.to_string_lossy().into_owned();
+        // No two runs have the same, however fast one comes after the other.
+        let session = format!("run {} {}", std::process::id(), jiff::Timestamp::now());
+        Self { service, servers, document, session }
+    }
+
+    /// Whether what the service knows of a server's tools is what the server has now.
+    async fn is_connected(&self, server: &str) -> bool {
+        let described = self.service.get(&format!("/servers/{}", encoded(server))).await;
+        described.is_ok_and(|described| described["status"] == "connected")
+    }
+}
+
+impl Toolbox for ServiceTools {
+    fn servers(&self) -> Vec<Server> {
+        self.servers.clone()
+    }
+
+    async fn find(&self, server: &str, tool: &str) -> Lookup {
+        // If the service cannot tell, the call will say why.
+        let Ok(Value::Array(tools)) = self.service.get(&format!("/servers/{}/tools", encoded(server))).await else {
+            return Lookup::Unknown;
+        };
+        if let Some(found) = tools.iter().find(|known| known["original_name"] == tool) {
+            return Lookup::Found(found["input_schema"].clone());
+        }
+        if !self.is_connected(server).await {
+            return Lookup::Unknown;
+        }
+        let names = tools.iter().filter_map(|known| known["original_name"].as_str());
+        Lookup::Missing { known: names.map(str::to_owned).collect() }
+    }
+
+    async fn call(&self, request: &Request) -> Result<String, Failure> {
+        let body = reply::object([
+            ("name", reply::string(&request.tool)),
+            ("server_id", reply::string(&request.server)),
+            ("arguments", request.arguments.clone().into_bytes()),
+            ("source", reply::string(SOURCE)),
+            ("document_path", reply::string(&self.document)),
+            ("section_line", request.line.to_string().into_bytes()),
+            ("session", reply::string(&self.session)),
+        ]);
+        let response = self.service.send(Method::POST, "/execute", Bytes::from(body), LONGEST_CALL).await;
+        let response =
+            response.map_err(|(Denial::Absent(failure) | Denial::Other(failure))| Failure::new(failure.message))?;
+        if response.status.is_success() {
+            return Ok(String::from_utf8_lossy(&response.body).into_owned());
+        }
+        let message = refusal::told(self.service.url(), response.status, &response.body).message;
+        let said: Value = serde_json::from_slice(&response.body).unwrap_or_default();
+        let is_stopped = matches!(said["error_code"].as_str(), Some("EXECUTION_CANCELLED" | "EXECUTION_STOPPED"));
+        Err(Failure { is_stopped, message })
+    }
+}

@@ -1,0 +1,81 @@
+//! What is told while a document is run, and when it is over.
+
+use notebook::{Fate, Finished, Progress, Report, Status};
+
+use crate::table::{cut, printable};
+
+/// How much of the parameters is shown where a run only looks.
+const ARGUMENTS_WIDTH: usize = 100;
+
+/// What has to be told of one step of a run.
+pub(crate) struct Told;
+
+impl Told {
+    /// One line for people; nothing for those whose turn has not come.
+    pub(crate) fn of(progress: &Progress<'_>, is_dry: bool) -> Option<String> {
+        match progress {
+            Progress::Pending(_) => None,
+            // Whoever only looks is done at once.
+            Progress::Executing(_) if is_dry => None,
+            Progress::Executing(step) => {
+                Some(format!("{}: executing", title(step.number, step.fence.first_line, &step.title())))
+            }
+            Progress::Finished(over) => Some(finished(over)),
+        }
+    }
+
+    /// Why a result is not in the document, if it should be.
+    pub(crate) fn of_fate(number: usize, fate: Fate) -> Option<String> {
+        let why = match fate {
+            Fate::Written | Fate::Unchanged | Fate::Nothing => return None,
+            Fate::BlockChanged => "the block was changed or removed meanwhile",
+            Fate::Kept => "the result that is there was edited",
+            Fate::Unfit => "it would have changed more than its own place",
+        };
+        Some(format!("warning: the result of block {number} was not written: {why}"))
+    }
+}
+
+fn title(number: usize, line: usize, title: &str) -> String {
+    format!("block {number}, line {line}, {}", printable(title))
+}
+
+fn finished(over: &Finished) -> String {
+    let took = over.took_ms.map(|ms| format!(" in {ms} ms")).unwrap_or_default();
+    let message = over.message.as_deref().map(|message| format!(": {}", in_lines(message))).unwrap_or_default();
+    let how = match over.status {
+        Status::Done => format!("done{took}"),
+        Status::Failed => format!("failed{took}{message}"),
+        Status::Stopped => format!("stopped{message}"),
+        Status::Ready => {
+            let arguments = over.request.as_ref().map(|request| cut(&printable(&request.arguments), ARGUMENTS_WIDTH));
+            format!("ready {}", arguments.unwrap_or_default()).trim_end().to_owned()
+        }
+        Status::Refused => {
+            let problem = over.problem.as_ref().map(ToString::to_string).unwrap_or_default();
+            format!("refused: {}", in_lines(&problem))
+        }
+    };
+    format!("{}: {how}", title(over.number, over.line, &over.title))
+}
+
+/// A stranger's words, further lines set in.
+fn in_lines(words: &str) -> String {
+    words.trim_end().lines().map(printable).collect::<Vec<_>>().join("\n  ")
+}
+
+/// `3 blocks: 2 done, 1 failed`
+pub(crate) fn in_words(report: &Report) -> String {
+    let kinds = [
+        (Status::Done, "done"),
+        (Status::Ready, "ready"),
+        (Status::Failed, "failed"),
+        (Status::Refused, "refused"),
+        (Status::Stopped, "stopped"),
+    ];
+    let counted = kinds.map(|(status, word)| (report.count(status), word));
+    let counted = counted.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}"));
+    let all = report.finished.len();
+    let blocks = if all == 1 { "block" } else { "blocks" };
+    format!("{all} {blocks}: {}", counted.collect::<Vec<_>>().join(", "))
+}

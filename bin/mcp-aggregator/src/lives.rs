@@ -1,0 +1,39 @@
+//! How servers live that are no programs of ours: elsewhere, or in containers.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use aggregator::cycle::Chain;
+use containers::Containers;
+use containers::owner::Owner;
+use registry::Location;
+use upstream::Life;
+
+/// For servers of a config, for the length of one command.
+pub(crate) fn of_config(chain: &Chain) -> Life {
+    let chain = chain.as_value();
+    let chain = chain.to_string_lossy();
+    // The last one is our own.
+    let config = chain.lines().last().unwrap_or_default();
+    Containers::new(Owner::new(config)).life_or(Arc::new(remote::life))
+}
+
+/// All containers of the service that keeps its servers there.
+pub(crate) fn containers_of(registry: &Location) -> Arc<Containers> {
+    let instance = match registry {
+        Location::File(path) => absolute(path),
+        elsewhere @ Location::Postgres(_) => elsewhere.to_string(),
+    };
+    Containers::new(Owner::new(&instance))
+}
+
+/// The same for the same file, wherever it is looked at from.
+fn absolute(path: &Path) -> String {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    // The file itself may not be there yet, but its folder usually is.
+    let folder = path.parent().and_then(|folder| folder.canonicalize().ok());
+    match (folder, path.file_name()) {
+        (Some(folder), Some(name)) => folder.join(name).display().to_string(),
+        _ => path.display().to_string(),
+    }
+}

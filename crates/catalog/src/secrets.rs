@@ -1,0 +1,125 @@
+//! What must not be told of a server, and texts without it.
+//!
+//! A server may say anything on its stderr or in an error, its own credentials included. They are known: whatever it was
+//! given in `env` and headers, and what variables were filled in with.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::container::Contact;
+use crate::server::Transport;
+
+/// What stands in place of a secret.
+const MASK: &str = "***";
+
+/// What is shorter is found in any text, and no secret.
+const SHORTEST: usize = 6;
+
+/// Variables that everybody has: to hide their values would hide what a message is about.
+const NO_SECRETS: [&str; 12] =
+    ["PATH", "HOME", "PWD", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TERM", "TMPDIR", "HOSTNAME", "NODE_ENV"];
+
+/// Schemes of credentials: what is behind them is the secret.
+const SCHEMES: [&str; 3] = ["Bearer ", "Basic ", "Token "];
+
+/// The secrets of one server, longest first.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct Secrets(Arc<[Box<str>]>);
+
+impl Secrets {
+    /// What a server is given, and the variables, by name and value, that were filled in for it.
+    pub(crate) fn of<'v>(transport: &'v Transport, variables: impl Iterator<Item = (&'v str, &'v str)>) -> Self {
+        let none: &[(String, String)] = &[];
+        let (env, headers) = match transport {
+            Transport::Stdio(program) => (program.env.as_slice(), none),
+            Transport::Remote(remote) => (none, remote.headers.as_slice()),
+            Transport::Container(container) => match &container.contact {
+                Contact::Http { headers, .. } => (container.env.as_slice(), headers.as_slice()),
+                Contact::Stdio => (container.env.as_slice(), none),
+            },
+        };
+        let given = env.iter().chain(headers).map(|(name, value)| (name.as_str(), value.as_str())).chain(variables);
+        let is_usual = |name: &str| NO_SECRETS.iter().any(|usual| usual.eq_ignore_ascii_case(name));
+        Self::default().with(given.filter(|(name, _)| !is_usual(name)).map(|(_, value)| value))
+    }
+
+    /// With these, too.
+    #[must_use]
+    pub fn with<'s>(&self, more: impl IntoIterator<Item = &'s str>) -> Self {
+        let credential = |text: &'s str| SCHEMES.iter().find_map(|scheme| text.strip_prefix(scheme)).unwrap_or(text);
+        let more = more.into_iter().map(|text| credential(text.trim()).trim());
+        let mut all: Vec<Box<str>> = self.0.iter().cloned().chain(more.map(Box::from)).collect();
+        all.retain(|secret| secret.chars().count() >= SHORTEST);
+        // One may be a part of another.
+        all.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
+        all.dedup();
+        Self(all.into())
+    }
+
+    /// The text with every secret replaced.
+    pub fn hide<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        let mut shown = Cow::Borrowed(text);
+        for secret in &*self.0 {
+            if shown.contains(&**secret) {
+                shown = Cow::Owned(shown.replace(&**secret, MASK));
+            }
+            if let Some(at) = cut_off(&shown, secret) {
+                shown = Cow::Owned(format!("{}{MASK}", &shown[..at]));
+            }
+        }
+        shown
+    }
+}
+
+/// Where the beginning of a secret begins with which a text ends that was cut off there.
+fn cut_off(text: &str, secret: &str) -> Option<usize> {
+    let ends: Vec<usize> = secret.char_indices().map(|(at, _)| at).skip(SHORTEST).collect();
+    ends.into_iter().rev().find(|&end| text.ends_with(&secret[..end])).map(|end| text.len() - end)
+}
+
+impl fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "[{} hidden]", self.0.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Accepted, Config};
+
+    use super::*;
+
+    fn of(server: &str) -> Secrets {
+        let text = format!(r#"{{"mcpServers": {{"x": {server}}}}}"#);
+        let lookup = |name: &str| match name {
+            "KEY" => Some("filled-in-1".to_owned()),
+            "HOME" => Some("/home/somebody".to_owned()),
+            _ => None,
+        };
+        let config = Config::parse(text.as_bytes(), Accepted::All, lookup).unwrap();
+        config.servers[0].secrets.clone()
+    }
+
+    #[test]
+    fn what_a_server_was_given_is_hidden_in_what_it_says() {
+        let secrets = of(r#"{"command": "x", "args": ["${KEY}", "$HOME/x"], "env": {"A": "hunter2", "B": "short"}}"#);
+        assert_eq!(secrets.hide("bad token hunter2, filled-in-1"), "bad token ***, ***");
+        assert_eq!(secrets.hide("too short in /home/somebody/x"), "too short in /home/somebody/x");
+        assert_eq!(format!("{secrets:?}"), "[2 hidden]");
+    }
+
+    #[test]
+    fn a_credential_is_hidden_without_its_scheme_too() {
+        let secrets = of(r#"{"url": "http://x", "headers": {"Authorization": "Bearer hunter2"}}"#);
+        assert_eq!(secrets.hide("you sent Bearer hunter2 (hunter2)"), "you sent Bearer *** (***)");
+    }
+
+    #[test]
+    fn a_longer_secret_is_hidden_whole_and_a_cut_one_as_far_as_it_goes() {
+        let secrets = Secrets::default().with(["hunter2", "hunter2-and-more"]);
+        assert_eq!(secrets.hide("hunter2-and-more!"), "***!");
+        assert_eq!(secrets.hide("hunter2-and-m"), "***");
+        assert_eq!(secrets.hide("a hunt"), "a hunt");
+    }
+}

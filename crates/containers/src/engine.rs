@@ -1,0 +1,96 @@
+//! Where the container engine is, and the few things it is asked for again and again.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bollard::query_parameters::RemoveContainerOptionsBuilder;
+use bollard::{API_DEFAULT_VERSION, Docker};
+use tokio::time::timeout;
+
+use crate::trouble::{Trouble, in_words, status};
+
+/// Where the engine is, as for every program that talks to one: `unix:///path`, `tcp://host:port`.
+pub const HOST_VARIABLE: &str = "DOCKER_HOST";
+
+/// How long the engine may take to say who it is.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long it may take to begin an answer, in seconds. Starting and stopping takes a while on a busy machine.
+const LONGEST_ANSWER: u64 = 120;
+
+/// An engine that answers.
+#[derive(Debug, Clone)]
+pub struct Engine {
+    pub(crate) docker: Docker,
+}
+
+impl Engine {
+    /// The one that `DOCKER_HOST` names, or else the first that is found in the usual places.
+    pub async fn find() -> Result<Self, Trouble> {
+        let address = match std::env::var(HOST_VARIABLE) {
+            Ok(host) if !host.trim().is_empty() => host.trim().to_owned(),
+            _ => {
+                let places = usual_places();
+                let found = places.iter().find(|place| place.exists());
+                let Some(found) = found else { return Err(Trouble::NoEngine { looked_at: places }) };
+                format!("unix://{}", found.display())
+            }
+        };
+        Self::at(&address).await
+    }
+
+    /// The one at that address.
+    pub async fn at(address: &str) -> Result<Self, Trouble> {
+        let silent = |words: String| Trouble::Unreachable { address: address.to_owned(), words };
+        let docker = if let Some(socket) = address.strip_prefix("unix://") {
+            if !Path::new(socket).exists() {
+                return Err(Trouble::NoEngine { looked_at: vec![socket.into()] });
+            }
+            Docker::connect_with_unix(socket, LONGEST_ANSWER, API_DEFAULT_VERSION)
+        } else if address.starts_with("tcp://") || address.starts_with("http://") {
+            Docker::connect_with_http(address, LONGEST_ANSWER, API_DEFAULT_VERSION)
+        } else {
+            return Err(silent(format!("{HOST_VARIABLE} must begin with unix://, tcp:// or http://")));
+        };
+        let docker = docker.map_err(|error| silent(in_words(&error)))?;
+        match timeout(PATIENCE, docker.negotiate_version()).await {
+            Ok(Ok(docker)) => Ok(Self { docker }),
+            Ok(Err(error)) if is_forbidden(&error) => Err(Trouble::Forbidden { address: address.to_owned() }),
+            Ok(Err(error)) => Err(silent(in_words(&error))),
+            Err(_) => Err(silent(format!("it did not answer within {} s", PATIENCE.as_secs()))),
+        }
+    }
+
+    /// Ends a container, if it has not ended, and removes it with its nameless volumes. That it is gone is fine.
+    pub(crate) async fn remove(&self, id: &str) -> Result<(), Trouble> {
+        let options = RemoveContainerOptionsBuilder::new().force(true).v(true).build();
+        match self.docker.remove_container(id, Some(options)).await {
+            Ok(()) => Ok(()),
+            // Somebody else is at it, or was.
+            Err(error) if matches!(status(&error), Some(404 | 409)) => Ok(()),
+            Err(error) => Err(Trouble::Refused { deed: "remove the container", words: in_words(&error) }),
+        }
+    }
+}
+
+fn usual_places() -> Vec<PathBuf> {
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let mut places = vec![PathBuf::from("/var/run/docker.sock")];
+    places.extend(runtime.as_ref().map(|runtime| runtime.join("docker.sock")));
+    places.extend(home.map(|home| home.join(".docker/run/docker.sock")));
+    places.extend(runtime.map(|runtime| runtime.join("podman/podman.sock")));
+    places.push(PathBuf::from("/run/podman/podman.sock"));
+    places
+}
+
+/// Whether a socket is there and not for us.
+fn is_forbidden(error: &bollard::errors::Error) -> bool {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<std::io::Error>() {
+            return error.kind() == std::io::ErrorKind::PermissionDenied;
+        }
+        cause = error.source();
+    }
+    false
+}

@@ -1,0 +1,308 @@
+//! One container from creation to removal.
+
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, TcpListener};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bollard::container::AttachContainerResults;
+use bollard::errors::Error;
+use bollard::models::{ContainerInspectResponse, ContainerStateStatusEnum};
+use bollard::query_parameters::{
+    AttachContainerOptionsBuilder, CreateContainerOptionsBuilder, InspectContainerOptions, StartContainerOptions,
+    StopContainerOptionsBuilder, WaitContainerOptionsBuilder,
+};
+use catalog::{Contact, Container};
+use futures_util::StreamExt;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+use upstream::{Ending, Stop, Tenancy, Upstream, lineage};
+
+use crate::Containers;
+use crate::engine::Engine;
+use crate::gauge::Gauge;
+use crate::recipe;
+use crate::trouble::{Trouble, in_words, status};
+
+/// How long a server may take to end by itself once its input has ended.
+const CLOSE_GRACE: Duration = Duration::from_secs(1);
+/// How long it may take once it was asked to terminate, in seconds.
+const TERM_GRACE: i32 = 2;
+/// How long the engine may take to look at a container.
+const LOOK: Duration = Duration::from_secs(5);
+/// Between looks at whether a container that was killed is being removed, and how many of them.
+const REMOVAL_LOOK: Duration = Duration::from_millis(50);
+const REMOVAL_LOOKS: usize = 6;
+/// Letters and digits of the end of a name that nobody chose.
+const RANDOM_LETTERS: usize = 8;
+
+/// A running container.
+pub(crate) struct House {
+    engine: Engine,
+    pub(crate) gauge: Arc<Gauge>,
+    /// Ends when the container does, and says why.
+    pub(crate) ending: JoinHandle<Trouble>,
+    /// It has ended by itself, and not because of somebody or something else.
+    pub(crate) has_left: bool,
+    /// Where the ports inside are reached, as far as they are.
+    pub(crate) ports: HashMap<u16, u16>,
+}
+
+impl House {
+    /// Has the container made and started. Not to be given up half-way: what was made would be nobody's.
+    pub(crate) async fn open(
+        containers: &Containers,
+        engine: &Engine,
+        upstream: &Upstream,
+        wanted: &Container,
+    ) -> Result<(Self, AttachContainerResults), Trouble> {
+        check_own_ports(wanted)?;
+        let (id, name) = create(containers, engine, upstream, wanted).await?;
+        let opened = Self::start(engine, wanted, &id, name).await;
+        if opened.is_err() {
+            containers.remove(engine, &id).await;
+        }
+        opened
+    }
+
+    async fn start(
+        engine: &Engine,
+        wanted: &Container,
+        id: &str,
+        name: String,
+    ) -> Result<(Self, AttachContainerResults), Trouble> {
+        let docker = &engine.docker;
+        // Before it starts, so that its first word is heard.
+        let is_stdio = wanted.contact == Contact::Stdio;
+        let options = AttachContainerOptionsBuilder::new().stream(true).stdin(is_stdio).stdout(true).stderr(true);
+        let refused = |deed| move |error: Error| Trouble::Refused { deed, words: in_words(&error) };
+        let attached = docker.attach_container(id, Some(options.build())).await.map_err(refused("attach to it"))?;
+        docker.start_container(id, None::<StartContainerOptions>).await.map_err(|error| not_started(wanted, &error))?;
+        let seen = inspect(engine, id).await.map_err(|error| refused("look at the container")(error))?;
+        let limit = wanted.memory.unwrap_or(recipe::USUAL_MEMORY);
+        let command = command_of(&seen, wanted);
+        let tenancy = Tenancy {
+            id: id.to_owned(),
+            name,
+            image: wanted.image.shown().to_owned(),
+            digest: seen.image.clone().unwrap_or_default(),
+        };
+        let ending = tokio::spawn({
+            let (engine, id, image) = (engine.clone(), id.to_owned(), wanted.image.shown().to_owned());
+            async move { ended(&engine, &id, limit, &image, &command).await }
+        });
+        let gauge = Arc::new(Gauge::new(engine.clone(), tenancy));
+        let ports = reached(&seen, wanted);
+        Ok((Self { engine: engine.clone(), gauge, ending, has_left: false, ports }, attached))
+    }
+
+    /// Ends it as gently as there is time for, and removes it. Its input must have ended.
+    pub(crate) async fn close(mut self, containers: &Containers, ending: &Ending, stop: &mut watch::Receiver<Stop>) {
+        let id = self.gauge.id();
+        if matches!(ending, Ending::Stopped) && !self.ending.is_finished() {
+            let has_ended = tokio::select! {
+                ended = timeout(CLOSE_GRACE, &mut self.ending) => ended.is_ok(),
+                _ = stop.wait_for(|&stop| stop >= Stop::Promptly) => false,
+            };
+            if !has_ended {
+                self.terminate(id, stop).await;
+            }
+        }
+        containers.remove(&self.engine, id).await;
+        self.ending.abort();
+    }
+
+    async fn terminate(&self, id: &str, stop: &mut watch::Receiver<Stop>) {
+        let options = StopContainerOptionsBuilder::new().t(TERM_GRACE).build();
+        tokio::select! {
+            stopped = self.engine.docker.stop_container(id, Some(options)) => if let Err(error) = stopped {
+                tracing::debug!(container = id, error = %in_words(&error), "could not stop a container");
+            },
+            _ = stop.wait_for(|&stop| stop >= Stop::Now) => {}
+        }
+    }
+}
+
+async fn create(
+    containers: &Containers,
+    engine: &Engine,
+    upstream: &Upstream,
+    wanted: &Container,
+) -> Result<(String, String), Trouble> {
+    let server = upstream.spec.name.as_str();
+    let name = wanted.name.clone().unwrap_or_else(|| some_name(server));
+    // The mark by which processes of ours are found: whoever watches over us ends them if we are killed.
+    let mark = upstream.environment.iter().filter(|(name, _)| name == lineage::VARIABLE);
+    let mark = mark.map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()));
+    let body = recipe::body(wanted, containers.owner.labels(server), mark);
+    let options = CreateContainerOptionsBuilder::new().name(&name).build();
+    match engine.docker.create_container(Some(options), body).await {
+        Ok(made) => Ok((made.id, name)),
+        Err(error) => Err(not_created(wanted, name, &error)),
+    }
+}
+
+fn not_created(wanted: &Container, name: String, error: &Error) -> Trouble {
+    let words = in_words(error);
+    let image = || wanted.image.shown().to_owned();
+    match status(error) {
+        Some(409) => Trouble::NameTaken { name, words },
+        Some(404) if words.contains("o such image") => Trouble::NoImage { image: image() },
+        Some(400) if words.to_ascii_lowercase().contains("no command specified") => {
+            Trouble::NoCommand { image: image(), command: "anything".to_owned(), words }
+        }
+        _ => Trouble::Refused { deed: "make the container", words },
+    }
+}
+
+fn not_started(wanted: &Container, error: &Error) -> Trouble {
+    let words = in_words(error);
+    let has = |part: &str| words.to_ascii_lowercase().contains(part);
+    if has("port is already allocated") || has("address already in use") || has("ports are not available") {
+        let ports: Vec<String> = wanted.ports.iter().filter_map(|port| Some(port.here?.to_string())).collect();
+        return Trouble::PortTaken { port: ports.join(" or "), words };
+    }
+    if has("executable file not found") || has("no such file or directory") || has("permission denied: unknown") {
+        let command = wanted.command.first().map_or_else(|| "its command".to_owned(), |word| format!("`{word}`"));
+        return Trouble::NoCommand { image: wanted.image.shown().to_owned(), command, words };
+    }
+    Trouble::Refused { deed: "start the container", words }
+}
+
+/// A server in the machine's own network finds out too late, and in words of its own, that its port is taken.
+fn check_own_ports(wanted: &Container) -> Result<(), Trouble> {
+    if wanted.network.as_deref() != Some("host") {
+        return Ok(());
+    }
+    for port in &wanted.ports {
+        if let Err(error) = TcpListener::bind((Ipv4Addr::LOCALHOST, port.inside))
+            && error.kind() == std::io::ErrorKind::AddrInUse
+        {
+            return Err(Trouble::PortTaken { port: port.inside.to_string(), words: error.to_string() });
+        }
+    }
+    Ok(())
+}
+
+/// Which port here leads to which inside.
+fn reached(seen: &ContainerInspectResponse, wanted: &Container) -> HashMap<u16, u16> {
+    if wanted.network.as_deref() == Some("host") {
+        return wanted.ports.iter().map(|port| (port.inside, port.inside)).collect();
+    }
+    let published = seen.network_settings.as_ref().and_then(|settings| settings.ports.as_ref());
+    let here = |inside: u16| {
+        let bindings = published?.get(&recipe::key(inside))?.as_ref()?;
+        bindings.first()?.host_port.as_deref()?.parse().ok()
+    };
+    wanted.ports.iter().filter_map(|port| Some((port.inside, here(port.inside)?))).collect()
+}
+
+/// The program that was started, for people.
+fn command_of(seen: &ContainerInspectResponse, wanted: &Container) -> String {
+    let told = wanted.command.first().cloned().or_else(|| seen.path.clone());
+    told.map_or_else(|| "its command".to_owned(), |command| format!("`{command}`"))
+}
+
+async fn inspect(engine: &Engine, id: &str) -> Result<ContainerInspectResponse, Error> {
+    match timeout(LOOK, engine.docker.inspect_container(id, None::<InspectContainerOptions>)).await {
+        Ok(seen) => seen,
+        Err(_) => Err(Error::RequestTimeoutError),
+    }
+}
+
+/// Waits until the engine says that the container has ended, however that came; says why.
+async fn ended(engine: &Engine, id: &str, limit: u64, image: &str, command: &str) -> Trouble {
+    let mut code = None;
+    loop {
+        let options = WaitContainerOptionsBuilder::new().condition("not-running").build();
+        let waited = engine.docker.wait_container(id, Some(options)).next().await;
+        match waited {
+            Some(Ok(ended)) => code = Some(ended.status_code),
+            Some(Err(Error::DockerContainerWaitError { code: ended, .. })) => code = Some(ended),
+            // Some engines say nothing at all until there is something to say.
+            Some(Err(Error::RequestTimeoutError)) => continue,
+            Some(Err(_)) | None => {}
+        }
+        break;
+    }
+    match inspect(engine, id).await {
+        Ok(seen) => {
+            let state = seen.state.unwrap_or_default();
+            if state.running == Some(true) && code.is_none() {
+                // The engine broke off, and is back.
+                sleep(Duration::from_millis(100)).await;
+                return Box::pin(ended(engine, id, limit, image, command)).await;
+            }
+            let code = code.or(state.exit_code).unwrap_or_default();
+            if code > 128 && is_being_removed(engine, id).await {
+                return Trouble::RemovedFromOutside;
+            }
+            why(code, state.oom_killed == Some(true), limit, image, command)
+        }
+        Err(error) if status(&error) == Some(404) => Trouble::RemovedFromOutside,
+        Err(error) => Trouble::EngineLost { words: in_words(&error) },
+    }
+}
+
+/// Whether a container that was killed was killed in order to be removed, which takes a moment more.
+async fn is_being_removed(engine: &Engine, id: &str) -> bool {
+    for _ in 0..REMOVAL_LOOKS {
+        match inspect(engine, id).await {
+            Err(error) => return status(&error) == Some(404),
+            Ok(seen) => {
+                let state = seen.state.and_then(|state| state.status);
+                if matches!(state, Some(ContainerStateStatusEnum::REMOVING | ContainerStateStatusEnum::DEAD)) {
+                    return true;
+                }
+            }
+        }
+        sleep(REMOVAL_LOOK).await;
+    }
+    false
+}
+
+fn why(code: i64, ran_out_of_memory: bool, limit: u64, image: &str, command: &str) -> Trouble {
+    let no_command = |words: &str| Trouble::NoCommand {
+        image: image.to_owned(),
+        command: command.to_owned(),
+        words: words.to_owned(),
+    };
+    match code {
+        _ if ran_out_of_memory => Trouble::OutOfMemory { limit },
+        127 => no_command("it was not found (exit status 127)"),
+        126 => no_command("it cannot be executed (exit status 126)"),
+        129.. => Trouble::StoppedFromOutside { signal: code - 128 },
+        _ => Trouble::Exited { code },
+    }
+}
+
+/// A name for people, with an end that nobody else has.
+fn some_name(server: &str) -> String {
+    use std::hash::{BuildHasher, RandomState};
+    let fits = |letter: char| letter.is_ascii_alphanumeric() || "_.-".contains(letter);
+    let server: String = server.chars().map(|letter| if fits(letter) { letter } else { '-' }).take(40).collect();
+    let chance = format!("{:016x}", RandomState::new().hash_one(std::time::SystemTime::now()));
+    format!("mcp-{server}-{}", &chance[..RANDOM_LETTERS])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_is_told_by_what_caused_it() {
+        let told = |code, oom| why(code, oom, 64 << 20, "a", "`run`").to_string();
+        assert_eq!(told(3, false), "its container exited with status 3");
+        assert_eq!(told(137, true), "its container ran out of memory: it may use 64 MB");
+        assert_eq!(told(137, false), "its container was stopped from outside: signal 9 (SIGKILL)");
+        assert_eq!(told(127, false), "image `a` cannot run `run`: it was not found (exit status 127)");
+    }
+
+    #[test]
+    fn a_name_nobody_chose_is_one_an_engine_takes() {
+        let name = some_name("my server/ä");
+        assert!(name.starts_with("mcp-my-server---"), "{name}");
+        assert_ne!(name, some_name("my server/ä"));
+    }
+}

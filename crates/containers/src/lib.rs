@@ -1,0 +1,153 @@
+//! Servers in containers of ours, made and removed through the engine that is there: Docker or Podman.
+//!
+//! # Layout
+//! - [`Containers`] (here): all containers of this program, and the life of a server in one
+//! - [`engine`]: where the engine is; `trouble`: what can go wrong with it, in words
+//! - [`owner`]: the labels by which we know our own, and what is left of a program that was killed
+//! - `image`: having the image there
+//! - `recipe`: what the engine is asked for, with defaults that are safe
+//! - `house`: one container from creation to removal; `gauge`: what it uses
+//! - `attached`: a server talked to over the container's stdin and stdout
+//! - `published`: a server talked to over HTTP at a port of the container
+
+mod attached;
+pub mod engine;
+mod gauge;
+mod house;
+mod image;
+pub mod owner;
+mod published;
+mod recipe;
+mod trouble;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use catalog::{Contact, Transport};
+use tokio::sync::{OnceCell, watch};
+use upstream::failure::Cause;
+use upstream::{Ending, Life, Living, Phase, Stop, Upstream, Watcher};
+
+use crate::engine::Engine;
+use crate::owner::Owner;
+use crate::trouble::Trouble;
+
+/// All containers of this program.
+#[derive(Debug)]
+pub struct Containers {
+    owner: Owner,
+    /// What somebody who was us has left behind is gone.
+    cleared: OnceCell<()>,
+    /// Containers that could not be removed when they should have been.
+    owed: Mutex<Vec<String>>,
+}
+
+impl Containers {
+    /// Those of `owner`. No engine is looked for until one is needed.
+    pub fn new(owner: Owner) -> Arc<Self> {
+        Arc::new(Self { owner, cleared: OnceCell::new(), owed: Mutex::default() })
+    }
+
+    /// The life of a server that is no program of ours: in a container, or else as `remote` has it.
+    pub fn life_or(self: &Arc<Self>, remote: Life) -> Life {
+        let containers = Arc::clone(self);
+        Arc::new(move |upstream: Upstream, watcher, stop| -> Living {
+            if !matches!(upstream.spec.transport, Transport::Container(_)) {
+                return remote(upstream, watcher, stop);
+            }
+            Box::pin(live(Arc::clone(&containers), upstream, watcher, stop, Arc::clone(&remote)))
+        })
+    }
+
+    /// Removes what a program of the same owner left behind when it was killed. Without an engine there is nothing to do.
+    pub async fn clear_up(&self) {
+        let cleared = match Engine::find().await {
+            Ok(engine) => self.cleared(&engine).await,
+            Err(Trouble::NoEngine { .. }) => return,
+            Err(trouble) => Err(trouble),
+        };
+        if let Err(error) = cleared {
+            tracing::debug!(%error, "could not look for containers that were left behind");
+        }
+    }
+
+    /// Tries once more to remove what could not be removed. For the end of the program.
+    pub async fn settle(&self) {
+        if self.owed().is_empty() {
+            return;
+        }
+        match Engine::find().await {
+            Ok(engine) => self.pay(&engine).await,
+            Err(error) => tracing::warn!(%error, "containers are left behind; the next start removes them"),
+        }
+    }
+
+    /// Everything that is to be removed is, so that names and ports are free.
+    async fn cleared(&self, engine: &Engine) -> Result<(), Trouble> {
+        self.cleared.get_or_try_init(|| owner::remove_leftovers(&self.owner, engine)).await?;
+        self.pay(engine).await;
+        Ok(())
+    }
+
+    async fn pay(&self, engine: &Engine) {
+        let owed = std::mem::take(&mut *self.owed());
+        for id in owed {
+            self.remove(engine, &id).await;
+        }
+    }
+
+    /// Removes a container, now or as soon as the engine can be reached again.
+    async fn remove(&self, engine: &Engine, id: &str) {
+        if let Err(error) = engine.remove(id).await {
+            tracing::warn!(container = id, %error, "could not remove a container; will try again");
+            self.owed().push(id.to_owned());
+        }
+    }
+
+    fn owed(&self) -> std::sync::MutexGuard<'_, Vec<String>> {
+        self.owed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn live(
+    containers: Arc<Containers>,
+    upstream: Upstream,
+    watcher: Arc<dyn Watcher>,
+    mut stop: watch::Receiver<Stop>,
+    remote: Life,
+) {
+    let Transport::Container(wanted) = upstream.spec.transport.clone() else { return };
+    let prepared = tokio::select! {
+        biased;
+        _ = stop.wait_for(|&stop| stop > Stop::Never) => {
+            return upstream.ended(&*watcher, &Arc::new(Ending::Stopped));
+        }
+        prepared = prepare(&containers, &upstream, &wanted, &*watcher) => prepared,
+    };
+    let engine = match prepared {
+        Ok(engine) => engine,
+        Err(trouble) => return upstream.ended(&*watcher, &Arc::new(failed(Phase::Startup, trouble.into()))),
+    };
+    match &wanted.contact {
+        Contact::Stdio => attached::live(&containers, &engine, &upstream, &wanted, &watcher, stop).await,
+        Contact::Http { .. } => {
+            published::live(&containers, &engine, upstream, &wanted, watcher, stop, remote).await;
+        }
+    }
+}
+
+/// Everything up to the container itself. May be given up at any moment.
+async fn prepare(
+    containers: &Containers,
+    upstream: &Upstream,
+    wanted: &catalog::Container,
+    watcher: &dyn Watcher,
+) -> Result<Engine, Trouble> {
+    let engine = Engine::find().await?;
+    containers.cleared(&engine).await?;
+    image::provide(&engine, wanted, |progress| watcher.preparing(upstream.index, progress)).await?;
+    Ok(engine)
+}
+
+fn failed(phase: Phase, cause: Cause) -> Ending {
+    Ending::Failed { phase, cause }
+}

@@ -1,0 +1,247 @@
+//! A server talked to over HTTP at a port of its container: the container is ours, the conversation is that with any
+//! server elsewhere.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bollard::container::{AttachContainerResults, LogOutput};
+use bytes::Bytes;
+use catalog::{Contact, Container, Filled, Offer, Remote, ServerSpec, Transport};
+use futures_util::StreamExt;
+use protocol::Envelope;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::net::unix::pipe;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout};
+use upstream::failure::Cause;
+use upstream::stderr::Tail;
+use upstream::stream::Source;
+use upstream::{Connection, Ending, Housing, Life, Phase, Question, Report, Stop, Upstream, Watcher};
+
+use crate::engine::Engine;
+use crate::house::House;
+use crate::recipe::LOOPBACK;
+use crate::trouble::Trouble;
+use crate::{Containers, failed};
+
+/// How often it is looked whether somebody listens.
+const KNOCK: Duration = Duration::from_millis(50);
+/// How long a connection must stand for somebody to be behind it. An engine's proxy takes it, and drops it if nobody is.
+const STANDING: Duration = Duration::from_millis(100);
+/// How long we read on after its end.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// Lives the server's life; returns when nothing of it is left.
+pub(crate) async fn live(
+    containers: &Containers,
+    engine: &Engine,
+    upstream: Upstream,
+    wanted: &Container,
+    watcher: Arc<dyn Watcher>,
+    mut stop: watch::Receiver<Stop>,
+    remote: Life,
+) {
+    let (mut house, attached) = match House::open(containers, engine, &upstream, wanted).await {
+        Ok(opened) => opened,
+        Err(trouble) => {
+            return upstream.ended(&*watcher, &Arc::new(failed(Phase::Startup, trouble.into())));
+        }
+    };
+    watcher.housed(upstream.index, Arc::clone(&house.gauge) as _);
+    let tail = Tail::hiding(upstream.spec.secrets.clone());
+    let muttering = mutter(&upstream, &tail, attached);
+    let ending = reside(&upstream, &mut house, wanted, &watcher, &mut stop, &remote).await;
+    house.close(containers, &ending, &mut stop).await;
+    for task in muttering {
+        let handle = task.abort_handle();
+        if timeout(LAST_WORDS, task).await.is_err() {
+            handle.abort();
+        }
+    }
+    upstream.report(&*watcher, &ending, tail.lines());
+}
+
+/// From a container that was just started to one that is to be closed. Everybody has been told of the end.
+async fn reside(
+    upstream: &Upstream,
+    house: &mut House,
+    wanted: &Container,
+    watcher: &Arc<dyn Watcher>,
+    stop: &mut watch::Receiver<Stop>,
+    remote: &Life,
+) -> Arc<Ending> {
+    let told = |ending: Ending| {
+        let ending = Arc::new(ending);
+        watcher.ended(upstream.index, &ending);
+        ending
+    };
+    let inside = wanted.ports.first().map_or(0, |port| port.inside);
+    let Some(&here) = house.ports.get(&inside) else {
+        return told(failed(Phase::Startup, Trouble::Deaf { port: inside }.into()));
+    };
+    tokio::select! {
+        biased;
+        _ = stop.wait_for(|&stop| stop > Stop::Never) => return told(Ending::Stopped),
+        ended = &mut house.ending => return told(failed(Phase::Initialization, cause_of(ended))),
+        heard = listens(here, upstream.manners.patience) => if !heard {
+            return told(failed(Phase::Initialization, Trouble::Deaf { port: inside }.into()));
+        },
+    }
+
+    let tenant = Arc::new(Tenant { outer: Arc::clone(watcher), verdict: Mutex::default(), ended: Mutex::default() });
+    let (inner_stop, stopping) = watch::channel(Stop::Never);
+    let mut living = remote(over_http(upstream, wanted, here), Arc::clone(&tenant) as _, stopping);
+    let mut has_ended = false;
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut living => break,
+            // It only ever becomes more urgent, so what was passed on need not be again.
+            how = raised(stop, *inner_stop.borrow()) => {
+                inner_stop.send_replace(how);
+            }
+            ended = &mut house.ending, if !has_ended => {
+                has_ended = true;
+                let is_asked = *inner_stop.borrow() > Stop::Never;
+                if !is_asked {
+                    tenant.decide(failed(Phase::Runtime, cause_of(ended)));
+                }
+                inner_stop.send_replace(Stop::Now);
+            }
+        }
+    }
+    let ended = tenant.ended.lock().unwrap_or_else(PoisonError::into_inner).take();
+    ended.unwrap_or_else(|| told(failed(Phase::Runtime, Cause::Broken)))
+}
+
+/// Waits until stopping is more urgent than that.
+async fn raised(stop: &mut watch::Receiver<Stop>, than: Stop) -> Stop {
+    let raised = stop.wait_for(|&stop| stop > than).await.ok().map(|stop| *stop);
+    match raised {
+        Some(stop) => stop,
+        // Nobody is left to ask for it.
+        None => std::future::pending().await,
+    }
+}
+
+fn cause_of(ended: Result<Trouble, tokio::task::JoinError>) -> Cause {
+    ended.map_or(Cause::Broken, Cause::from)
+}
+
+/// The same server as one that runs elsewhere.
+fn over_http(upstream: &Upstream, wanted: &Container, here: u16) -> Upstream {
+    let (dialect, path, headers) = match &wanted.contact {
+        Contact::Http { dialect, path, headers } => (*dialect, path.as_str(), headers.clone()),
+        Contact::Stdio => (catalog::Dialect::Unknown, "/", Vec::new()),
+    };
+    let url = Filled::from(format!("http://{LOOPBACK}:{here}{path}").as_str());
+    Upstream {
+        index: upstream.index,
+        spec: ServerSpec { transport: Transport::Remote(Remote { url, headers, dialect }), ..upstream.spec.clone() },
+        environment: Vec::new(),
+        manners: upstream.manners.clone(),
+        lineage: Arc::clone(&upstream.lineage),
+        watchdog: Arc::clone(&upstream.watchdog),
+        sweeps: false,
+    }
+}
+
+/// Whether somebody listens there before the patience is over.
+async fn listens(port: u16, patience: Duration) -> bool {
+    let deadline = Instant::now() + patience;
+    while Instant::now() < deadline {
+        if knock((Ipv4Addr::LOCALHOST, port).into()).await {
+            return true;
+        }
+        sleep(KNOCK).await;
+    }
+    false
+}
+
+async fn knock(address: SocketAddr) -> bool {
+    let Ok(Ok(mut stream)) = timeout(STANDING * 10, TcpStream::connect(address)).await else { return false };
+    // Nothing is said, so nothing comes back: unless nobody is there, and the connection is dropped.
+    timeout(STANDING, stream.read(&mut [0])).await.is_err()
+}
+
+/// Reads all the container says: it talks to us elsewhere, so both streams are words for people.
+fn mutter(upstream: &Upstream, tail: &Tail, attached: AttachContainerResults) -> Vec<JoinHandle<()>> {
+    let pipes = std::io::pipe().and_then(|(reader, writer)| {
+        Ok((Source::adopt(reader.into())?.with_small_share(), pipe::Sender::from_owned_fd(writer.into())?))
+    });
+    let (source, mut sender) = match pipes {
+        Ok(pipes) => pipes,
+        Err(error) => {
+            tracing::warn!(server = %upstream.spec.name, %error, "nothing of what it says can be kept");
+            return Vec::new();
+        }
+    };
+    let following = tokio::spawn(tail.clone().follow(upstream.spec.name.clone(), source));
+    let mut output = attached.output;
+    let carrying = tokio::spawn(async move {
+        while let Some(Ok(LogOutput::StdOut { message } | LogOutput::StdErr { message })) = output.next().await {
+            if sender.write_all(&message).await.is_err() {
+                return;
+            }
+        }
+    });
+    vec![carrying, following]
+}
+
+/// Stands between the conversation and who watches: if the container ends, that is what happened, not that we then ended
+/// the conversation.
+#[derive(Debug)]
+struct Tenant {
+    outer: Arc<dyn Watcher>,
+    verdict: Mutex<Option<Ending>>,
+    ended: Mutex<Option<Arc<Ending>>>,
+}
+
+impl Tenant {
+    fn decide(&self, ending: Ending) {
+        *self.verdict.lock().unwrap_or_else(PoisonError::into_inner) = Some(ending);
+    }
+}
+
+impl Watcher for Tenant {
+    fn running(&self, index: usize, connection: &Arc<Connection>, offer: Offer) {
+        self.outer.running(index, connection, offer);
+    }
+
+    fn changed(&self, index: usize, offer: Arc<Offer>) {
+        self.outer.changed(index, offer);
+    }
+
+    fn introduced_anew(self: Arc<Self>, server: &Arc<Connection>) {
+        Arc::clone(&self.outer).introduced_anew(server);
+    }
+
+    fn heard(&self, server: &Arc<Connection>, method: &str, line: &Bytes, envelope: &Envelope) {
+        self.outer.heard(server, method, line, envelope);
+    }
+
+    fn asked(&self, index: usize, question: Question) {
+        self.outer.asked(index, question);
+    }
+
+    fn ended(&self, index: usize, ending: &Arc<Ending>) {
+        let verdict = self.verdict.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let ending = verdict.map_or_else(|| Arc::clone(ending), Arc::new);
+        *self.ended.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&ending));
+        self.outer.ended(index, &ending);
+    }
+
+    fn preparing(&self, index: usize, progress: &str) {
+        self.outer.preparing(index, progress);
+    }
+
+    fn housed(&self, index: usize, housing: Arc<dyn Housing>) {
+        self.outer.housed(index, housing);
+    }
+
+    // Told when the container is gone, with its last words.
+    fn reported(&self, _: usize, _: Report) {}
+}

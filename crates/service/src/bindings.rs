@@ -1,0 +1,73 @@
+//! Which server a part of a document is bound to, as the registry keeps it. Who runs documents heeds it.
+
+use registry::{BindingId, BindingRecord, Listed, NewBinding, Page, Section};
+use serde::Serialize;
+use serde_json::json;
+
+use crate::{Actor, Error, Service};
+
+/// A binding to be made.
+#[derive(Debug, Clone)]
+pub struct Binding {
+    /// The document's path, or a pattern for several.
+    pub document: String,
+    /// Which part of it.
+    pub section: Section,
+    /// The server, by id or name.
+    pub server: String,
+    /// Whether it holds for sections inside this one.
+    pub inherit_to_children: bool,
+}
+
+/// A binding as it is shown.
+#[derive(Debug, Clone, Serialize)]
+pub struct ShownBinding {
+    /// What is kept.
+    #[serde(flatten)]
+    pub record: BindingRecord,
+    /// The server's name, for now.
+    pub server_name: String,
+}
+
+impl Service {
+    /// Bindings by document, the oldest first: all, or those that name this document, or those of this server.
+    pub async fn bindings(
+        &self,
+        document: Option<&str>,
+        server: Option<&str>,
+        page: Page,
+    ) -> Result<Listed<ShownBinding>, Error> {
+        let server = match server {
+            Some(key) => Some(self.store.find_server(key).await?.id),
+            None => None,
+        };
+        let Listed { items, total } = self.store.bindings(document, server, page).await?;
+        let mut shown = Vec::with_capacity(items.len());
+        for record in items {
+            shown.push(self.shown(record).await?);
+        }
+        Ok(Listed { items: shown, total })
+    }
+
+    /// Makes a binding.
+    pub async fn add_binding(&self, by: &Actor, new: Binding) -> Result<ShownBinding, Error> {
+        let Binding { document, section, server, inherit_to_children } = new;
+        let server_id = self.store.find_server(&server).await?.id;
+        let binding = NewBinding { document, section, server_id, inherit_to_children };
+        let shown = self.shown(self.store.insert_binding(binding).await?).await?;
+        self.house.audit(by, "binding.add", &shown.record.id.to_string(), Some(json!(shown)));
+        Ok(shown)
+    }
+
+    /// Removes a binding.
+    pub async fn remove_binding(&self, by: &Actor, id: BindingId) -> Result<(), Error> {
+        self.store.delete_binding(id).await?;
+        self.house.audit(by, "binding.remove", &id.to_string(), None);
+        Ok(())
+    }
+
+    async fn shown(&self, record: BindingRecord) -> Result<ShownBinding, Error> {
+        let server = self.store.find_server(&record.binding.server_id.to_string()).await?;
+        Ok(ShownBinding { record, server_name: server.name })
+    }
+}

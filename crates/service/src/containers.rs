@@ -1,0 +1,119 @@
+//! Servers that run in containers of ours: what is wrong with how one is described, and how one is shown.
+
+use std::sync::Arc;
+
+use registry::{Deployment, Transport};
+use serde::Serialize;
+use serde_json::{Map, Value};
+use upstream::Housing;
+
+use crate::Problem;
+
+/// The part of a connection config that describes a container.
+const BLOCK: &str = "docker";
+
+/// The container a server lives in, as it is shown.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ContainerView {
+    /// Its id at the engine.
+    pub id: String,
+    /// Its name at the engine.
+    pub name: String,
+    /// The image as it was asked for.
+    pub image: String,
+    /// Which image exactly that is.
+    pub image_digest: String,
+    /// What it uses of one processor; only where one server is looked at.
+    pub cpu_percent: Option<f64>,
+    /// Bytes of memory it uses; only where one server is looked at.
+    pub memory_bytes: Option<u64>,
+    /// Bytes of memory it may use.
+    pub memory_limit_bytes: Option<u64>,
+}
+
+impl ContainerView {
+    /// What is known without asking.
+    pub(crate) fn of(housing: &dyn Housing) -> Self {
+        let tenancy = housing.tenancy().clone();
+        Self {
+            id: tenancy.id,
+            name: tenancy.name,
+            image: tenancy.image,
+            image_digest: tenancy.digest,
+            cpu_percent: None,
+            memory_bytes: None,
+            memory_limit_bytes: None,
+        }
+    }
+
+    /// The same, with what it uses right now.
+    pub(crate) async fn measured(housing: &Arc<dyn Housing>) -> Self {
+        let view = Self::of(&**housing);
+        let Some(usage) = housing.usage().await else { return view };
+        Self {
+            cpu_percent: Some(usage.cpu_percent),
+            memory_bytes: Some(usage.memory),
+            memory_limit_bytes: Some(usage.memory_limit),
+            ..view
+        }
+    }
+}
+
+/// Whether a server is to run in a container.
+pub(crate) fn is_contained(config: &Map<String, Value>) -> bool {
+    config.contains_key(BLOCK)
+}
+
+/// Whether who is said to run a server can be meant. Nobody needs to say so: it follows from the rest.
+pub(crate) fn problem_with_deployment(
+    stated: Option<Deployment>,
+    transport: Transport,
+    config: &Map<String, Value>,
+) -> Option<Problem> {
+    let problem = |path: &[&str], kind, msg: &str| {
+        let loc = std::iter::once("body").chain(path.iter().copied()).map(str::to_owned).collect();
+        Some(Problem { loc, msg: msg.to_owned(), kind })
+    };
+    match stated? {
+        Deployment::External if is_contained(config) => {
+            problem(&["deployment_type"], "value_error", "a server in a container is run by us: it is `managed`")
+        }
+        Deployment::External if transport == Transport::Stdio => {
+            problem(&["deployment_type"], "value_error", "a STDIO server is started by us: it is `managed`")
+        }
+        Deployment::Managed if is_contained(config) => None,
+        Deployment::Managed if transport == Transport::Stdio && config.contains_key("command") => None,
+        Deployment::Managed => {
+            let msg = match transport {
+                Transport::Stdio => "a managed STDIO server needs `docker`, or a `command`",
+                Transport::Sse | Transport::Http => "a managed server that is reached over HTTP needs `docker`",
+            };
+            problem(&["connection_config", BLOCK], "missing", msg)
+        }
+        Deployment::External => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn who_runs_a_server_must_fit_how_it_is_reached() {
+        let told = |stated, transport, config: Value| {
+            let Value::Object(config) = config else { panic!("an object is a config") };
+            problem_with_deployment(Some(stated), transport, &config).map(|problem| problem.loc.join("."))
+        };
+        let (managed, external) = (Deployment::Managed, Deployment::External);
+        let (docker, url) = (json!({"docker": {"image": "a"}}), json!({"url": "http://x"}));
+        for transport in [Transport::Stdio, Transport::Sse, Transport::Http] {
+            assert_eq!(told(managed, transport, docker.clone()), None);
+            assert_eq!(told(external, transport, docker.clone()).as_deref(), Some("body.deployment_type"));
+            assert_eq!(told(managed, transport, url.clone()).as_deref(), Some("body.connection_config.docker"));
+        }
+        assert_eq!(told(external, Transport::Sse, url.clone()), None);
+        assert_eq!(told(managed, Transport::Stdio, json!({"command": "x"})), None);
+        assert_eq!(told(external, Transport::Stdio, url).as_deref(), Some("body.deployment_type"));
+    }
+}

@@ -1,0 +1,231 @@
+//! Started, called, shown, stopped, removed; many at once; over HTTP.
+
+use std::net::TcpListener;
+
+use serde_json::{Value, json};
+use testkit::engine::{IMAGE, Shop};
+use testkit::http_client::Ask;
+use testkit::{Config, Engine, Launch, ServerEntry, wait_until};
+
+use super::{House, on};
+use crate::rest::expect;
+
+#[test]
+fn a_server_in_a_container_is_called_and_shown_and_leaves_nothing_behind() {
+    let Some(house) = House::start() else { return };
+    let server = house.connected("box", &json!({"env": {"TOKEN": "swordfish"}, "args": ["--junk"]}));
+    assert_eq!(server["deployment_type"], "managed");
+    let answer = house.rest.call("box.echo", &json!({"text": "hello"}));
+    assert!(answer.body.contains("hello"), "{answer:?}");
+    let told = house.rest.call("box.env", &json!({"name": "TOKEN"}));
+    assert!(told.body.contains("swordfish"), "{told:?}");
+
+    let shown = house.rest.get("/servers/box");
+    assert!(!shown.body.contains("swordfish"), "{shown:?}");
+    let container = shown.json()["container"].clone();
+    assert_eq!(container["image"], IMAGE);
+    assert!(container["image_digest"].as_str().is_some_and(|digest| digest.starts_with("sha256:")), "{container}");
+    assert!(container["memory_bytes"].as_f64().is_some_and(|bytes| bytes > 0.0), "{container}");
+    assert!(container["cpu_percent"].is_number(), "{container}");
+
+    let [seen] = <[Value; 1]>::try_from(house.containers()).expect("it has one container");
+    assert_eq!(seen["Id"], container["id"]);
+    expect(200, &house.rest.order("/servers/box/disconnect"));
+    assert_eq!(house.containers(), Vec::<Value>::new());
+    assert_eq!(house.rest.get("/servers/box").json()["container"], Value::Null);
+
+    expect(200, &house.rest.order("/servers/box/connect"));
+    assert_eq!(house.containers().len(), 1);
+    expect(200, &house.rest.order("/servers/box/disable"));
+    assert_eq!(house.containers(), Vec::<Value>::new());
+    expect(200, &house.rest.order("/servers/box/enable"));
+    house.rest.wait_for_status("box", "connected");
+    expect(204, &house.rest.delete("/servers/box"));
+    assert_eq!(house.containers(), Vec::<Value>::new());
+    house.finish();
+}
+
+#[test]
+fn a_container_can_do_little_unless_more_is_asked_for() {
+    let Some(house) = House::start() else { return };
+    let settings = |name: &str| {
+        let id = house.rest.get(&format!("/servers/{name}")).json()["container"]["id"].clone();
+        house.engine.ask("GET", &format!("/containers/{}/json", id.as_str().unwrap_or_default()), None)
+    };
+    house.connected("plain", &json!({}));
+    let host = settings("plain")["HostConfig"].clone();
+    assert_eq!(host["NetworkMode"], "none");
+    assert_eq!(host["CapDrop"], json!(["ALL"]));
+    assert_eq!(host["SecurityOpt"], json!(["no-new-privileges"]));
+    assert_eq!((&host["Memory"], &host["PidsLimit"], &host["Init"]), (&json!(1 << 30), &json!(512), &json!(true)));
+    assert_eq!((&host["Privileged"], &host["ReadonlyRootfs"]), (&json!(false), &json!(false)));
+
+    let docker = json!({"containerName": "mcp-test-asked-for", "network": "host", "memory": "256m", "cpus": 0.5,
+        "user": "1000:1000", "readOnly": true, "volumes": ["/tmp:/here:ro"]});
+    house.connected("asked", &docker);
+    let seen = settings("asked");
+    let host = &seen["HostConfig"];
+    assert_eq!((&seen["Name"], &seen["Config"]["User"]), (&json!("/mcp-test-asked-for"), &json!("1000:1000")));
+    assert_eq!((&host["NetworkMode"], &host["ReadonlyRootfs"]), (&json!("host"), &json!(true)));
+    assert_eq!((&host["Memory"], &host["NanoCpus"]), (&json!(256 << 20), &json!(500_000_000)));
+    assert_eq!(host["Binds"], json!(["/tmp:/here:ro"]));
+
+    // A trial beside it has a container of its own, which cannot have the same name.
+    let tried = expect(200, &house.rest.order("/servers/asked/test"));
+    assert_eq!(tried["success"], true, "{tried}");
+    assert_eq!(house.containers().len(), 2);
+    house.finish();
+}
+
+#[test]
+fn what_a_server_in_a_container_says_arrives_byte_for_byte() {
+    let Some(house) = House::start() else { return };
+    house.connected("box", &json!({"args": ["--flood-stderr", "200000"]}));
+    let odd = r#"{"content":[],"n":1.0,"big":1e400,"z":"\ud800","a":  12345678901234567890123}"#;
+    let answer = house.rest.call("box.raw", &json!({"result": odd}));
+    assert!(answer.body.contains(r#""n":1.0,"big":1e400,"z":"\ud800","a":  12345678901234567890123"#), "{answer:?}");
+    let large = 5_000_000;
+    let answer = house.rest.call("box.blob", &json!({"bytes": large}));
+    assert!(answer.body.contains(&"x".repeat(large)), "{} bytes came", answer.body.len());
+    let text = "é\u{0}\n".repeat(500_000);
+    let answer = house.rest.call("box.size", &json!({"text": text}));
+    assert_eq!(answer.status, 200);
+    house.finish();
+}
+
+#[test]
+fn twenty_containers_at_once() {
+    let Some(house) = House::start() else { return };
+    let names: Vec<String> = (0..20).map(|number| format!("box-{number}")).collect();
+    for name in &names {
+        let config = json!({"docker": {"image": IMAGE, "pull": "never", "command": "/bin/fake-server"}});
+        let body = json!({"name": name, "transport_type": "stdio", "connection_config": config, "auto_connect": false});
+        expect(201, &house.rest.post("/servers", &body));
+    }
+    let asked_at_once = |asks: Vec<Ask>| {
+        let mut connections: Vec<_> = asks.iter().map(|_| house.rest.serve.connect()).collect();
+        for (connection, ask) in connections.iter_mut().zip(&asks) {
+            connection.send(ask);
+        }
+        let bodies = connections.iter_mut().map(|connection| {
+            let mut answer = connection.answer();
+            assert_eq!(answer.status, 200);
+            String::from_utf8_lossy(&answer.bytes()).into_owned()
+        });
+        bodies.collect::<Vec<String>>()
+    };
+    let connect = |name: &String| Ask::post(&format!("/api/v1/aggregator/servers/{name}/connect"), "");
+    asked_at_once(names.iter().map(connect).collect());
+    assert_eq!(house.containers().len(), 20);
+    let call = |name: &String| {
+        let body = json!({"name": format!("{name}.echo"), "arguments": {"text": format!("I am {name}.")}});
+        Ask::post("/api/v1/aggregator/execute", body.to_string())
+    };
+    for (name, answer) in names.iter().zip(asked_at_once(names.iter().map(call).collect())) {
+        assert!(answer.contains(&format!("I am {name}.")), "{answer}");
+    }
+    house.finish();
+}
+
+#[test]
+fn a_server_over_http_is_reached_in_the_network_of_the_machine() {
+    let Some(house) = House::start() else { return };
+    for (name, transport, flag) in [("web", "http", "--streamable"), ("older", "sse", "--sse")] {
+        let port = free_port();
+        let args = json!(["--until-killed", "--port", port.to_string(), flag]);
+        let path = if transport == "sse" { "/sse" } else { "/mcp" };
+        let docker = json!({"command": "/bin/fake-http-server", "args": args, "network": "host", "ports": [port],
+            "path": path});
+        house.register(name, transport, &docker);
+        let server = house.rest.wait_for_status(name, "connected");
+        assert_eq!(server["deployment_type"], "managed");
+        let answer = house.rest.call(&format!("{name}.echo"), &json!({"text": "hello"}));
+        assert!(answer.body.contains("hello"), "{answer:?}");
+    }
+    let container = house.rest.get("/servers/web").json()["container"].clone();
+    house.engine.ask("POST", &format!("/containers/{}/kill", container["id"].as_str().expect("an id")), None);
+    house.wait_for_history("web", "stopped from outside: signal 9");
+    house.wait_for_another("web", &container);
+    house.finish();
+}
+
+#[test]
+fn a_server_over_http_is_reached_at_a_free_port_of_this_machine_only() {
+    let Some(engine) = Engine::shared() else { return };
+    let network = engine.network("mcp-test-published");
+    let house = House::start_on(engine);
+    let args = json!(["--until-killed", "--everywhere", "--port", "8080", "--streamable"]);
+    let docker = json!({"command": "/bin/fake-http-server", "args": args, "network": "mcp-test-published", "ports": [8080],
+        "path": "/mcp"});
+    house.register("web", "http", &docker);
+    house.rest.wait_for_status("web", "connected");
+    let answer = house.rest.call("web.echo", &json!({"text": "hello"}));
+    assert!(answer.body.contains("hello"), "{answer:?}");
+    let [seen] = <[Value; 1]>::try_from(house.containers()).expect("it has one container");
+    assert_eq!(seen["Ports"][0]["IP"], "127.0.0.1", "{seen}");
+
+    let taken = TcpListener::bind("127.0.0.1:0").expect("the loopback has ports");
+    let port = taken.local_addr().expect("it is bound").port();
+    let docker = json!({"command": "/bin/fake-http-server", "network": "mcp-test-published", "ports": {"8080": port}});
+    let told = house.failing("late", "http", &docker);
+    assert!(told.contains(&format!("port {port} is in use already")), "{told}");
+    house.finish();
+    drop(network);
+}
+
+#[test]
+fn a_config_file_may_have_containers_too() {
+    let Some(engine) = Engine::shared() else { return };
+    let block =
+        json!({"image": IMAGE, "pull": "never", "command": ["/bin/fake-server"], "args": ["--stderr-line", "hi"]});
+    let entry = ServerEntry::new("unused").field("docker", block);
+    let config = Config::new().server("box", entry);
+    let mut client = on(engine, Launch::service(&config)).start();
+    client.initialize();
+    let answer = client.call("box.echo", json!({"text": "hello"}));
+    assert_eq!(answer["result"]["content"][0]["text"], "hello");
+    let path = client.config_folder().expect("it has a config").canonicalize().expect("it is there");
+    let mine = || {
+        let all = engine.containers("io.mcp-aggregator.instance").into_iter();
+        let of_config = |seen: &Value| seen["Labels"].to_string().contains(&path.display().to_string());
+        all.filter(of_config).count()
+    };
+    assert_eq!(mine(), 1);
+    client.close_stdin();
+    client.wait_exit();
+    assert_eq!(mine(), 0);
+}
+
+#[test]
+fn a_server_that_ignores_the_end_of_its_input_is_ended_all_the_same() {
+    let Some(house) = House::start() else { return };
+    house.connected("deaf", &json!({"args": ["--ignore-eof", "--ignore-term"]}));
+    expect(200, &house.rest.order("/servers/deaf/disconnect"));
+    wait_until("nothing is left", || house.containers().is_empty().then_some(()));
+    house.finish();
+}
+
+#[test]
+fn an_image_that_is_not_there_is_pulled_and_everybody_hears_how_far_it_is() {
+    let Some(house) = House::start() else { return };
+    let shop = Shop::open("/bin/fake-server");
+    let mut connection = house.rest.serve.connect();
+    let mut stream = connection.ask(&Ask::stream("/api/v1/aggregator/events"));
+    house.register("box", "stdio", &json!({"image": shop.image(), "pull": "missing"}));
+    house.rest.wait_for_status("box", "connected");
+    let mut told: Vec<String> = Vec::new();
+    while !told.iter().any(|message| message == &format!("pulled {}", shop.image())) {
+        let event = stream.next_message().expect("the stream goes on");
+        if event.kind.as_deref() == Some("server.progress") {
+            told.push(event.json()["message"].as_str().expect("a sentence").to_owned());
+        }
+    }
+    assert_eq!(told[0], format!("pulling {}", shop.image()));
+    house.engine.ask("DELETE", &format!("/images/{}?force=1", shop.image()), None);
+    house.finish();
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("the loopback has ports");
+    listener.local_addr().expect("it is bound").port()
+}
