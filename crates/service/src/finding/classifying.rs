@@ -98,9 +98,11 @@ impl Finder {
         let told = telling.await.map_err(|_| broke("the classifier broke".to_owned()))?;
         let told = told.map_err(|error| broke(error.to_string()))?;
         self.house.store.put_classified(told.clone()).await?;
-        self.counts.classified.fetch_add(told.len() as u64, Ordering::Relaxed);
-        tracing::debug!(tools = told.len(), "classified");
-        self.change(move |library| told.into_iter().for_each(|told| library.set_skills(told))).await
+        let count = told.len();
+        self.change(move |library| told.into_iter().for_each(|told| library.set_skills(told))).await?;
+        self.counts.classified.fetch_add(count as u64, Ordering::Relaxed);
+        tracing::debug!(tools = count, "classified");
+        Ok(())
     }
 
     /// Moves the skills towards their tools. Cheap: vectors are added up, and nothing is embedded.
