@@ -676,9 +676,18 @@ mod tests {
     #[test]
     fn a_member_of_a_server_that_is_misspelt_is_told() {
         for schema in [super::registration(), super::update(), super::trial()] {
-            let body =
-                json!({"name": "a", "nmae": "a", "transport_type": "stdio", "connection_config": {"command": "x"}});
-            assert_eq!(differences(&schema, &body), ["nmae: this is not known here", "nmae"]);
+            let given = [
+                ("name", r#""a""#),
+                ("nmae", r#""a""#),
+                ("transport_type", r#""stdio""#),
+                ("connection_config", r#"{"command":"x"}"#),
+            ];
+            let raw = |text: &str| serde_json::value::RawValue::from_string(text.to_owned()).unwrap();
+            let given = given.map(|(name, value)| (name.to_owned(), raw(value)));
+            let mut problems = Vec::new();
+            schema.check_members(&[], &given, &mut problems);
+            let told: Vec<_> = problems.iter().map(|problem| (problem.loc.join("."), problem.kind)).collect();
+            assert_eq!(told, [("nmae".to_owned(), "extra_forbidden")]);
         }
     }
 
