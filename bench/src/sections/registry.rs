@@ -44,7 +44,7 @@ pub(crate) fn measure(run: &mut Run) -> Result<()> {
     row(&mut table, "`/state`", &state);
     let listed = timed(looks, |_| expect_items(client.get("/servers")?, servers))?;
     row(&mut table, "`/servers`", &listed);
-    let page = timed(looks, |_| expect_items(client.get("/tools?limit=100&offset=200")?, 100))?;
+    let page = timed(looks, |_| expect_items(client.get("/tools?limit=100&offset=100")?, 100))?;
     row(&mut table, "`/tools?limit=100`", &page);
     let of_one = timed(looks, |number| {
         expect_items(client.get(&format!("/servers/{}/tools", server_key(number % servers)))?, tools)
