@@ -11,7 +11,7 @@ fn crowded() -> Home {
     let desktop = json!({"mcpServers": {"files": entry, "us": {"command": "mcp-aggregator", "args": ["stdio"]}}});
     home.write(".config/Claude/claude_desktop_config.json", &desktop.to_string());
     let code = json!({"numStartups": 5, "mcpServers": {"files": entry},
-        "projects": {"/work/a": {"mcpServers": {"My Tools": {"type": "stdio", "command": fake()}}}}});
+        "projects": {"/projects/a": {"mcpServers": {"My Tools": {"type": "stdio", "command": fake()}}}}});
     home.write(".claude.json", &code.to_string());
     home.write("project/.mcp.json", &json!({"mcpServers": {"of-project": {"command": fake()}}}).to_string());
     home.write(
