@@ -4,6 +4,8 @@
 //! - [`library`]: all tools that are known, ready to be searched
 //! - [`following`]: keeps the library as the registry is; makes vectors where there are none
 //! - [`skills`]: which skills there are; [`editing`]: how they are changed; [`classifying`]: which tools have them
+//! - [`judging`]: what a language model says about them; [`verdict`]: what it is asked, and what of its answer is believed;
+//!   [`suggestions`]: skills that it missed
 //! - [`guide`]: the same search for MCP clients that see the small surface
 //!
 //! The registry stays the truth: texts, vectors and skills are kept there, and the library can be made anew from it at any
@@ -13,9 +15,12 @@ mod classifying;
 mod editing;
 mod following;
 mod guide;
+mod judging;
 mod library;
 mod skills;
 mod strategy;
+mod suggestions;
+mod verdict;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,6 +38,8 @@ use crate::{Error, Service};
 use classifying::Teller;
 pub use editing::{SkillChange, SkillView};
 pub(crate) use guide::Usher;
+use judging::Judge;
+pub use judging::{AskAbout, ClassifierSetup};
 use library::Library;
 pub use skills::SkillOrigin;
 use skills::SkillSet;
@@ -124,6 +131,8 @@ pub struct FoundTool {
     pub source_server: SourceServer,
     /// What it is good for.
     pub skill_ids: Vec<String>,
+    /// How certain each of these is, from 0 to 1.
+    pub skill_confidences: Vec<f64>,
     /// What it is best at.
     pub primary_skill_id: Option<String>,
     /// Whether its skills are known.
@@ -175,6 +184,8 @@ pub(crate) struct Finder {
     /// Skills are changed one after the other.
     changing: tokio::sync::Mutex<()>,
     teller: Arc<Teller>,
+    /// A language model that is asked as well.
+    judge: Option<Judge>,
     counts: Counts,
 }
 
@@ -212,6 +223,7 @@ impl Finder {
         house: &Arc<Household>,
         embedder: Option<Arc<dyn Embedder>>,
         skills_of_file: Vec<Skill>,
+        classifier: Option<ClassifierSetup>,
     ) -> Result<Arc<Self>, Error> {
         let skills = SkillSet::new(&skills_of_file, house.store.skills().await?);
         let dimension = embedder.as_ref().map_or(0, |embedder| embedder.dimension());
@@ -224,9 +236,11 @@ impl Finder {
             skills_of_file,
             changing: tokio::sync::Mutex::default(),
             teller: Arc::default(),
+            judge: classifier.map(Judge::new),
             counts: Counts::default(),
         });
         house.spawn(following::follow(Arc::clone(&finder)));
+        house.spawn(judging::judge(Arc::clone(&finder)));
         Ok(finder)
     }
 
@@ -365,6 +379,7 @@ fn found(hit: Hit<ToolId>, book: library::Book, shop: &Shop, input_schema: Optio
         score: rounded(hit.score),
         source_server: SourceServer { id: book.server.to_string(), name: shop.name.clone(), status: shop.status },
         skill_ids: book.skills,
+        skill_confidences: book.confidences,
         primary_skill_id: book.primary_skill,
         is_classified: book.is_classified,
         why: Why {

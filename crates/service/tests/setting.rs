@@ -183,6 +183,7 @@ async fn open(store: &Store, folder: &TempDir, remote: Life) -> Arc<Service> {
         config,
         embedder: None,
         skills: Vec::new(),
+        classifier: None,
         traces: None,
     };
     Service::open(setup).await.unwrap()

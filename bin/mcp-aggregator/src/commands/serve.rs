@@ -76,7 +76,18 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<(), Failure> {
         let (remote, probe) = (Some(containers.life_or(Arc::new(remote::life))), Some(remote::probe as _));
         let traces = traces::from_environment();
         let embedder = embedder();
-        let setup = Setup { store: store.clone(), options, chain, remote, probe, config, embedder, skills, traces };
+        let setup = Setup {
+            store: store.clone(),
+            options,
+            chain,
+            remote,
+            probe,
+            config,
+            embedder,
+            skills,
+            classifier: None,
+            traces,
+        };
         let opened = match no_history {
             true => Service::open_without_account(setup).await,
             false => Service::open(setup).await,
