@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use aggregator::{NamePolicy, Separator, Surface};
 use clap::{Args, Parser, Subcommand};
 
+use crate::advisers::AdviserArguments;
 use crate::storage::StorageArguments;
 use crate::target::TargetArguments;
 use documents::{DocArguments, RunArguments};
@@ -200,6 +201,8 @@ pub(crate) struct ServeArguments {
     /// {"id", "name", "description", "examples": []}; `mcp-aggregator skills --json` shows all
     #[arg(long, verbatim_doc_comment, value_name = "FILE")]
     pub(crate) skills: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) advisers: AdviserArguments,
     /// What clients see: `full` is every tool, `search` a few tools of ours that find and call all others,
     /// `auto` is full unless the client would drown; an address may say otherwise: /mcp?surface=search
     #[arg(long, verbatim_doc_comment, value_name = "full|search|auto", default_value_t = Surface::Full)]

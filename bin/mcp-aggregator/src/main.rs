@@ -12,10 +12,12 @@
 //!   found by its [`service_file`], or on the registry itself ([`local`]); [`shown`]: its answers in columns
 //! - [`documents`]: Markdown documents that run tools
 //! - [`import`]: the servers of other programs
+//! - [`advisers`]: models elsewhere that help to find tools
 //! - [`traces`]: where traces of calls are sent
 //! - [`table`], [`output`], [`words`], [`failure`], [`exit`]: data to stdout, words to stderr, a number to the shell
 
 mod admission;
+mod advisers;
 mod answer;
 mod arguments;
 mod client;

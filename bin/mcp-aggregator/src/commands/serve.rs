@@ -40,6 +40,7 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<(), Failure> {
         allow_origin,
         names,
         skills,
+        advisers,
         surface,
         name,
         debug,
@@ -75,19 +76,9 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<(), Failure> {
         });
         let (remote, probe) = (Some(containers.life_or(Arc::new(remote::life))), Some(remote::probe as _));
         let traces = traces::from_environment();
-        let embedder = embedder();
-        let setup = Setup {
-            store: store.clone(),
-            options,
-            chain,
-            remote,
-            probe,
-            config,
-            embedder,
-            skills,
-            classifier: None,
-            traces,
-        };
+        let (embedder, classifier) = (advisers.embedder()?.or_else(embedder), advisers.classifier()?);
+        let setup =
+            Setup { store: store.clone(), options, chain, remote, probe, config, embedder, skills, classifier, traces };
         let opened = match no_history {
             true => Service::open_without_account(setup).await,
             false => Service::open(setup).await,
