@@ -189,14 +189,8 @@ impl Executions {
     async fn carry_through(&self, call: &Call, target: &Target, asked: Instant, under_way: &mut UnderWay) -> Concluded {
         let execution = Arc::clone(&under_way.execution);
         let mut clock = Clock { asked, turn: None };
-        if let Some(turn) = execution.take_turn() {
-            tokio::select! {
-                biased;
-                verdict = execution.called_off() => return failing::called_off(&execution, &verdict),
-                turn = timeout(QUEUE_PATIENCE, turn) => if turn.is_err() { return failing::waited_too_long() },
-                limit = self.too_late(call, target.place, clock) => return self.end_late(under_way, limit),
-            }
-            execution.has_its_turn();
+        if let Some(concluded) = self.wait_for_turn(call, clock, under_way).await {
+            return concluded;
         }
         clock.turn = Some(Instant::now());
         let line = line_of(target, call, &under_way.aggregator.options);
@@ -217,21 +211,42 @@ impl Executions {
                 Answer::Refused(line, error) => return failing::refused_by_server(&execution, &line, error),
                 Answer::Nothing(failure) => failure,
             };
-            let may_repeat =
-                failure.is_untouched && (!failure.is_absent || retries > 0) || failure.is_lost && target.is_repeatable;
+            let may_repeat = failure.may_pass() && (failure.is_untouched && (!failure.is_absent || retries > 0))
+                || failure.is_lost && target.is_repeatable;
             let pause = pauses.get(retries).copied().map(Duration::from_millis);
             let (deadline, _) = self.deadline(call, target.place, clock);
             let Some(pause) = pause.filter(|&pause| may_repeat && Instant::now() + pause < deadline) else {
                 return self.failed(&execution, &failure);
             };
             retries += 1;
+            // Meanwhile others may run: a server that is away keeps nobody else waiting.
             execution.will_be_retried(failure.ended.kind.as_deref().unwrap_or_default());
             tokio::select! {
                 biased;
                 verdict = execution.called_off() => return failing::called_off(&execution, &verdict),
                 () = sleep(pause) => {}
             }
+            if self.stands_in_line_again(&execution).is_err() {
+                return self.failed(&execution, &failure);
+            }
+            if let Some(concluded) = self.wait_for_turn(call, clock, under_way).await {
+                return concluded;
+            }
         }
+    }
+
+    /// Waits until it is a call's turn; how it ended, if it did before that.
+    async fn wait_for_turn(&self, call: &Call, clock: Clock, under_way: &mut UnderWay) -> Option<Concluded> {
+        let execution = Arc::clone(&under_way.execution);
+        let turn = execution.take_turn()?;
+        tokio::select! {
+            biased;
+            verdict = execution.called_off() => return Some(failing::called_off(&execution, &verdict)),
+            turn = timeout(QUEUE_PATIENCE, turn) => if turn.is_err() { return Some(failing::waited_too_long()) },
+            limit = self.too_late(call, execution.place(), clock) => return Some(self.end_late(under_way, limit)),
+        }
+        execution.has_its_turn();
+        None
     }
 
     /// How long a call may take. What it says itself counts first, then what its server's configuration says.

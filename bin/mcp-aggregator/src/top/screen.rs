@@ -1,13 +1,12 @@
 //! The terminal: another screen while we draw, and everything as it was when we go, whatever the reason.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, IsTerminal, Read, Write};
+use std::fs::OpenOptions;
+use std::io::{self, IsTerminal, Write};
 use std::os::unix::fs::OpenOptionsExt;
 
 use rustix::fs::OFlags;
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
+use tokio::net::unix::pipe::Receiver;
 
 use super::frame::Size;
 use crate::colour::{self, Colour};
@@ -19,7 +18,8 @@ const LEAVE: &str = "\u{1b}[?25h\u{1b}[?1049l";
 /// The terminal while it is ours.
 pub(crate) struct Screen {
     /// A description of our own: that reading does not block must not be so for the shell, too.
-    terminal: AsyncFd<File>,
+    /// To the runtime it is one end of a pipe: something to be read when something is there.
+    terminal: Receiver,
     before: Termios,
     has_colours: bool,
 }
@@ -34,7 +34,7 @@ impl Screen {
         let mut raw = before.clone();
         raw.make_raw();
         tcsetattr(&terminal, OptionalActions::Now, &raw)?;
-        let terminal = AsyncFd::register_with_interest(terminal, Interest::READABLE)?;
+        let terminal = Receiver::from_owned_fd_unchecked(terminal.into())?;
         let has_colours = colour::is_wanted(io::stdout().is_terminal());
         // From here on it is given back.
         let screen = Self { terminal, before, has_colours };
@@ -43,7 +43,7 @@ impl Screen {
     }
 
     pub(crate) fn size(&self) -> Size {
-        let size = tcgetwinsize(self.terminal.get_ref()).ok();
+        let size = tcgetwinsize(&self.terminal).ok();
         let or = |number: Option<u16>, usual: usize| number.map(usize::from).filter(|&n| n > 0).unwrap_or(usual);
         Size { width: or(size.map(|size| size.ws_col), 80), height: or(size.map(|size| size.ws_row), 24) }
     }
@@ -61,13 +61,13 @@ impl Screen {
     /// What was typed, as soon as something is.
     pub(crate) async fn typed(&self) -> io::Result<Vec<u8>> {
         loop {
-            let mut ready = self.terminal.readable().await?;
+            self.terminal.readable().await?;
             let mut bytes = [0; 64];
-            match ready.try_io(|terminal| terminal.get_ref().read(&mut bytes)) {
-                Ok(Ok(0)) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(Ok(length)) => return Ok(bytes[..length].to_vec()),
-                Ok(Err(error)) => return Err(error),
-                Err(_would_block) => {}
+            match self.terminal.try_read(&mut bytes) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(length) => return Ok(bytes[..length].to_vec()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
             }
         }
     }
@@ -84,6 +84,6 @@ impl Drop for Screen {
     fn drop(&mut self) {
         // If the terminal is gone, there is nothing to give back.
         self.write(LEAVE).ok();
-        tcsetattr(self.terminal.get_ref(), OptionalActions::Now, &self.before).ok();
+        tcsetattr(&self.terminal, OptionalActions::Now, &self.before).ok();
     }
 }
