@@ -26,6 +26,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "aggregator",
             "api",
             "containers",
+            "example-servers",
             "front",
             "remote",
             "upstream",

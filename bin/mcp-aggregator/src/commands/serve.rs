@@ -31,6 +31,11 @@ use crate::{config, lives, session, traces};
 const DESCRIPTORS: u64 = 16_384;
 
 pub(crate) fn run(arguments: ServeArguments) -> Result<(), Failure> {
+    run_announced(arguments, announce)
+}
+
+/// Serves, and lets `announce` say where, and whether tokens are wanted.
+pub(crate) fn run_announced(arguments: ServeArguments, announce: impl FnOnce(SocketAddr, bool)) -> Result<(), Failure> {
     let ServeArguments {
         config,
         storage,

@@ -5,6 +5,7 @@
 mod call;
 mod check;
 mod help;
+mod manual;
 mod remote;
 mod serve;
 mod stdio;

@@ -1,6 +1,6 @@
 //! The name of a note, which is the name of its file without `.md`.
 
-use example_servers::ToolError;
+use crate::ToolError;
 use std::fmt;
 
 /// File systems allow 255 bytes, of which `.md` takes three.

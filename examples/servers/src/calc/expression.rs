@@ -9,7 +9,7 @@
 //! atom    = number | "(" sum ")" | "sqrt" "(" sum ")"
 //! ```
 
-use crate::exact::{NoNumber, Number};
+use super::exact::{NoNumber, Number};
 use std::fmt;
 use std::iter::Peekable;
 use std::str::CharIndices;

@@ -1,25 +1,18 @@
-//! `example-calc`: an MCP server for what language models get wrong: sums, units and dates.
+//! The server `example-calc`, for what language models get wrong: sums, units and dates.
 
 mod exact;
 mod expression;
 mod units;
 
-use anyhow::bail;
+use crate::calendar::{Date, day_and_time, unix_seconds};
+use crate::{Answer, Arguments, Effect, Field, Kind, Server, Tool, ToolError};
 use exact::Number;
-use example_servers::calendar::{Date, day_and_time, unix_seconds};
-use example_servers::{Answer, Arguments, Effect, Field, Kind, Server, Tool, ToolError};
 use serde_json::json;
 use std::time::SystemTime;
 
-fn main() -> anyhow::Result<()> {
-    if let Some(argument) = std::env::args_os().nth(1) {
-        bail!("unexpected argument {argument:?}: example-calc is an MCP server over stdio and takes none");
-    }
-    server().serve()?;
-    Ok(())
-}
-
-fn server() -> Server {
+/// The server.
+#[must_use]
+pub fn server() -> Server {
     let tool = |name, description, input, run: fn(&Arguments) -> Result<Answer, ToolError>| Tool {
         name,
         description,

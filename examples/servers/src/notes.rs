@@ -1,71 +1,15 @@
-//! `example-notes`: an MCP server that keeps notes as Markdown files in a folder.
+//! The server `example-notes`: keeps notes as Markdown files in a folder.
 
 mod folder;
 mod name;
 
-use anyhow::{Context, bail};
-use example_servers::calendar::{day_and_time, unix_seconds};
-use example_servers::{Answer, Arguments, Effect, Field, Kind, Server, Tool, ToolError};
+use crate::calendar::{day_and_time, unix_seconds};
+use crate::{Answer, Arguments, Effect, Field, Kind, Server, Tool, ToolError};
 use folder::{Entry, Folder, Found, IfExists};
 use serde_json::{Value, json};
-use std::env;
-use std::ffi::OsString;
-use std::io::Write;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::SystemTime;
-
-const HELP: &str = "\
-An MCP server over stdio that keeps notes as Markdown files.
-
-Usage: example-notes [--dir <FOLDER>]
-
-  --dir <FOLDER>  where the notes are [default: $XDG_DATA_HOME/mcp-example-notes,
-                  else ~/.local/share/mcp-example-notes]
-  --help          print this and exit
-";
-
-fn main() -> anyhow::Result<()> {
-    match Command::parse(env::args_os().skip(1))? {
-        Command::Help => std::io::stderr().write_all(HELP.as_bytes())?,
-        Command::Serve { dir } => {
-            let dir = dir.or_else(default_dir).context("no home folder is known; use --dir")?;
-            server(Folder::new(dir)).serve()?;
-        }
-    }
-    Ok(())
-}
-
-#[derive(Debug, PartialEq, Eq)]
-enum Command {
-    Help,
-    Serve { dir: Option<PathBuf> },
-}
-
-impl Command {
-    fn parse(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Self> {
-        let mut arguments = arguments.into_iter();
-        let mut dir = None;
-        while let Some(argument) = arguments.next() {
-            match argument.to_str() {
-                Some("--help" | "-h") => return Ok(Self::Help),
-                Some("--dir") => {
-                    let value = arguments.next().filter(|value| !value.is_empty());
-                    dir = Some(PathBuf::from(value.context("--dir needs a folder")?));
-                }
-                _ => bail!("unexpected argument {argument:?}; see --help"),
-            }
-        }
-        Ok(Self::Serve { dir })
-    }
-}
-
-fn default_dir() -> Option<PathBuf> {
-    // The XDG rules say to ignore a relative path.
-    let absolute = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let data = absolute("XDG_DATA_HOME").or_else(|| Some(absolute("HOME")?.join(".local/share")))?;
-    Some(data.join("mcp-example-notes"))
-}
 
 const fn text(name: &'static str, description: &'static str) -> Field {
     Field::required(name, Kind::Text, description)
@@ -73,8 +17,10 @@ const fn text(name: &'static str, description: &'static str) -> Field {
 
 const NAME: Field = text("name", "The name of the note as `list` shows it, or its title.");
 
-fn server(folder: Folder) -> Server {
-    let folder = Rc::new(folder);
+/// The server for the notes in a folder, which is made when the first is written.
+#[must_use]
+pub fn server(folder: PathBuf) -> Server {
+    let folder = Rc::new(Folder::new(folder));
     let tool = |name, description, effect, input, run: fn(&Folder, &Arguments) -> Result<Answer, ToolError>| {
         let folder = Rc::clone(&folder);
         Tool { name, description, effect, input, run: Box::new(move |arguments| run(&folder, arguments)) }
@@ -166,25 +112,5 @@ fn timestamp(moment: SystemTime) -> String {
     match day_and_time(unix_seconds(moment)) {
         Some((day, time)) => format!("{day}T{time}Z"),
         None => "at an unknown time".to_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn parse(arguments: &[&str]) -> anyhow::Result<Command> {
-        Command::parse(arguments.iter().map(OsString::from))
-    }
-
-    #[test]
-    fn the_command_line_is_read() {
-        assert_eq!(parse(&[]).expect("valid"), Command::Serve { dir: None });
-        let dir = Some(PathBuf::from("a b"));
-        assert_eq!(parse(&["--dir", "a b"]).expect("valid"), Command::Serve { dir });
-        assert_eq!(parse(&["--help"]).expect("valid"), Command::Help);
-        for wrong in [&["--dir"][..], &["--dir", ""], &["notes"], &["--dirr", "x"]] {
-            assert!(parse(wrong).is_err(), "{wrong:?}");
-        }
     }
 }

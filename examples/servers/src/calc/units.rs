@@ -1,7 +1,7 @@
 //! Units and how they convert. All factors are exact by definition of the units.
 
-use crate::exact::Number;
-use crate::expression::{ExpressionError, evaluate};
+use super::exact::Number;
+use super::expression::{ExpressionError, evaluate};
 use std::fmt;
 
 /// What is measured. Only units of the same dimension convert.

@@ -1,7 +1,7 @@
 //! Notes as Markdown files in one folder. Files put there by hand are notes too.
 
-use crate::name::NoteName;
-use example_servers::ToolError;
+use super::name::NoteName;
+use crate::ToolError;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
