@@ -16,6 +16,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("crates/service", &["protocol", "catalog", "upstream", "aggregator", "registry", "search"]),
     ("crates/http", &["protocol", "catalog", "upstream", "aggregator"]),
     ("crates/api", &["registry", "service"]),
+    ("crates/console", &["registry", "service"]),
     ("crates/notebook", &[]),
     ("crates/testkit", &[]),
     ("bin/mcp-simple-aggregator", &["aggregator", "upstream", "catalog", "protocol"]),
@@ -24,6 +25,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &[
             "aggregator",
             "api",
+            "console",
             "containers",
             "front",
             "remote",
@@ -52,6 +54,7 @@ const OUR_ROOMS: &[&str] = &[
     "notebook",
     "front",
     "api",
+    "console",
     "testkit",
 ];
 

@@ -18,6 +18,7 @@
 mod admission;
 mod answer;
 mod arguments;
+mod beside;
 mod client;
 mod commands;
 mod config;
@@ -31,7 +32,6 @@ mod local;
 mod output;
 mod owners;
 mod refusal;
-mod rest;
 mod service_file;
 mod session;
 mod shown;
