@@ -17,6 +17,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("crates/service", &["protocol", "catalog", "upstream", "aggregator", "models", "registry", "search"]),
     ("crates/http", &["protocol", "catalog", "upstream", "aggregator"]),
     ("crates/api", &["registry", "service"]),
+    ("crates/console", &["registry", "service"]),
     ("crates/notebook", &[]),
     ("crates/testkit", &[]),
     ("bin/mcp-simple-aggregator", &["aggregator", "upstream", "catalog", "protocol"]),
@@ -25,6 +26,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &[
             "aggregator",
             "api",
+            "console",
             "containers",
             "example-servers",
             "front",
@@ -56,6 +58,7 @@ const OUR_ROOMS: &[&str] = &[
     "notebook",
     "front",
     "api",
+    "console",
     "testkit",
 ];
 
