@@ -197,6 +197,7 @@ pub(crate) fn call() -> Schema {
             "timeout_ms",
             Schema::integer(1, 86_400_000).or_null().about("Another limit than that of the settings."),
         )
+        .and_no_more()
 }
 
 /// A server as it is shown.
@@ -506,7 +507,8 @@ fn each_setting() -> Vec<(&'static str, Schema)> {
         let schema = Schema::integer(if may_be_unlimited { -1 } else { least }, most).about(about(name));
         (name, if name == "mcp_timeout_ms" { schema.or_null() } else { schema })
     });
-    let pauses = Schema::list(Schema::count()).about("How long to wait before each further attempt to connect.");
+    let pauses =
+        Schema::list(Schema::count()).not_empty().about("How long to wait before each further attempt to connect.");
     let payloads = Schema::truth().about("Whether arguments and results are kept with executions.");
     let pinned = Schema::list(name_of_tool()).about("Tools that clients see even where they see little else.");
     let others = [("retry_backoff_ms", pauses), ("store_payloads", payloads), ("pinned_tools", pinned)];

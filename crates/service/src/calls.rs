@@ -16,7 +16,7 @@ use std::time::Duration;
 use aggregator::Aggregator;
 use aggregator::client::Client;
 use protocol::trace::TraceContext;
-use registry::{ExecutionId, RawJson, Source};
+use registry::{ExecutionId, ExecutionStatus, RawJson, ServerId, Source};
 use serde::Serialize;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
@@ -122,7 +122,13 @@ impl Executions {
         let asked = Instant::now();
         failing::check(&call)?;
         let aggregator = self.aggregator().ok_or(Error::ExecutionStopped)?;
-        let target = self.find_target(&aggregator, &call).await?;
+        let target = match self.find_target(&aggregator, &call).await {
+            Ok(target) => target,
+            Err(error) => {
+                self.note_refusal(&call, &error);
+                return Err(error);
+            }
+        };
         let execution = self.enter(&call, &target)?;
         let mut under_way = UnderWay { whole: Arc::clone(self), aggregator, execution, client: None };
         let Concluded { outcome, ended } = self.carry_through(&call, &target, asked, &mut under_way).await;
@@ -147,11 +153,27 @@ impl Executions {
     }
 
     fn enter(&self, call: &Call, target: &Target) -> Result<Arc<Execution>, Error> {
+        let asked = self.asked(call, target.place, target.server.clone(), &target.tool);
+        self.begin(asked, session_of(call).as_deref()).map_err(|refused| failing::refused(&refused))
+    }
+
+    /// Keeps that a call was not made because its server is not there.
+    fn note_refusal(&self, call: &Call, error: &Error) {
+        let Error::ServerUnavailable { server_id, name, sentence, .. } = error else { return };
+        let Some(standing) = self.roster().find(server_id) else { return };
+        let tool = call.name.strip_prefix(name.as_str()).and_then(|rest| rest.strip_prefix('.'));
+        let server = (Some(standing.id), Arc::clone(&standing.name));
+        let asked = self.asked(call, standing.place, server, tool.unwrap_or(&call.name));
+        let ended = Ended::unanswered(ExecutionStatus::Error, sentence.clone()).of_kind("server_unavailable");
+        self.enter_ended(asked, ended);
+    }
+
+    fn asked(&self, call: &Call, place: usize, server: (Option<ServerId>, Arc<str>), tool: &str) -> Asked {
         let keeps_payloads = self.settings().store_payloads;
-        let asked = Asked {
-            place: target.place,
-            server: target.server.clone(),
-            tool: target.tool.as_str().into(),
+        Asked {
+            place,
+            server,
+            tool: tool.into(),
             origin: Origin {
                 source: call.source,
                 caller: Some(Arc::clone(&call.actor.name)),
@@ -160,22 +182,15 @@ impl Executions {
             arguments: keeps_payloads.then(|| call.arguments.clone()),
             keeps_result: keeps_payloads,
             trace: call.trace.clone(),
-        };
-        self.begin(asked, session_of(call).as_deref()).map_err(|refused| failing::refused(&refused))
+        }
     }
 
     /// From its turn to its answer.
     async fn carry_through(&self, call: &Call, target: &Target, asked: Instant, under_way: &mut UnderWay) -> Concluded {
         let execution = Arc::clone(&under_way.execution);
         let mut clock = Clock { asked, turn: None };
-        if let Some(turn) = execution.take_turn() {
-            tokio::select! {
-                biased;
-                verdict = execution.called_off() => return failing::called_off(&execution, &verdict),
-                turn = timeout(QUEUE_PATIENCE, turn) => if turn.is_err() { return failing::waited_too_long() },
-                limit = self.too_late(call, target.place, clock) => return self.end_late(under_way, limit),
-            }
-            execution.has_its_turn();
+        if let Some(concluded) = self.wait_for_turn(call, clock, under_way).await {
+            return concluded;
         }
         clock.turn = Some(Instant::now());
         let line = line_of(target, call, &under_way.aggregator.options);
@@ -196,21 +211,42 @@ impl Executions {
                 Answer::Refused(line, error) => return failing::refused_by_server(&execution, &line, error),
                 Answer::Nothing(failure) => failure,
             };
-            let may_repeat =
-                failure.is_untouched && (!failure.is_absent || retries > 0) || failure.is_lost && target.is_repeatable;
+            let may_repeat = failure.may_pass() && (failure.is_untouched && (!failure.is_absent || retries > 0))
+                || failure.is_lost && target.is_repeatable;
             let pause = pauses.get(retries).copied().map(Duration::from_millis);
             let (deadline, _) = self.deadline(call, target.place, clock);
             let Some(pause) = pause.filter(|&pause| may_repeat && Instant::now() + pause < deadline) else {
                 return self.failed(&execution, &failure);
             };
             retries += 1;
+            // Meanwhile others may run: a server that is away keeps nobody else waiting.
             execution.will_be_retried(failure.ended.kind.as_deref().unwrap_or_default());
             tokio::select! {
                 biased;
                 verdict = execution.called_off() => return failing::called_off(&execution, &verdict),
                 () = sleep(pause) => {}
             }
+            if self.stands_in_line_again(&execution).is_err() {
+                return self.failed(&execution, &failure);
+            }
+            if let Some(concluded) = self.wait_for_turn(call, clock, under_way).await {
+                return concluded;
+            }
         }
+    }
+
+    /// Waits until it is a call's turn; how it ended, if it did before that.
+    async fn wait_for_turn(&self, call: &Call, clock: Clock, under_way: &mut UnderWay) -> Option<Concluded> {
+        let execution = Arc::clone(&under_way.execution);
+        let turn = execution.take_turn()?;
+        tokio::select! {
+            biased;
+            verdict = execution.called_off() => return Some(failing::called_off(&execution, &verdict)),
+            turn = timeout(QUEUE_PATIENCE, turn) => if turn.is_err() { return Some(failing::waited_too_long()) },
+            limit = self.too_late(call, execution.place(), clock) => return Some(self.end_late(under_way, limit)),
+        }
+        execution.has_its_turn();
+        None
     }
 
     /// How long a call may take. What it says itself counts first, then what its server's configuration says.

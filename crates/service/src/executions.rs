@@ -33,7 +33,7 @@ use tokio::sync::Notify;
 
 use execution::Through;
 pub(crate) use execution::{Asked, Execution, Origin, QUEUE_PATIENCE};
-use gate::Gate;
+use gate::{Full, Gate};
 pub(crate) use ids::unpredictable;
 use live::Live;
 pub use operating::Stopped;
@@ -171,7 +171,7 @@ impl Executions {
             counter.fetch_add(1, Ordering::Relaxed);
             refused
         };
-        let gate = if asked.origin.source == Source::Mcp { &self.mcp_gate } else { &self.gate };
+        let gate = self.gate_for(asked.origin.source);
         let (slot, turn) = gate.enter(asked.place).map_err(|full| refused(Refused::Full(full)))?;
         if let Some(session) = session
             && let Ok(limit) = u64::try_from(self.settings.now().session_limit)
@@ -179,7 +179,7 @@ impl Executions {
         {
             return Err(refused(Refused::SessionOver(limit)));
         }
-        let execution = Arc::new(Execution::new(self, asked, slot));
+        let execution = Arc::new(Execution::new(self, asked, Some(slot)));
         if let Some(turn) = turn {
             execution.must_wait(turn);
         }
@@ -194,6 +194,25 @@ impl Executions {
         }
         execution.announce();
         Ok(execution)
+    }
+
+    /// A call that is to be made again needs its turn again.
+    pub(crate) fn stands_in_line_again(&self, execution: &Execution) -> Result<(), Full> {
+        let (slot, turn) = self.gate_for(execution.source()).enter(execution.place())?;
+        execution.has_slot(slot);
+        if let Some(turn) = turn {
+            execution.must_wait(turn);
+        }
+        Ok(())
+    }
+
+    fn gate_for(&self, source: Source) -> &Arc<Gate> {
+        if source == Source::Mcp { &self.mcp_gate } else { &self.gate }
+    }
+
+    /// Enters a call that was over before it began.
+    pub(crate) fn enter_ended(&self, asked: Asked, ended: Ended) {
+        Arc::new(Execution::new(self, asked, None)).finish(ended);
     }
 
     /// A call has ended.

@@ -213,8 +213,9 @@ fn check_names(name: &str, value: &Value) -> Result<(), Wrong> {
 
 fn check_pauses(name: &str, value: &Value) -> Result<(), Wrong> {
     let is_pause = |value: &Value| value.as_i64().is_some_and(|pause| (0..=DAY_MS).contains(&pause));
-    let pauses = value.as_array().filter(|pauses| pauses.len() <= MOST_PAUSES && pauses.iter().all(is_pause));
-    let sentence = || format!("`{name}` is a list of at most {MOST_PAUSES} whole numbers from 0 to {DAY_MS}");
+    let pauses = value.as_array().filter(|pauses| (1..=MOST_PAUSES).contains(&pauses.len()));
+    let pauses = pauses.filter(|pauses| pauses.iter().all(is_pause));
+    let sentence = || format!("`{name}` is a list of 1 to {MOST_PAUSES} whole numbers from 0 to {DAY_MS}");
     pauses.map(drop).ok_or_else(|| (sentence(), "list_type"))
 }
 

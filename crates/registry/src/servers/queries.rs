@@ -1,13 +1,14 @@
 //! Registering, finding, changing and removing servers.
 
+use super::changes::{append_event, event};
 use crate::database::{Mismatch, Row, Session, values};
 use crate::error::Error;
 use crate::seal::Sealer;
 use crate::select::{Columns, Filter};
 use crate::store::{KeyLock, check_key_of, opened};
 use crate::{
-    ConnectionConfig, Listed, NewServer, Page, ServerFilter, ServerId, ServerPatch, ServerRecord, Status, Store,
-    Timestamp,
+    ConnectionConfig, Listed, NewServer, Page, ServerFilter, ServerId, ServerPatch, ServerRecord, Status, StatusChange,
+    Store, Timestamp,
 };
 
 /// Between a server's name and a tool's.
@@ -211,6 +212,7 @@ pub(crate) async fn update(
     patch: ServerPatch,
 ) -> Result<ServerRecord, Error> {
     let new_name = patch.name.clone().filter(|name| *name != old.name);
+    let previous = old.status;
     let record = patched(old, patch);
     if new_name.is_some() {
         check_name(&record.name)?;
@@ -244,6 +246,10 @@ pub(crate) async fn update(
     if let Some(name) = new_name {
         let rename = "UPDATE mcp.tools SET name = $1 || original_name WHERE source_server_id = $2";
         session.execute(rename, values![format!("{name}{SEPARATOR}"), record.id]).await?;
+    }
+    // To be switched on or off is a change of state like any other.
+    if let Some((kind, details)) = event(previous, &StatusChange::to(record.status)) {
+        append_event(session, record.id, kind, &details, record.updated_at).await?;
     }
     Ok(record)
 }
