@@ -75,7 +75,7 @@ impl Folder {
     /// Its documents, by path. Hidden files and folders, links, and what is no `.md` are not among them.
     pub fn list(&self) -> io::Result<Vec<Listing>> {
         let mut found = Vec::new();
-        collect(self.root_folder()?, "", 0, &mut found)?;
+        collect(&self.root_folder()?, "", 0, &mut found)?;
         found.sort_by(|left, right| left.path.cmp(&right.path));
         Ok(found)
     }
@@ -160,8 +160,8 @@ fn steps(path: &str) -> Result<Vec<OsString>, FolderError> {
     Ok(steps)
 }
 
-fn collect(folder: OwnedFd, prefix: &str, depth: usize, found: &mut Vec<Listing>) -> io::Result<()> {
-    for entry in Dir::read_from(&folder)? {
+fn collect(folder: &OwnedFd, prefix: &str, depth: usize, found: &mut Vec<Listing>) -> io::Result<()> {
+    for entry in Dir::read_from(folder)? {
         let entry = entry?;
         // A name that is no text could not be asked for.
         let Ok(name) = entry.file_name().to_str() else { continue };
@@ -170,11 +170,11 @@ fn collect(folder: OwnedFd, prefix: &str, depth: usize, found: &mut Vec<Listing>
         }
         let path = format!("{prefix}{name}");
         // It may be gone by now, or be something else.
-        let Ok(stat) = fs::statat(&folder, name, fs::AtFlags::SYMLINK_NOFOLLOW) else { continue };
+        let Ok(stat) = fs::statat(folder, name, fs::AtFlags::SYMLINK_NOFOLLOW) else { continue };
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::Directory if depth < DEEPEST => {
-                let Ok(inner) = open_folder(&folder, &name.into()) else { continue };
-                collect(inner, &format!("{path}/"), depth + 1, found)?;
+                let Ok(inner) = open_folder(folder, &name.into()) else { continue };
+                collect(&inner, &format!("{path}/"), depth + 1, found)?;
             }
             FileType::RegularFile if is_document(name) => {
                 let modified_at = Timestamp::from_second(stat.st_mtime).ok().map(|at| at.to_string());
