@@ -458,7 +458,7 @@ fn state() -> Schema {
 
 fn service_health() -> Schema {
     let issue = Schema::object()
-        .with("component", Schema::word(["server", "database", "executions"]))
+        .with("component", Schema::word(["server", "database", "executions", "config"]))
         .with("message", Schema::text())
         .may_have("server_id", Schema::formatted("uuid"))
         .may_have("server_name", Schema::text());

@@ -79,9 +79,11 @@ async fn health(asked: Asked) -> Result<Answer, Error> {
     if state.executions_stopped {
         issues.push(json!({"component": "executions", "message": Error::ExecutionStopped.to_string()}));
     }
+    let config = asked.service.config_trouble();
+    issues.extend(config.iter().map(|message| json!({"component": "config", "message": message})));
     let servers_are_well = state.error_servers == 0 && !issues.iter().any(|issue| issue["component"] == "server");
     let word = |is_well: bool| if is_well { "ok" } else { "failed" };
-    let is_well = database.is_ok() && servers_are_well && !state.executions_stopped;
+    let is_well = database.is_ok() && servers_are_well && config.is_none() && !state.executions_stopped;
     let mut told = Map::new();
     told.insert("status".to_owned(), json!(if is_well { "healthy" } else { "degraded" }));
     if let Value::Object(numbers) = json!(state) {
