@@ -42,6 +42,7 @@ mod target;
 mod tenancy;
 mod tool_arguments;
 mod traces;
+mod vectors_elsewhere;
 mod words;
 
 use std::process::ExitCode;
