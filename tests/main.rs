@@ -28,3 +28,4 @@ mod stopping;
 mod surface;
 mod traces;
 mod transparency;
+mod vectors;

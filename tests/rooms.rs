@@ -9,6 +9,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("crates/catalog", &["protocol"]),
     ("crates/registry", &["protocol", "catalog"]),
     ("crates/search", &[]),
+    ("crates/vectors", &["search"]),
     ("crates/upstream", &["protocol", "catalog"]),
     ("crates/remote", &["protocol", "catalog", "upstream"]),
     ("crates/containers", &["protocol", "catalog", "upstream"]),
@@ -39,6 +40,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "search",
             "registry",
             "service",
+            "vectors",
         ],
     ),
     ("examples/servers", &[]),
@@ -60,6 +62,7 @@ const OUR_ROOMS: &[&str] = &[
     "api",
     "console",
     "testkit",
+    "vectors",
 ];
 
 /// The room that speaks SQL.
@@ -214,6 +217,15 @@ fn the_tiny_program_has_no_database() {
 }
 
 #[test]
+fn the_tiny_program_compares_no_vectors() {
+    let rooms = all_below("mcp-simple-aggregator");
+    for room in ["crates/search", "crates/vectors"] {
+        assert!(!rooms.contains(&room), "{rooms:?}");
+        assert!(all_below("mcp-aggregator").contains(&room));
+    }
+}
+
+#[test]
 fn only_one_room_speaks_sql() {
     assert!(dependencies(&read(&root().join(SPEAKS_SQL).join("Cargo.toml"))).contains(&"rusqlite".to_owned()));
     for room in MAY_USE.iter().map(|(room, _)| *room).filter(|room| *room != SPEAKS_SQL) {
@@ -284,6 +296,7 @@ fn only_upstreams_process_and_watchdog_start_programs() {
         "crates/models",
         "crates/registry",
         "crates/search",
+        "crates/vectors",
         "crates/aggregator",
         "crates/service",
         "crates/http",
@@ -310,6 +323,7 @@ fn nothing_but_the_front_writes_to_stdout() {
         "crates/models",
         "crates/registry",
         "crates/search",
+        "crates/vectors",
         "crates/aggregator",
         "crates/service",
         "crates/http",

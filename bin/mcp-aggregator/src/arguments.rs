@@ -227,6 +227,10 @@ pub(crate) struct ServeArguments {
     /// {"id", "name", "description", "examples": []}; `mcp-aggregator skills --json` shows all
     #[arg(long, verbatim_doc_comment, value_name = "FILE")]
     pub(crate) skills: Option<PathBuf>,
+    /// Keep the vectors by which tools are found in Qdrant, too, and compare them there:
+    /// http://HOST[:PORT][/COLLECTION], the port for gRPC; else the variable MCP_VECTORS. A key goes into QDRANT_API_KEY
+    #[arg(long, verbatim_doc_comment, value_name = "URL")]
+    pub(crate) vectors: Option<String>,
     /// What clients see: `full` is every tool, `search` a few tools of ours that find and call all others,
     /// `auto` is full unless the client would drown; an address may say otherwise: /mcp?surface=search
     #[arg(long, verbatim_doc_comment, value_name = "full|search|auto", default_value_t = Surface::Full)]

@@ -50,6 +50,7 @@ mod tenancy;
 mod tool_arguments;
 mod top;
 mod traces;
+mod vectors_elsewhere;
 mod words;
 
 use std::process::ExitCode;

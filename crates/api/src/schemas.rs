@@ -319,6 +319,7 @@ fn findings() -> Schema {
     let metadata = Schema::object()
         .with("strategy", words!(Strategy).about("`direct` where no skill led anywhere."))
         .with("by_meaning", Schema::truth().about("Whether meanings were compared, or words alone."))
+        .with("vectors", Schema::text().or_null().about("Where meanings were compared: `embedded` or `qdrant`."))
         .with("servers_searched", Schema::count())
         .with("total_tools_searched", Schema::count())
         .with("tools_without_vectors", Schema::count().about("Found by words alone for now."))
@@ -458,14 +459,18 @@ fn state() -> Schema {
 
 fn service_health() -> Schema {
     let issue = Schema::object()
-        .with("component", Schema::word(["server", "database", "executions", "config"]))
+        .with("component", Schema::word(["server", "database", "executions", "config", "vectors"]))
         .with("message", Schema::text())
         .may_have("server_id", Schema::formatted("uuid"))
         .may_have("server_name", Schema::text());
     let check = || Schema::object().with("status", Schema::word(["ok", "failed"]));
+    let vectors = check()
+        .with("in_use", Schema::word(["none", "embedded", "qdrant"]).about("Where vectors are compared now."))
+        .with("address", Schema::text().or_null().about("Where else they should be."))
+        .with("points", Schema::count().or_null().about("How many are there."));
     state()
         .with("status", Schema::word(["healthy", "degraded"]))
-        .with("checks", Schema::object().with("database", check()).with("servers", check()))
+        .with("checks", Schema::object().with("database", check()).with("servers", check()).with("vectors", vectors))
         .with("issues", Schema::list(issue))
 }
 

@@ -84,6 +84,8 @@ pub struct Setup {
     pub config: Option<ConfigFile>,
     /// What makes vectors of texts, for programs that find tools by meaning.
     pub embedder: Option<Arc<dyn search::Embedder>>,
+    /// Where vectors are kept and compared besides, for programs that do.
+    pub vectors: Option<Arc<dyn search::VectorStore>>,
     /// Skills beside those that come with the program, or instead of them.
     pub skills: Vec<search::Skill>,
     /// Where calls are traced, if they are.
@@ -123,7 +125,7 @@ impl Service {
     }
 
     async fn found(setup: Setup, keeps_account: bool) -> Result<Arc<Self>, Error> {
-        let Setup { store, options, chain, remote, probe, config, embedder, skills, traces } = setup;
+        let Setup { store, options, chain, remote, probe, config, embedder, vectors, skills, traces } = setup;
         let options = Options { is_growing: true, ..options };
         store.reset_connections().await?;
         let settings = settings::Keeper::load(&store).await?;
@@ -150,7 +152,7 @@ impl Service {
             chain,
             remote,
         });
-        let finder = finding::Finder::start(&house, embedder, skills).await?;
+        let finder = finding::Finder::start(&house, embedder, skills, vectors).await?;
         aggregator.ask(Arc::new(finding::Usher(Arc::clone(&finder))));
         let began = Instant::now();
         let service = Arc::new(Self { store, fleet, aggregator, events, settings, executions, house, finder, began });

@@ -182,6 +182,7 @@ async fn open(store: &Store, folder: &TempDir, remote: Life) -> Arc<Service> {
         probe: Some(remote::probe),
         config,
         embedder: None,
+        vectors: None,
         skills: Vec::new(),
         traces: None,
     };

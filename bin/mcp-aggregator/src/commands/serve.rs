@@ -26,7 +26,7 @@ use crate::service_file::ServiceFile;
 use crate::session::Signals;
 use crate::storage::{StorageArguments, with_causes};
 use crate::tenancy::Tenancy;
-use crate::{config, lives, session, traces};
+use crate::{config, lives, session, traces, vectors_elsewhere};
 
 /// So many descriptors are enough for all connections and servers.
 const DESCRIPTORS: u64 = 16_384;
@@ -46,6 +46,7 @@ pub(crate) fn run_announced(arguments: ServeArguments, announce: impl FnOnce(Soc
         allow_origin,
         names,
         skills,
+        vectors,
         surface,
         name,
         debug,
@@ -62,6 +63,8 @@ pub(crate) fn run_announced(arguments: ServeArguments, announce: impl FnOnce(Soc
     let options = Options { surface, ..options };
     let config = config.map(config_file).transpose()?;
     let skills = skills.as_deref().map(skills_in).transpose()?.unwrap_or_default();
+    let embedder = embedder();
+    let vectors = vectors_elsewhere::from(vectors, embedder.as_deref())?;
     let chain = chain(config.as_ref(), &storage)?;
     make_room_for_connections();
 
@@ -81,8 +84,9 @@ pub(crate) fn run_announced(arguments: ServeArguments, announce: impl FnOnce(Soc
         });
         let (remote, probe) = (Some(containers.life_or(Arc::new(remote::life))), Some(remote::probe as _));
         let traces = traces::from_environment();
-        let embedder = embedder();
-        let setup = Setup { store: store.clone(), options, chain, remote, probe, config, embedder, skills, traces };
+        let store_of_setup = store.clone();
+        let setup =
+            Setup { store: store_of_setup, options, chain, remote, probe, config, embedder, vectors, skills, traces };
         let opened = match no_history {
             true => Service::open_without_account(setup).await,
             false => Service::open(setup).await,
