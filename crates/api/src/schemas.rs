@@ -260,6 +260,7 @@ pub(crate) fn tool() -> Schema {
         .with("enabled", Schema::truth())
         .with("is_classified", Schema::truth().about("Whether its skills are known."))
         .with("skill_ids", Schema::list(Schema::text()).about("What it is good for, the best first."))
+        .with("skill_confidences", Schema::list(Schema::number()).about("How certain each of these is, from 0 to 1."))
         .with("primary_skill_id", Schema::text().or_null().about("What it is best at."))
         .with("position", Schema::count().about("Its place in its server's list."))
 }
@@ -305,6 +306,7 @@ fn found_tool() -> Schema {
         .with("score", Schema::number().about("How well it fits, from 0 to 1."))
         .with("source_server", source)
         .with("skill_ids", Schema::list(Schema::text()))
+        .with("skill_confidences", Schema::list(Schema::number()).about("How certain each of these is, from 0 to 1."))
         .with("primary_skill_id", Schema::text().or_null())
         .with("is_classified", Schema::truth())
         .with("why", why)

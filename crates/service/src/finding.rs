@@ -5,6 +5,8 @@
 //! - [`following`]: keeps the library as the registry is; makes vectors where there are none
 //! - [`shelving`]: vectors that are kept elsewhere, too, and compared there
 //! - [`skills`]: which skills there are; [`editing`]: how they are changed; [`classifying`]: which tools have them
+//! - [`judging`]: what a language model says about them; [`verdict`]: what it is asked, and what of its answer is believed;
+//!   [`suggestions`]: skills that it missed
 //! - [`guide`]: the same search for MCP clients that see the small surface
 //!
 //! The registry stays the truth: texts, vectors and skills are kept there, and the library can be made anew from it at any
@@ -14,11 +16,14 @@ mod classifying;
 mod editing;
 mod following;
 mod guide;
+mod judging;
 mod library;
 mod looking;
 mod shelving;
 mod skills;
 mod strategy;
+mod suggestions;
+mod verdict;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,6 +41,8 @@ use crate::{Error, Service};
 use classifying::Teller;
 pub use editing::{SkillChange, SkillView};
 pub(crate) use guide::Usher;
+use judging::Judge;
+pub use judging::{AskAbout, ClassifierSetup};
 use library::Library;
 use shelving::Shelf;
 pub use shelving::VectorsState;
@@ -129,6 +136,8 @@ pub struct FoundTool {
     pub source_server: SourceServer,
     /// What it is good for.
     pub skill_ids: Vec<String>,
+    /// How certain each of these is, from 0 to 1.
+    pub skill_confidences: Vec<f64>,
     /// What it is best at.
     pub primary_skill_id: Option<String>,
     /// Whether its skills are known.
@@ -182,6 +191,8 @@ pub(crate) struct Finder {
     teller: Arc<Teller>,
     /// Where vectors are kept besides, if anywhere.
     shelf: Option<Arc<Shelf>>,
+    /// A language model that is asked as well.
+    judge: Option<Judge>,
     counts: Counts,
 }
 
@@ -207,7 +218,7 @@ impl Finder {
         house: &Arc<Household>,
         embedder: Option<Arc<dyn Embedder>>,
         skills_of_file: Vec<Skill>,
-        vectors: Option<Arc<dyn VectorStore>>,
+        (vectors, classifier): (Option<Arc<dyn VectorStore>>, Option<ClassifierSetup>),
     ) -> Result<Arc<Self>, Error> {
         let skills = SkillSet::new(&skills_of_file, house.store.skills().await?);
         let dimension = embedder.as_ref().map_or(0, |embedder| embedder.dimension());
@@ -221,9 +232,11 @@ impl Finder {
             changing: tokio::sync::Mutex::default(),
             teller: Arc::default(),
             shelf: vectors.map(|store| Arc::new(Shelf::new(store))),
+            judge: classifier.map(Judge::new),
             counts: Counts::default(),
         });
         house.spawn(following::follow(Arc::clone(&finder)));
+        house.spawn(judging::judge(Arc::clone(&finder)));
         if let Some(shelf) = finder.shelf.clone() {
             house.spawn(shelving::keep(Arc::clone(&finder), shelf));
         }
@@ -338,6 +351,7 @@ fn found(hit: Hit<ToolId>, book: library::Book, shop: &Shop, input_schema: Optio
         score: rounded(hit.score),
         source_server: SourceServer { id: book.server.to_string(), name: shop.name.clone(), status: shop.status },
         skill_ids: book.skills,
+        skill_confidences: book.confidences,
         primary_skill_id: book.primary_skill,
         is_classified: book.is_classified,
         why: Why {

@@ -184,6 +184,7 @@ async fn open(store: &Store, folder: &TempDir, remote: Life) -> Arc<Service> {
         embedder: None,
         vectors: None,
         skills: Vec::new(),
+        classifier: None,
         traces: None,
     };
     Service::open(setup).await.unwrap()

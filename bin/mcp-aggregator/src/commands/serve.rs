@@ -84,9 +84,19 @@ pub(crate) fn run_announced(arguments: ServeArguments, announce: impl FnOnce(Soc
         });
         let (remote, probe) = (Some(containers.life_or(Arc::new(remote::life))), Some(remote::probe as _));
         let traces = traces::from_environment();
-        let store_of_setup = store.clone();
-        let setup =
-            Setup { store: store_of_setup, options, chain, remote, probe, config, embedder, vectors, skills, traces };
+        let setup = Setup {
+            store: store.clone(),
+            options,
+            chain,
+            remote,
+            probe,
+            config,
+            embedder,
+            vectors,
+            skills,
+            classifier: None,
+            traces,
+        };
         let opened = match no_history {
             true => Service::open_without_account(setup).await,
             false => Service::open(setup).await,

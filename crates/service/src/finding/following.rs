@@ -13,6 +13,7 @@ use tokio::time::sleep;
 
 use super::Finder;
 use super::classifying;
+use super::judging::Judge;
 use super::library::{Lacking, Library};
 use crate::{Error, Event};
 
@@ -60,6 +61,7 @@ pub(super) async fn follow(finder: Arc<Finder>) {
                 Ok(false) if is_settled => wait(&mut news, &mut stale).await,
                 Ok(false) => {
                     finder.settle().await;
+                    finder.judge.iter().for_each(Judge::wake);
                     is_settled = true;
                 }
                 Err(error) => {

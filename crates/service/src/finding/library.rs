@@ -8,11 +8,12 @@ use registry::{Classified, ServerId, ToolId, ToolRecord};
 use search::{Document, Hit, Index, Limits, PointId, Query, TextHash};
 use serde_json::{Map, Value};
 
+use super::judging::AND;
 pub(super) use elsewhere::Plan;
 use elsewhere::point_of;
 
 /// What is known of a tool besides its text.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Book {
     pub(super) server: ServerId,
     server_name: String,
@@ -26,6 +27,7 @@ pub(super) struct Book {
     pub(super) is_enabled: bool,
     pub(super) is_classified: bool,
     pub(super) skills: Vec<String>,
+    pub(super) confidences: Vec<f64>,
     pub(super) primary_skill: Option<String>,
     /// What told its skills, or that it has none.
     classified_by: Option<String>,
@@ -39,6 +41,12 @@ impl Book {
     /// The skills that a search by skills goes by. Where they are not known, none.
     fn known_skills(&self) -> &[String] {
         if self.is_classified { &self.skills } else { &[] }
+    }
+
+    /// Whether this told its skills, or somebody who was asked after it.
+    fn is_told_by(&self, mark: &str) -> bool {
+        let rest = self.classified_by.as_deref().and_then(|by| by.strip_prefix(mark));
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(AND))
     }
 
     /// Whether it has one of these skills. Where none are named, everything will do.
@@ -66,6 +74,26 @@ pub(super) struct Unclassified {
     pub(super) tool: ToolId,
     pub(super) text_hash: String,
     pub(super) vector: Vec<f32>,
+}
+
+/// A tool about which a language model is to be asked.
+#[derive(Debug, Clone)]
+pub(super) struct Unjudged {
+    pub(super) tool: ToolId,
+    pub(super) server_name: String,
+    pub(super) text_hash: String,
+    pub(super) name: String,
+    pub(super) description: Option<String>,
+    /// What its vector says.
+    pub(super) skills: Vec<String>,
+    pub(super) confidences: Vec<f64>,
+}
+
+impl Unjudged {
+    /// By which what was said about it is kept.
+    pub(super) fn key(&self) -> (String, String) {
+        (self.server_name.clone(), self.text_hash.clone())
+    }
 }
 
 /// A tool that was found, and what is known of it.
@@ -132,6 +160,7 @@ impl Library {
             is_enabled: tool.enabled,
             is_classified: tool.is_classified,
             skills: tool.skills,
+            confidences: tool.confidences,
             primary_skill: tool.primary_skill,
             classified_by: tool.classified_by,
         };
@@ -176,14 +205,33 @@ impl Library {
         lacking.collect()
     }
 
-    /// Some tools that have a vector and whose skills were not told by this.
+    /// Some tools that have a vector and whose skills were not told by this, nor by somebody who was asked after it.
     pub(super) fn unclassified(&self, mark: &str, count: usize) -> Vec<Unclassified> {
-        let told_otherwise = self.books.iter().filter(|(_, book)| book.classified_by.as_deref() != Some(mark));
+        let told_otherwise = self.books.iter().filter(|(_, book)| !book.is_told_by(mark));
         let pending = told_otherwise.filter_map(|(tool, book)| {
             let vector = self.index.vector(tool)?;
             Some(Unclassified { tool: *tool, text_hash: book.text_hash.clone(), vector })
         });
         pending.take(count).collect()
+    }
+
+    /// Tools that have what their vectors say, and that are pending by what told their skills and whether they are known.
+    pub(super) fn unjudged(&self, mark: &str, is_pending: impl Fn(Option<&str>, bool) -> bool) -> Vec<Unjudged> {
+        let told = self.books.iter().filter(|(_, book)| book.is_enabled && book.is_told_by(mark));
+        let pending = told.filter(|(_, book)| is_pending(book.classified_by.as_deref(), book.is_classified));
+        let mut pending: Vec<Unjudged> = pending
+            .map(|(tool, book)| Unjudged {
+                tool: *tool,
+                server_name: book.server_name.clone(),
+                text_hash: book.text_hash.clone(),
+                name: book.original_name.clone(),
+                description: book.description.clone(),
+                skills: book.skills.clone(),
+                confidences: book.confidences.clone(),
+            })
+            .collect();
+        pending.sort_by_key(|tool| tool.tool);
+        pending
     }
 
     /// Says what a tool is good for, if it still reads as it was judged.
@@ -192,6 +240,7 @@ impl Library {
         book.is_classified = told.primary.is_some();
         book.is_shelved = false;
         (book.skills, book.primary_skill, book.classified_by) = (told.skills, told.primary, Some(told.by));
+        book.confidences = told.confidences;
     }
 
     /// What tools are best at, with their vectors.
@@ -286,6 +335,7 @@ pub(super) mod tests {
             enabled: true,
             is_classified: false,
             skills: Vec::new(),
+            confidences: Vec::new(),
             primary_skill: None,
             classified_by: None,
             position: 0,
@@ -306,6 +356,7 @@ pub(super) mod tests {
             tool: ToolId(1),
             text_hash: text_hash.to_owned(),
             skills: vec!["x".to_owned()],
+            confidences: vec![0.9],
             primary: Some("x".to_owned()),
             by: "m".to_owned(),
         };
