@@ -21,6 +21,7 @@
 mod admission;
 mod answer;
 mod arguments;
+mod beside;
 mod client;
 mod client_config;
 mod colour;
@@ -38,7 +39,6 @@ mod output;
 mod owners;
 mod progress;
 mod refusal;
-mod rest;
 mod service_file;
 mod session;
 mod shown;

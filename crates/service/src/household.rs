@@ -94,6 +94,10 @@ impl Household {
             .map_err(|empty| Error::Registry(registry::Error::Invalid { what: empty.to_string() }))?;
         // Until its keeper says otherwise: lists wait for those that are about to start.
         let place = self.fleet.enrol(name, ServerState::Initializing, Arc::new(Offer::new(Era::Legacy)));
+        let switched_off = self.switched_off(record.id).await?;
+        if !switched_off.is_empty() {
+            self.fleet.switch_off(place, switched_off);
+        }
         let (keeper, handle) = Keeper::new(self, place, record, known);
         self.write().insert(place, Arc::clone(&handle));
         self.spawn(keeper.run());

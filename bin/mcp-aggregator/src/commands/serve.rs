@@ -9,6 +9,7 @@ use std::sync::Arc;
 use aggregator::cycle::{self, Chain};
 use aggregator::{Options, logging};
 use api::Api;
+use console::Console;
 use front::{Front, Limits};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use service::{ConfigFile, Service, Setup};
@@ -18,9 +19,9 @@ use upstream::Stop;
 
 use crate::admission::{TOKEN_VARIABLE, check_door, tokens};
 use crate::arguments::ServeArguments;
+use crate::beside::{Beside, outside};
 use crate::failure::Failure;
 use crate::output::say;
-use crate::rest::Rest;
 use crate::service_file::ServiceFile;
 use crate::session::Signals;
 use crate::storage::{StorageArguments, with_causes};
@@ -91,16 +92,23 @@ pub(crate) fn run_announced(arguments: ServeArguments, announce: impl FnOnce(Soc
         // Commands find us by it, as long as we answer.
         let service_file = say_where(&storage, address);
         announce(address, tokens.is_some());
+        let tokens = tokens.map(Arc::new);
+        let console = Arc::new(Console::new(Arc::clone(&service), outside(tokens.clone())));
+        let watching = tokio::spawn({
+            let console = Arc::clone(&console);
+            async move { console.watch().await }
+        });
         let front = Front {
             aggregator: Arc::clone(service.aggregator()),
             tokens,
             allowed_hosts: allow_host,
             allowed_origins: allow_origin,
             limits: Limits::default(),
-            annexe: Some(Arc::new(Rest(Api::new(Arc::clone(&service))))),
+            annexe: Some(Arc::new(Beside { api: Api::new(Arc::clone(&service)), console })),
         };
         let served = serve(front, listener, &mut signals).await;
         clearing.abort();
+        watching.abort();
         drop(service_file);
         stop(&service, &mut signals).await;
         containers.settle().await;
@@ -200,7 +208,9 @@ fn announce(address: SocketAddr, has_tokens: bool) {
     say(format_args!(
         "hint: one server alone: http://{reached}/mcp/<server>; older clients (HTTP+SSE): http://{reached}/sse"
     ));
-    say(format_args!("hint: to add, look at and remove servers: http://{reached}/api/docs"));
+    say(format_args!(
+        "hint: to add, look at and try out servers in a browser: http://{reached}/; for programs: http://{reached}/api/docs"
+    ));
 }
 
 /// Every client needs a descriptor or two. Where the usual limit is low, raising it is up to us.
