@@ -20,6 +20,13 @@ fn has(program: &str) -> bool {
     found
 }
 
+/// The same for what `scripts/test` installs: where nothing may be skipped, it must be there.
+pub(crate) fn needs(program: &str) -> bool {
+    let found = has(program);
+    assert!(found || std::env::var_os("CI").is_none_or(|ci| ci != "true"), "{program} was not found; install it");
+    found
+}
+
 fn script(shell: &str) -> tempfile::NamedTempFile {
     let output = testkit::run(PROGRAM, ["completions", shell]);
     expect(&output, 0);
