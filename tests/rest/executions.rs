@@ -51,6 +51,41 @@ fn every_call_is_an_execution_whatever_way_it_came() {
 }
 
 #[test]
+fn a_call_that_is_refused_because_its_server_is_off_is_an_execution_too() {
+    let rest = Rest::start();
+    let id = rest.register("one", &[])["id"].clone();
+    let mut alone = rest.serve.session("/mcp/one");
+    expect(200, &rest.order("/servers/one/disconnect"));
+    rest.call("one.echo", &json!({}));
+    rest.post("/execute", &json!({"name": "size", "server_id": id}));
+    rest.serve.session("/mcp").ask("tools/call", json!({"name": "one.pid", "arguments": {}}));
+    alone.ask("tools/call", json!({"name": "env", "arguments": {}}));
+
+    let listed = wait_for(&rest, "?status=error", 4);
+    let told: Vec<_> = listed.iter().map(|one| (one["tool_name"].as_str(), one["source"].as_str())).collect();
+    let expected = [("env", "mcp"), ("pid", "mcp"), ("size", "rest"), ("echo", "rest")];
+    assert_eq!(told, expected.map(|(tool, way)| (Some(tool), Some(way))), "newest first");
+    for one in &listed {
+        assert_eq!((&one["server_id"], &one["server_name"]), (&id, &json!("one")), "{one}");
+        assert!(one["error_message"].as_str().is_some_and(|why| !why.is_empty()), "{one}");
+    }
+    // What nobody has is nobody's execution.
+    expect(200, &rest.order("/servers/one/connect"));
+    rest.call("one.nothing", &json!({}));
+    rest.serve.session("/mcp").ask("tools/call", json!({"name": "two.pid", "arguments": {}}));
+    wait_for(&rest, "", 4);
+}
+
+#[test]
+fn a_tool_that_its_server_does_not_list_is_still_an_execution_when_it_is_called() {
+    let rest = Rest::start();
+    rest.register("one", &[]);
+    rest.serve.session("/mcp/one").ask("tools/call", json!({"name": "hidden", "arguments": {}}));
+    let listed = wait_for(&rest, "", 1);
+    assert_eq!((&listed[0]["tool_name"], &listed[0]["status"]), (&json!("hidden"), &json!("error")));
+}
+
+#[test]
 fn a_call_under_way_is_seen_and_can_be_cancelled() {
     let rest = Rest::start();
     rest.register("one", &[]);

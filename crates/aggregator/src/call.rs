@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use catalog::{Kind, Missing, Scope, ServerState};
+use catalog::{Kind, Missing, Route, Scope, ServerState};
 use protocol::envelope::Kind as MessageKind;
 use protocol::reply::{self, code};
 use protocol::splice::Edit;
@@ -34,30 +34,65 @@ pub fn route(aggregator: &Arc<Aggregator>, message: Incoming<'_>, envelope: &Env
         return to.say(&reply::error(id_token, code::INVALID_PARAMS, text, None));
     };
     let view = aggregator.fleet.view();
-    let found = view.snapshot.resolve(client.scope(), kind, &name);
-    if let Some(ledger) = aggregator.ledger.as_ref().filter(|_| kind == Kind::Tool && to.account().is_none())
-        && let Some(found) = found
-    {
-        let call = Calling {
-            client,
-            server: found.server,
-            tool: &view.snapshot.item(kind, found).id,
-            id: id_token,
-            line,
-            params: envelope.params.span,
-            meta: envelope.params.meta,
-        };
-        return match ledger.open(&call) {
-            Ok(account) => enter(aggregator, message, envelope, &account),
-            Err(refusal) => to.say(&refusal.answer(id_token)),
-        };
+    let named =
+        Named { view: &view, kind, name_at, name: &name, found: view.snapshot.resolve(client.scope(), kind, &name) };
+    let Some(ledger) = aggregator.ledger.as_ref().filter(|_| kind == Kind::Tool && to.account().is_none()) else {
+        return go(aggregator, message, envelope, &named);
+    };
+    let Some((server, tool)) = named.owner(client) else {
+        return go(aggregator, message, envelope, &named);
+    };
+    let (params, meta) = (envelope.params.span, envelope.params.meta);
+    match ledger.open(&Calling { client, server, tool, id: id_token, line, params, meta }) {
+        Ok(account) => enter(aggregator, message, envelope, (&named, &account)),
+        Err(refusal) => to.say(&refusal.answer(id_token)),
     }
+}
+
+/// What a call names.
+struct Named<'n> {
+    view: &'n View,
+    kind: Kind,
+    name_at: Span,
+    name: &'n str,
+    found: Option<Route>,
+}
+
+impl Named<'_> {
+    /// Why there is no such thing, or nobody to ask for it.
+    fn why_not(&self, client: &Client) -> Missing {
+        match self.found {
+            Some(found) => self.view.snapshot.why_not_from(found.server),
+            None => self.view.snapshot.why_missing(client.scope(), self.kind, self.name, client.style()),
+        }
+    }
+
+    /// The server that a call is about, whether or not that can be called now, and what it calls the thing.
+    fn owner(&self, client: &Client) -> Option<(usize, &str)> {
+        let snapshot = &self.view.snapshot;
+        if let Some(found) = self.found {
+            return Some((found.server, &snapshot.item(self.kind, found).id));
+        }
+        match (client.scope(), self.why_not(client)) {
+            (Scope::One(server), Missing::Starting(_) | Missing::Down(_)) => Some((server, self.name)),
+            (Scope::All, Missing::Starting(server) | Missing::Down(server)) => {
+                Some((server, snapshot.without_prefix(server, self.name)))
+            }
+            (Scope::One(server), Missing::UnknownItem(_)) if self.view.connections[server].is_some() => {
+                Some((server, self.name))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Sends a call, which is entered in the ledger if there is one, on its way.
+fn go(aggregator: &Arc<Aggregator>, message: Incoming<'_>, envelope: &Envelope, named: &Named<'_>) {
+    let Incoming { client, to, line, .. } = &message;
+    let Named { view, kind, name_at, name, found } = *named;
     let Some((found, connection)) = found.and_then(|found| Some((found, view.connections[found.server].as_ref()?)))
     else {
-        let why = match found {
-            Some(found) => view.snapshot.why_not_from(found.server),
-            None => view.snapshot.why_missing(client.scope(), kind, &name, client.style()),
-        };
+        let why = named.why_not(client);
         if let Missing::Starting(server) = why {
             return wait(aggregator, message, envelope, server);
         }
@@ -68,7 +103,7 @@ pub fn route(aggregator: &Arc<Aggregator>, message: Incoming<'_>, envelope: &Env
             return route_to(aggregator, message, envelope, server);
         }
         tracing::debug!(%name, ?why, "call of what is not there");
-        return to.say(&not_found(aggregator, &view, id_token, kind, &name, why));
+        return to.say(&not_found(aggregator, view, id_of(envelope).of(line), kind, name, why));
     };
     tracing::debug!(%name, server = %connection.server(), bytes = line.len(), "call");
     let server_name = view.snapshot.item(kind, found).id_token();
@@ -78,11 +113,16 @@ pub fn route(aggregator: &Arc<Aggregator>, message: Incoming<'_>, envelope: &Env
 }
 
 /// Makes a call that was entered in the ledger, when its turn has come.
-fn enter(aggregator: &Arc<Aggregator>, message: Incoming<'_>, envelope: &Envelope, account: &Arc<dyn Account>) {
+fn enter(
+    aggregator: &Arc<Aggregator>,
+    message: Incoming<'_>,
+    envelope: &Envelope,
+    (named, account): (&Named<'_>, &Arc<dyn Account>),
+) {
     let Incoming { client, to, line, touched } = message;
     let to = &to.accounted(Arc::clone(account));
     let Some(turn) = account.turn() else {
-        return route(aggregator, Incoming { client, to, line, touched }, envelope, Kind::Tool);
+        return go(aggregator, Incoming { client, to, line, touched }, envelope, named);
     };
     let id = id_of(envelope);
     let (aggregator, owner, answer_to, line) =

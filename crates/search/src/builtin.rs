@@ -3,6 +3,12 @@
 use crate::embedder::{EmbedError, Embedder};
 use crate::minilm::{self, MiniLm};
 
+/// The vectors of the built-in skills: for each its fingerprint, in hexadecimal digits, and its numbers. A test tells
+/// when they are out of date, and how they are made anew.
+const SKILLS: &[u8] = include_bytes!("../model/skills.bin");
+const FINGERPRINT: usize = 16;
+const NUMBER: usize = size_of::<f32>();
+
 /// The built-in sentence model.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BuiltIn;
@@ -18,5 +24,48 @@ impl Embedder for BuiltIn {
 
     fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
         MiniLm::shared().embed(texts)
+    }
+
+    fn known_skill(&self, fingerprint: &str) -> Option<Vec<f32>> {
+        known_skill(SKILLS, fingerprint)
+    }
+}
+
+fn known_skill(known: &[u8], fingerprint: &str) -> Option<Vec<f32>> {
+    let mut rows = known.chunks_exact(FINGERPRINT + minilm::HIDDEN * NUMBER);
+    let row = rows.find(|row| row.starts_with(fingerprint.as_bytes()))?;
+    let (numbers, _) = row[FINGERPRINT..].as_chunks();
+    Some(numbers.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Classifier, builtin_skills, fingerprint};
+
+    #[test]
+    fn the_vectors_of_the_built_in_skills_are_those_the_model_makes() {
+        let skills = builtin_skills();
+        // The model itself knows none beforehand.
+        let made = Classifier::new(&skills, MiniLm::shared()).expect("the built-in model always answers");
+        let mut fresh = Vec::new();
+        for skill in &skills {
+            fresh.extend(fingerprint(std::slice::from_ref(skill)).bytes());
+            let vector = made.vector(&skill.id).expect("every skill has a vector");
+            fresh.extend(vector.iter().flat_map(|number| number.to_le_bytes()));
+        }
+        if std::env::var_os("MCP_UPDATE_SKILLS").is_some() {
+            std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/model/skills.bin"), &fresh).unwrap();
+            return;
+        }
+        for skill in &skills {
+            let mark = fingerprint(std::slice::from_ref(skill));
+            let known = known_skill(SKILLS, &mark).unwrap_or_else(|| {
+                panic!("the skill `{}` has changed: MCP_UPDATE_SKILLS=1 cargo test -p search the_vectors", skill.id)
+            });
+            let new = known_skill(&fresh, &mark).expect("it was just made");
+            assert!(known.iter().zip(&new).all(|(known, new)| (known - new).abs() < 1e-4), "{}", skill.id);
+        }
+        assert_eq!(SKILLS.len(), fresh.len(), "skills that are no more: MCP_UPDATE_SKILLS=1 cargo test -p search");
     }
 }

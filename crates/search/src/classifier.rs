@@ -7,7 +7,7 @@ use crate::document::Document;
 use crate::embedder::{EmbedError, Embedder};
 use crate::index::{Hit, Index, Limits};
 use crate::query::Query;
-use crate::skills::Skill;
+use crate::skills::{Skill, fingerprint};
 use crate::vectors::{dot, normalized};
 
 /// From nearness, and the lead before the next skill, to the share of tools for which that is right: a logistic
@@ -56,17 +56,17 @@ impl Classification {
 }
 
 impl Classifier {
-    /// Embeds the skills.
+    /// Embeds the skills whose vectors are not known beforehand.
     ///
     /// # Errors
     /// If the model cannot be asked now.
     pub fn new(skills: &[Skill], embedder: &dyn Embedder) -> Result<Self, EmbedError> {
         let mut known = Vec::with_capacity(skills.len());
         for skill in skills {
-            let summary = format!("{}: {}", skill.name, skill.description);
-            let texts: Vec<&str> = std::iter::once(&summary).chain(&skill.examples).map(String::as_str).collect();
-            let vectors = embedder.embed(&texts)?;
-            let seed = vectors.split_first().and_then(|(summary, examples)| seed(summary, examples));
+            let seed = match embedder.known_skill(&fingerprint(std::slice::from_ref(skill))) {
+                Some(known) => normalized(&known),
+                None => embedded(skill, embedder)?,
+            };
             let document = Document {
                 name: skill.name.clone(),
                 description: format!("{}. {}", skill.description, skill.examples.join(". ")),
@@ -143,6 +143,13 @@ impl Classifier {
     pub fn find(&self, query: &Query, limits: Limits) -> Vec<Hit<String>> {
         self.index.search(query, limits, |_| true)
     }
+}
+
+fn embedded(skill: &Skill, embedder: &dyn Embedder) -> Result<Option<Vec<f32>>, EmbedError> {
+    let summary = format!("{}: {}", skill.name, skill.description);
+    let texts: Vec<&str> = std::iter::once(&summary).chain(&skill.examples).map(String::as_str).collect();
+    let vectors = embedder.embed(&texts)?;
+    Ok(vectors.split_first().and_then(|(summary, examples)| seed(summary, examples)))
 }
 
 /// The vector of a skill's own words: half what it says of itself, half its examples.

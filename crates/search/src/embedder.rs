@@ -19,6 +19,13 @@ pub trait Embedder: Send + Sync {
     /// # Errors
     /// If there are no vectors to be had now. The index goes on with words alone.
     fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError>;
+
+    /// The vector of a skill with this fingerprint, if it was made beforehand: what never changes need not be made at
+    /// every start.
+    fn known_skill(&self, fingerprint: &str) -> Option<Vec<f32>> {
+        let _unknown = fingerprint;
+        None
+    }
 }
 
 /// Why there are no vectors.

@@ -16,7 +16,7 @@ use std::time::Duration;
 use aggregator::Aggregator;
 use aggregator::client::Client;
 use protocol::trace::TraceContext;
-use registry::{ExecutionId, RawJson, Source};
+use registry::{ExecutionId, ExecutionStatus, RawJson, ServerId, Source};
 use serde::Serialize;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
@@ -122,7 +122,13 @@ impl Executions {
         let asked = Instant::now();
         failing::check(&call)?;
         let aggregator = self.aggregator().ok_or(Error::ExecutionStopped)?;
-        let target = self.find_target(&aggregator, &call).await?;
+        let target = match self.find_target(&aggregator, &call).await {
+            Ok(target) => target,
+            Err(error) => {
+                self.note_refusal(&call, &error);
+                return Err(error);
+            }
+        };
         let execution = self.enter(&call, &target)?;
         let mut under_way = UnderWay { whole: Arc::clone(self), aggregator, execution, client: None };
         let Concluded { outcome, ended } = self.carry_through(&call, &target, asked, &mut under_way).await;
@@ -147,11 +153,27 @@ impl Executions {
     }
 
     fn enter(&self, call: &Call, target: &Target) -> Result<Arc<Execution>, Error> {
+        let asked = self.asked(call, target.place, target.server.clone(), &target.tool);
+        self.begin(asked, session_of(call).as_deref()).map_err(|refused| failing::refused(&refused))
+    }
+
+    /// Keeps that a call was not made because its server is not there.
+    fn note_refusal(&self, call: &Call, error: &Error) {
+        let Error::ServerUnavailable { server_id, name, sentence, .. } = error else { return };
+        let Some(standing) = self.roster().find(server_id) else { return };
+        let tool = call.name.strip_prefix(name.as_str()).and_then(|rest| rest.strip_prefix('.'));
+        let server = (Some(standing.id), Arc::clone(&standing.name));
+        let asked = self.asked(call, standing.place, server, tool.unwrap_or(&call.name));
+        let ended = Ended::unanswered(ExecutionStatus::Error, sentence.clone()).of_kind("server_unavailable");
+        self.enter_ended(asked, ended);
+    }
+
+    fn asked(&self, call: &Call, place: usize, server: (Option<ServerId>, Arc<str>), tool: &str) -> Asked {
         let keeps_payloads = self.settings().store_payloads;
-        let asked = Asked {
-            place: target.place,
-            server: target.server.clone(),
-            tool: target.tool.as_str().into(),
+        Asked {
+            place,
+            server,
+            tool: tool.into(),
             origin: Origin {
                 source: call.source,
                 caller: Some(Arc::clone(&call.actor.name)),
@@ -160,8 +182,7 @@ impl Executions {
             arguments: keeps_payloads.then(|| call.arguments.clone()),
             keeps_result: keeps_payloads,
             trace: call.trace.clone(),
-        };
-        self.begin(asked, session_of(call).as_deref()).map_err(|refused| failing::refused(&refused))
+        }
     }
 
     /// From its turn to its answer.

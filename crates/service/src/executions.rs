@@ -179,7 +179,7 @@ impl Executions {
         {
             return Err(refused(Refused::SessionOver(limit)));
         }
-        let execution = Arc::new(Execution::new(self, asked, slot));
+        let execution = Arc::new(Execution::new(self, asked, Some(slot)));
         if let Some(turn) = turn {
             execution.must_wait(turn);
         }
@@ -194,6 +194,11 @@ impl Executions {
         }
         execution.announce();
         Ok(execution)
+    }
+
+    /// Enters a call that was over before it began.
+    pub(crate) fn enter_ended(&self, asked: Asked, ended: Ended) {
+        Arc::new(Execution::new(self, asked, None)).finish(ended);
     }
 
     /// A call has ended.

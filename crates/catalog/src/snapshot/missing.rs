@@ -54,6 +54,13 @@ impl Snapshot {
         }
     }
 
+    /// What a name that begins with a server's is without that: what the server itself might call it.
+    pub fn without_prefix<'n>(&self, server: usize, name: &'n str) -> &'n str {
+        let key = self.servers[server].name.as_ref();
+        let under = |key: &str, separator: &str| name.strip_prefix(key)?.strip_prefix(separator);
+        under(key, self.separator.as_ref()).or_else(|| under(&names::sanitised(key), "__")).unwrap_or(name)
+    }
+
     /// Why something is not to be had from the server at that place.
     pub fn why_not_from(&self, server: usize) -> Missing {
         match self.servers[server].state {

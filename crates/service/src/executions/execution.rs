@@ -99,7 +99,7 @@ pub(crate) struct Times {
 }
 
 impl Execution {
-    pub(super) fn new(whole: &Executions, mut asked: Asked, slot: Slot) -> Self {
+    pub(super) fn new(whole: &Executions, mut asked: Asked, slot: Option<Slot>) -> Self {
         let trace = whole.traces.as_ref().map(|traces| traces.begin(asked.trace.take()));
         let submitted_at = Timestamp::now();
         Self {
@@ -109,7 +109,7 @@ impl Execution {
             counters: whole.counters(asked.place),
             asked,
             whole: whole.myself.clone(),
-            progress: Mutex::new(Progress { slot: Some(slot), ..Progress::default() }),
+            progress: Mutex::new(Progress { slot, ..Progress::default() }),
             called_off: Notify::new(),
             trace,
         }
