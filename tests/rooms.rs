@@ -15,7 +15,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("crates/aggregator", &["protocol", "catalog", "upstream"]),
     ("crates/service", &["protocol", "catalog", "upstream", "aggregator", "registry", "search"]),
     ("crates/http", &["protocol", "catalog", "upstream", "aggregator"]),
-    ("crates/api", &["registry", "service"]),
+    ("crates/api", &["notebook", "registry", "service"]),
     ("crates/notebook", &[]),
     ("crates/testkit", &[]),
     ("bin/mcp-simple-aggregator", &["aggregator", "upstream", "catalog", "protocol"]),

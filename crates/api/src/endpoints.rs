@@ -2,6 +2,7 @@
 
 mod backup;
 mod bindings;
+mod documents;
 mod executions;
 mod overview;
 mod page;
@@ -20,6 +21,7 @@ pub(crate) fn all() -> Vec<Endpoint> {
         group("Search", search::endpoints()),
         group("Skills", skills::endpoints()),
         group("Executions", executions::endpoints()),
+        group("Documents", documents::endpoints()),
         group("Documents", bindings::endpoints()),
         group("Service", overview::endpoints()),
         group("Backup", backup::endpoints()),

@@ -10,6 +10,7 @@ use aggregator::cycle::{self, Chain};
 use aggregator::{Options, logging};
 use api::Api;
 use front::{Front, Limits};
+use notebook::Folder;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use service::{ConfigFile, Service, Setup};
 use tokio::net::TcpListener;
@@ -41,6 +42,7 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<(), Failure> {
         names,
         skills,
         surface,
+        documents,
         name,
         debug,
         log_file,
@@ -56,6 +58,7 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<(), Failure> {
     let options = Options { surface, ..options };
     let config = config.map(config_file).transpose()?;
     let skills = skills.as_deref().map(skills_in).transpose()?.unwrap_or_default();
+    let documents = documents.as_deref().map(folder_of_documents).transpose()?;
     let chain = chain(config.as_ref(), &storage)?;
     make_room_for_connections();
 
@@ -92,7 +95,7 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<(), Failure> {
             allowed_hosts: allow_host,
             allowed_origins: allow_origin,
             limits: Limits::default(),
-            annexe: Some(Arc::new(Rest(Api::new(Arc::clone(&service))))),
+            annexe: Some(Arc::new(Rest(api(&service, documents)))),
         };
         let served = serve(front, listener, &mut signals).await;
         clearing.abort();
@@ -103,6 +106,20 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<(), Failure> {
         drop(tenancy);
         served.map_err(|error| Failure::new(format!("could not serve: {error}")))
     })
+}
+
+/// The REST API, and the documents that it may read.
+fn api(service: &Arc<Service>, documents: Option<Arc<Folder>>) -> Api {
+    let api = Api::new(Arc::clone(service));
+    match documents {
+        Some(folder) => api.with_documents(folder),
+        None => api,
+    }
+}
+
+fn folder_of_documents(path: &Path) -> Result<Arc<Folder>, Failure> {
+    let failed = |error| Failure::new(format!("could not open the folder of documents {}: {error}", path.display()));
+    Folder::open(path).map(Arc::new).map_err(failed)
 }
 
 /// What finds tools by meaning, where the program has it.
