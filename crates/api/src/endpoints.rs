@@ -1,5 +1,6 @@
 //! Everything that can be asked for, group by group: each file says what, and does it.
 
+mod assistant;
 mod backup;
 mod bindings;
 mod documents;
@@ -23,6 +24,7 @@ pub(crate) fn all() -> Vec<Endpoint> {
         group("Executions", executions::endpoints()),
         group("Documents", documents::endpoints()),
         group("Documents", bindings::endpoints()),
+        group("Assistant", assistant::endpoints()),
         group("Service", overview::endpoints()),
         group("Backup", backup::endpoints()),
         group("This document", page::endpoints()),

@@ -54,6 +54,7 @@ pub(super) fn all() -> Vec<(&'static str, Schema)> {
         ("DocumentMap", map()),
         ("DocumentRun", outcome()),
         ("DocumentContext", context()),
+        ("AssistantTools", assistant_tools()),
         ("Remark", remark()),
         ("Bound", bound()),
     ]
@@ -177,4 +178,26 @@ fn context() -> Schema {
         .with("allowed_servers", Schema::list(Schema::text()))
         .with("block", block.or_null())
         .with("tools", Schema::list(Schema::named("Tool")).about("Those that may be used here and can be called now."))
+}
+
+fn assistant_tools() -> Schema {
+    let tool = Schema::object()
+        .with("server_id", Schema::formatted("uuid"))
+        .with("server_name", Schema::text())
+        .with("tool_name", Schema::text().about("The name its server gave it."))
+        .with("name", Schema::text().about("`server.tool`."))
+        .with("safe_name", Schema::text().about("A name that every provider accepts, and what models call it."))
+        .with("description", Schema::text().or_null())
+        .with("input_schema", Schema::anything())
+        .with("is_read_only", Schema::truth().about("Its server says that it changes nothing."))
+        .with("is_idempotent", Schema::truth().about("Its server says that calling it twice does no harm."))
+        .with("is_destructive", Schema::truth().about("Its server says that it may destroy something."))
+        .with("skill_ids", Schema::list(Schema::text()));
+    Schema::object()
+        .with("tools", Schema::list(tool))
+        .with("enabled_servers", Schema::list(Schema::text()))
+        .with("section_binding", Schema::text().or_null().about("The only server, if the line is bound to one."))
+        .with("why", Schema::text())
+        .with("format", Schema::text().or_null())
+        .with("provider_tools", Schema::anything().about("What stands under `tools` in a request to that provider."))
 }
