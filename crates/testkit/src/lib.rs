@@ -10,6 +10,7 @@
 //! - `src/bin/fake-server`: the server
 //! - [`collector`]: a collector of traces
 //! - [`engine`]: a container engine to be thrown away
+//! - [`model_server`]: scripted language models
 //! - [`postgres`]: a PostgreSQL server to be thrown away
 //! - [`puppet`]: a server whose every move the test directs; `src/bin/puppet`: its body
 //! - [`serve`]: a running `mcp-aggregator serve`; [`http_client`]: talking to it in HTTP
@@ -37,6 +38,7 @@ pub mod http_client;
 pub mod http_server;
 pub mod http_session;
 pub mod launch;
+pub mod model_server;
 pub mod modern;
 pub mod postgres;
 mod posting;
@@ -57,6 +59,7 @@ pub use engine::Engine;
 pub use http_server::{HttpServer, Script};
 pub use http_session::HttpSession;
 pub use launch::Launch;
+pub use model_server::{Asked, ModelReply, ModelServer};
 pub use modern::{ModernHttp, ModernStdio};
 pub use postgres::Postgres;
 pub use processes::{
