@@ -16,7 +16,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("crates/aggregator", &["protocol", "catalog", "upstream"]),
     ("crates/service", &["protocol", "catalog", "upstream", "aggregator", "models", "registry", "search"]),
     ("crates/http", &["protocol", "catalog", "upstream", "aggregator"]),
-    ("crates/api", &["registry", "service"]),
+    ("crates/api", &["models", "notebook", "registry", "service"]),
     ("crates/console", &["registry", "service"]),
     ("crates/notebook", &[]),
     ("crates/testkit", &[]),
