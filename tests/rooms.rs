@@ -13,6 +13,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("crates/remote", &["protocol", "catalog", "upstream"]),
     ("crates/containers", &["protocol", "catalog", "upstream"]),
     ("crates/models", &["protocol", "remote"]),
+    ("crates/assistant", &["models"]),
     ("crates/aggregator", &["protocol", "catalog", "upstream"]),
     ("crates/service", &["protocol", "catalog", "upstream", "aggregator", "models", "registry", "search"]),
     ("crates/http", &["protocol", "catalog", "upstream", "aggregator"]),
@@ -26,6 +27,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &[
             "aggregator",
             "api",
+            "assistant",
             "console",
             "containers",
             "example-servers",
@@ -55,6 +57,7 @@ const OUR_ROOMS: &[&str] = &[
     "service",
     "search",
     "models",
+    "assistant",
     "notebook",
     "front",
     "api",
