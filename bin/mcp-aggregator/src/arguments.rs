@@ -235,6 +235,10 @@ pub(crate) struct ServeArguments {
     /// `auto` is full unless the client would drown; an address may say otherwise: /mcp?surface=search
     #[arg(long, verbatim_doc_comment, value_name = "full|search|auto", default_value_t = Surface::Full)]
     pub(crate) surface: Surface,
+    /// The folder whose Markdown files may be listed, read, run and rewritten over REST and in the console;
+    /// nothing outside of it is, and links are not followed
+    #[arg(long, verbatim_doc_comment, value_name = "DIR")]
+    pub(crate) documents: Option<PathBuf>,
     /// The name reported to clients
     #[arg(long, value_name = "NAME", default_value = "mcp-aggregator")]
     pub(crate) name: String,

@@ -1,4 +1,6 @@
-//! What comes and goes, by name: the schemas of the document.
+//! What comes and goes, by name: the schemas of the document. Those about documents that run tools are in `documents`.
+
+pub(crate) mod documents;
 
 use registry::{Deployment, EventKind, ExecutionStatus, Origin, SectionKind, Source, Status, Transport};
 use serde_json::json;
@@ -42,6 +44,9 @@ pub(crate) fn all() -> Vec<(&'static str, Schema)> {
         ("Problem", problem()),
         ("Error", error()),
     ]
+    .into_iter()
+    .chain(documents::all())
+    .collect()
 }
 
 /// What a name may be.

@@ -128,7 +128,7 @@ impl Follower {
             let Some(stamp) = stamp(&self.path).await else {
                 missed += 1;
                 if missed == MISSES {
-                    self.is_in_trouble("the config file is gone; what it said stays".to_owned());
+                    self.is_in_trouble("the config file is gone; what it said stays");
                 }
                 continue;
             };
@@ -159,7 +159,7 @@ impl Follower {
             // It is being replaced.
             Err(LoadError::NotFound(_)) => return false,
             Err(error) => {
-                self.is_in_trouble(format!(
+                self.is_in_trouble(&format!(
                     "the config file has changed but cannot be used, so what it said before stays: {error}"
                 ));
                 return true;
@@ -180,7 +180,7 @@ impl Follower {
         }
     }
 
-    fn is_in_trouble(&self, what: String) {
+    fn is_in_trouble(&self, what: &str) {
         tracing::error!(path = %self.path.display(), "{what}");
         self.house.note_config_trouble(Some(format!("{}: {what}", self.path.display())));
     }

@@ -11,6 +11,7 @@ use aggregator::{Options, logging};
 use api::Api;
 use console::Console;
 use front::{Front, Limits};
+use notebook::Folder;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use service::{ConfigFile, Service, Setup};
 use tokio::net::TcpListener;
@@ -48,6 +49,7 @@ pub(crate) fn run_announced(arguments: ServeArguments, announce: impl FnOnce(Soc
         skills,
         vectors,
         surface,
+        documents,
         name,
         debug,
         log_file,
@@ -65,6 +67,7 @@ pub(crate) fn run_announced(arguments: ServeArguments, announce: impl FnOnce(Soc
     let skills = skills.as_deref().map(skills_in).transpose()?.unwrap_or_default();
     let embedder = embedder();
     let vectors = vectors_elsewhere::from(vectors, embedder.as_deref())?;
+    let documents = documents.as_deref().map(folder_of_documents).transpose()?;
     let chain = chain(config.as_ref(), &storage)?;
     make_room_for_connections();
 
@@ -118,7 +121,7 @@ pub(crate) fn run_announced(arguments: ServeArguments, announce: impl FnOnce(Soc
             allowed_hosts: allow_host,
             allowed_origins: allow_origin,
             limits: Limits::default(),
-            annexe: Some(Arc::new(Beside { api: Api::new(Arc::clone(&service)), console })),
+            annexe: Some(Arc::new(Beside { api: api(&service, documents), console })),
         };
         let served = serve(front, listener, &mut signals).await;
         clearing.abort();
@@ -130,6 +133,20 @@ pub(crate) fn run_announced(arguments: ServeArguments, announce: impl FnOnce(Soc
         drop(tenancy);
         served.map_err(|error| Failure::new(format!("could not serve: {error}")))
     })
+}
+
+/// The REST API, and the documents that it may read.
+fn api(service: &Arc<Service>, documents: Option<Arc<Folder>>) -> Api {
+    let api = Api::new(Arc::clone(service));
+    match documents {
+        Some(folder) => api.with_documents(folder),
+        None => api,
+    }
+}
+
+fn folder_of_documents(path: &Path) -> Result<Arc<Folder>, Failure> {
+    let failed = |error| Failure::new(format!("could not open the folder of documents {}: {error}", path.display()));
+    Folder::open(path).map(Arc::new).map_err(failed)
 }
 
 /// What finds tools by meaning, where the program has it.
