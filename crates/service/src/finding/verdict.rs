@@ -95,12 +95,12 @@ pub(super) fn schema(skills: &[Skill]) -> Value {
 }
 
 /// Skills with how certain each is.
-type Told = Vec<(String, f64)>;
+type Rated = Vec<(String, f64)>;
 
 /// What of an answer about so many tools is believed.
 pub(super) fn read(answer: &Value, count: usize, skills: &[Skill]) -> Verdict {
     let known: HashSet<&str> = skills.iter().map(|skill| skill.id.as_str()).collect();
-    let mut said: HashMap<usize, Vec<Option<Told>>> = HashMap::new();
+    let mut said: HashMap<usize, Vec<Option<Rated>>> = HashMap::new();
     for tool in list(answer, "tools") {
         if let Some(place) = tool.get("id").and_then(Value::as_str).and_then(|id| place_of(id, count)) {
             said.entry(place).or_default().push(skills_of(tool, &known));
