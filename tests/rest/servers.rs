@@ -199,6 +199,12 @@ fn a_server_that_is_switched_off_stays_so_until_it_is_switched_on() {
     assert!([503].contains(&rest.order("/servers/one/connect").status));
     expect(200, &rest.order("/servers/one/enable"));
     rest.wait_for_status("one", "connected");
+    // Each of these steps is in its history, and each begins where the one before ended.
+    let history = expect(200, &rest.get("/servers/one/history"));
+    let steps: Vec<_> = history.as_array().unwrap().iter().rev().map(|event| &event["details"]).collect();
+    assert!(steps.iter().any(|step| step["to"] == "disabled"), "{history}");
+    assert!(steps.iter().any(|step| step["from"] == "disabled"), "{history}");
+    assert!(steps.is_sorted_by(|before, after| before["to"] == after["from"]), "{history}");
 }
 
 #[test]

@@ -2,9 +2,11 @@
 //!
 //! - here: the view, and who is told when it changes
 //! - `places`: where servers live: joining, starting, renaming, leaving
+//! - `switched`: tools that are not on offer though their servers have them
 //! - `watching`: what becomes of them
 
 mod places;
+mod switched;
 mod watching;
 
 pub(crate) use places::Places;
@@ -259,6 +261,7 @@ impl Fleet {
         let mut servers = before.snapshot.servers().to_vec();
         let mut connections = before.connections.clone();
         apply(&mut servers[index], &mut connections[index]);
+        self.places.at(index).sift(&mut servers[index]);
         let (was, is) = (&before.snapshot.servers()[index], &servers[index]);
         if was == is {
             return;

@@ -45,7 +45,10 @@ enum Kind {
         either_of: Vec<&'static str>,
         is_open: bool,
     },
-    List(Box<Schema>),
+    List {
+        of: Box<Schema>,
+        least: usize,
+    },
     /// Any of these.
     Either(Vec<Schema>),
     /// One that has a name of its own in the document.
@@ -140,7 +143,15 @@ impl Schema {
 
     /// A list.
     pub(crate) fn list(of: Self) -> Self {
-        Self::of(Kind::List(Box::new(of)))
+        Self::of(Kind::List { of: Box::new(of), least: 0 })
+    }
+
+    /// A list with something in it.
+    pub(crate) fn not_empty(mut self) -> Self {
+        if let Kind::List { least, .. } = &mut self.kind {
+            *least = 1;
+        }
+        self
     }
 
     /// Any of these.

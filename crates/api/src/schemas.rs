@@ -1,4 +1,6 @@
-//! What comes and goes, by name: the schemas of the document.
+//! What comes and goes, by name: the schemas of the document. Those about documents that run tools are in `documents`.
+
+pub(crate) mod documents;
 
 use registry::{Deployment, EventKind, ExecutionStatus, Origin, SectionKind, Source, Status, Transport};
 use serde_json::json;
@@ -42,6 +44,9 @@ pub(crate) fn all() -> Vec<(&'static str, Schema)> {
         ("Problem", problem()),
         ("Error", error()),
     ]
+    .into_iter()
+    .chain(documents::all())
+    .collect()
 }
 
 /// What a name may be.
@@ -197,6 +202,7 @@ pub(crate) fn call() -> Schema {
             "timeout_ms",
             Schema::integer(1, 86_400_000).or_null().about("Another limit than that of the settings."),
         )
+        .and_no_more()
 }
 
 /// A server as it is shown.
@@ -320,6 +326,7 @@ fn findings() -> Schema {
     let metadata = Schema::object()
         .with("strategy", words!(Strategy).about("`direct` where no skill led anywhere."))
         .with("by_meaning", Schema::truth().about("Whether meanings were compared, or words alone."))
+        .with("vectors", Schema::text().or_null().about("Where meanings were compared: `embedded` or `qdrant`."))
         .with("servers_searched", Schema::count())
         .with("total_tools_searched", Schema::count())
         .with("tools_without_vectors", Schema::count().about("Found by words alone for now."))
@@ -470,14 +477,18 @@ fn state() -> Schema {
 
 fn service_health() -> Schema {
     let issue = Schema::object()
-        .with("component", Schema::word(["server", "database", "executions"]))
+        .with("component", Schema::word(["server", "database", "executions", "config", "vectors"]))
         .with("message", Schema::text())
         .may_have("server_id", Schema::formatted("uuid"))
         .may_have("server_name", Schema::text());
     let check = || Schema::object().with("status", Schema::word(["ok", "failed"]));
+    let vectors = check()
+        .with("in_use", Schema::word(["none", "embedded", "qdrant"]).about("Where vectors are compared now."))
+        .with("address", Schema::text().or_null().about("Where else they should be."))
+        .with("points", Schema::count().or_null().about("How many are there."));
     state()
         .with("status", Schema::word(["healthy", "degraded"]))
-        .with("checks", Schema::object().with("database", check()).with("servers", check()))
+        .with("checks", Schema::object().with("database", check()).with("servers", check()).with("vectors", vectors))
         .with("issues", Schema::list(issue))
 }
 
@@ -519,7 +530,8 @@ fn each_setting() -> Vec<(&'static str, Schema)> {
         let schema = Schema::integer(if may_be_unlimited { -1 } else { least }, most).about(about(name));
         (name, if name == "mcp_timeout_ms" { schema.or_null() } else { schema })
     });
-    let pauses = Schema::list(Schema::count()).about("How long to wait before each further attempt to connect.");
+    let pauses =
+        Schema::list(Schema::count()).not_empty().about("How long to wait before each further attempt to connect.");
     let payloads = Schema::truth().about("Whether arguments and results are kept with executions.");
     let pinned = Schema::list(name_of_tool()).about("Tools that clients see even where they see little else.");
     let others = [("retry_backoff_ms", pauses), ("store_payloads", payloads), ("pinned_tools", pinned)];

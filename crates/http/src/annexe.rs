@@ -17,6 +17,7 @@ use crate::answer;
 use crate::body::Body;
 use crate::front::Shared;
 use crate::intake;
+use crate::tokens::Denied;
 
 /// A response of the annexe, which may go on for as long as somebody reads it.
 pub type Foreign = Response<ForeignBody>;
@@ -31,6 +32,9 @@ pub trait Annexe: Send + Sync {
 
     /// Whether everybody may ask for it, also without a token.
     fn is_public(&self, path: &str) -> bool;
+
+    /// Whose request it is, if that can be told by something else than a token.
+    fn vouch(&self, parts: &Parts) -> Option<Arc<str>>;
 
     /// Answers a request that was let in, on behalf of who sent it: the name of a token, or nothing without tokens.
     fn answer(
@@ -79,7 +83,7 @@ pub(crate) fn at<'s>(shared: &'s Shared, path: &str) -> Option<&'s Arc<dyn Annex
 
 /// Lets a request in and has it answered.
 pub(crate) async fn answer(shared: &Shared, annexe: &Arc<dyn Annexe>, parts: Parts, body: Incoming) -> Response<Body> {
-    let principal = match shared.tokens.as_ref().map(|tokens| tokens.admit(&parts.headers)) {
+    let principal = match admit(shared, &parts) {
         Some(Ok(name)) => name,
         None => Arc::clone(&shared.nobody),
         Some(Err(_)) if annexe.is_public(parts.uri.path()) => Arc::clone(&shared.nobody),
@@ -97,6 +101,17 @@ pub(crate) async fn answer(shared: &Shared, annexe: &Arc<dyn Annexe>, parts: Par
             refuse(annexe, status, &why)
         }
     }
+}
+
+/// Whose request it is, by its token or by the word of the annexe; nothing where everybody may come in.
+pub(crate) fn admit(shared: &Shared, parts: &Parts) -> Option<Result<Arc<str>, Denied>> {
+    let admitted = shared.tokens.as_ref()?.admit(&parts.headers);
+    // Who shows a wrong token is told so, whatever else is known.
+    let vouch = |denied| match (denied, &shared.annexe) {
+        (Denied::Missing, Some(annexe)) => annexe.vouch(parts).ok_or(denied),
+        _ => Err(denied),
+    };
+    Some(admitted.or_else(vouch))
 }
 
 /// Turns a request away in the annexe's own words.

@@ -20,7 +20,7 @@ pub struct Front {
     /// The servers.
     pub aggregator: Arc<Aggregator>,
     /// Who may come in; everybody, if there are none.
-    pub tokens: Option<Tokens>,
+    pub tokens: Option<Arc<Tokens>>,
     /// Host names we are reached by, beside loopback and our own address.
     pub allowed_hosts: Vec<String>,
     /// Origins of web pages that may ask, beside loopback and our own.
@@ -49,7 +49,7 @@ pub fn check_origin(text: &str) -> Result<(), GuardError> {
 /// What all connections share.
 pub(crate) struct Shared {
     pub(crate) aggregator: Arc<Aggregator>,
-    pub(crate) tokens: Option<Tokens>,
+    pub(crate) tokens: Option<Arc<Tokens>>,
     pub(crate) guard: Guard,
     pub(crate) limits: Limits,
     pub(crate) annexe: Option<Arc<dyn Annexe>>,

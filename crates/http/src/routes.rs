@@ -50,7 +50,7 @@ async fn route(shared: &Arc<Shared>, parts: &Parts, body: Incoming) -> Response<
             _ => answer::not_allowed("GET"),
         };
     }
-    let principal = match shared.tokens.as_ref().map(|tokens| tokens.admit(&parts.headers)) {
+    let principal = match annexe::admit(shared, parts) {
         None => Arc::clone(&shared.nobody),
         Some(Ok(name)) => name,
         Some(Err(denied)) => return answer::unauthorized(denied),

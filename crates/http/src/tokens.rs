@@ -76,6 +76,16 @@ impl Tokens {
         self.0.iter().filter(|token| token.secret.len() < SHORTEST_GOOD).map(|token| &*token.name)
     }
 
+    /// Whose a secret is, if it is a token.
+    pub fn whose(&self, secret: &str) -> Option<Arc<str>> {
+        self.find(secret.as_bytes()).cloned()
+    }
+
+    /// The names of all tokens.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|token| &*token.name)
+    }
+
     fn add(&mut self, name: &str, secret: &str) -> Result<(), &'static str> {
         if name.is_empty() {
             return Err("the name in front of the `:` is missing");

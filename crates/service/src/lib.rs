@@ -8,6 +8,7 @@
 //! - `household.rs`: what all keepers share; `records.rs`: what is written behind their backs
 //! - `spec.rs`: from what was registered to what can be started, and what is wrong with it
 //! - [`containers`]: servers in containers: what is wrong with how one is described, and how one is shown
+//! - `switching.rs`: tools that are switched off
 //! - `layer.rs`: the config file as a read-only layer of servers; `trial.rs`: a server tried apart from all others
 //! - [`calls`]: a tool called from here; [`executions`]: the account of all calls: limits, stop, history;
 //!   `recorder.rs`: writes it down
@@ -39,6 +40,7 @@ mod roster;
 pub mod servers;
 pub mod settings;
 mod spec;
+mod switching;
 pub mod traces;
 mod trial;
 
@@ -82,6 +84,8 @@ pub struct Setup {
     pub config: Option<ConfigFile>,
     /// What makes vectors of texts, for programs that find tools by meaning.
     pub embedder: Option<Arc<dyn search::Embedder>>,
+    /// Where vectors are kept and compared besides, for programs that do.
+    pub vectors: Option<Arc<dyn search::VectorStore>>,
     /// Skills beside those that come with the program, or instead of them.
     pub skills: Vec<search::Skill>,
     /// A language model that says what tools are for, where vectors are not enough.
@@ -123,7 +127,8 @@ impl Service {
     }
 
     async fn found(setup: Setup, keeps_account: bool) -> Result<Arc<Self>, Error> {
-        let Setup { store, options, chain, remote, probe, config, embedder, skills, classifier, traces } = setup;
+        let Setup { store, options, chain, remote, probe, config, embedder, vectors, skills, classifier, traces } =
+            setup;
         let options = Options { is_growing: true, ..options };
         store.reset_connections().await?;
         let settings = settings::Keeper::load(&store).await?;
@@ -150,7 +155,7 @@ impl Service {
             chain,
             remote,
         });
-        let finder = finding::Finder::start(&house, embedder, skills, classifier).await?;
+        let finder = finding::Finder::start(&house, embedder, skills, (vectors, classifier)).await?;
         aggregator.ask(Arc::new(finding::Usher(Arc::clone(&finder))));
         let began = Instant::now();
         let service = Arc::new(Self { store, fleet, aggregator, events, settings, executions, house, finder, began });

@@ -1,10 +1,34 @@
 //! What an operator looks at beside servers and executions: the audit log and the database.
 
+use catalog::Kind;
 use registry::{AuditFilter, AuditRecord, Listed, Page};
 
 use crate::{Error, Service};
 
+/// What the tools of a server weigh in the list that clients get.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Weight {
+    /// The server's name.
+    pub server: String,
+    /// How many tools it has on offer.
+    pub tools: u64,
+    /// How long their definitions are together.
+    pub bytes: u64,
+}
+
 impl Service {
+    /// What the tools of each server weigh that is on offer. Known without a look at the database.
+    pub fn weights(&self) -> Vec<Weight> {
+        let view = self.fleet.view();
+        let offering = view.snapshot.servers().iter().filter(|server| server.state.offers());
+        let weigh = |server: &catalog::ServerEntry| {
+            let tools = server.offer.items(Kind::Tool);
+            let bytes = tools.iter().map(|tool| tool.definition.len() as u64).sum();
+            Weight { server: server.name.to_string(), tools: tools.len() as u64, bytes }
+        };
+        offering.map(weigh).collect()
+    }
+
     /// The numbers about calls at this moment.
     pub fn reading(&self) -> crate::metrics::Reading {
         self.executions.reading()
@@ -18,6 +42,11 @@ impl Service {
     /// Why nothing can be written down just now, if that is so: a database that can be read may be full.
     pub fn write_trouble(&self) -> Option<String> {
         self.house.records.trouble().or_else(|| self.executions.write_trouble())
+    }
+
+    /// Why what the config file says is not what is done, if that is so.
+    pub fn config_trouble(&self) -> Option<String> {
+        self.house.config_trouble()
     }
 
     /// Who changed what, newest first.

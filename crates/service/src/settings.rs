@@ -78,9 +78,16 @@ struct Kept {
     now: RwLock<Arc<Settings>>,
     /// Somebody is changing them.
     changing: tokio::sync::Mutex<()>,
+    /// They have been changed.
+    news: tokio::sync::Notify,
 }
 
 impl Keeper {
+    /// Waits until they are changed.
+    pub(crate) async fn changed(&self) {
+        self.0.news.notified().await;
+    }
+
     /// As they are now.
     pub fn now(&self) -> Arc<Settings> {
         Arc::clone(&self.0.now.read().unwrap_or_else(PoisonError::into_inner))
@@ -94,6 +101,7 @@ impl Keeper {
     /// As they are from now on.
     pub(crate) fn put(&self, settings: Settings) {
         *self.0.now.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+        self.0.news.notify_waiters();
     }
 }
 
@@ -213,8 +221,9 @@ fn check_names(name: &str, value: &Value) -> Result<(), Wrong> {
 
 fn check_pauses(name: &str, value: &Value) -> Result<(), Wrong> {
     let is_pause = |value: &Value| value.as_i64().is_some_and(|pause| (0..=DAY_MS).contains(&pause));
-    let pauses = value.as_array().filter(|pauses| pauses.len() <= MOST_PAUSES && pauses.iter().all(is_pause));
-    let sentence = || format!("`{name}` is a list of at most {MOST_PAUSES} whole numbers from 0 to {DAY_MS}");
+    let pauses = value.as_array().filter(|pauses| (1..=MOST_PAUSES).contains(&pauses.len()));
+    let pauses = pauses.filter(|pauses| pauses.iter().all(is_pause));
+    let sentence = || format!("`{name}` is a list of 1 to {MOST_PAUSES} whole numbers from 0 to {DAY_MS}");
     pauses.map(drop).ok_or_else(|| (sentence(), "list_type"))
 }
 

@@ -189,6 +189,7 @@ async fn open(store: &Store, folder: &TempDir, remote: Life, classifier: Option<
         probe: Some(remote::probe),
         config,
         embedder: classifier.map(|_| Arc::new(Flat) as Arc<dyn search::Embedder>),
+        vectors: None,
         skills: Vec::new(),
         classifier: classifier.map(|make| make()),
         traces: None,

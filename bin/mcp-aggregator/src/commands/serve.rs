@@ -9,7 +9,9 @@ use std::sync::Arc;
 use aggregator::cycle::{self, Chain};
 use aggregator::{Options, logging};
 use api::Api;
+use console::Console;
 use front::{Front, Limits};
+use notebook::Folder;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use service::{ConfigFile, Service, Setup};
 use tokio::net::TcpListener;
@@ -18,19 +20,24 @@ use upstream::Stop;
 
 use crate::admission::{TOKEN_VARIABLE, check_door, tokens};
 use crate::arguments::ServeArguments;
+use crate::beside::{Beside, outside};
 use crate::failure::Failure;
 use crate::output::say;
-use crate::rest::Rest;
 use crate::service_file::ServiceFile;
 use crate::session::Signals;
 use crate::storage::{StorageArguments, with_causes};
 use crate::tenancy::Tenancy;
-use crate::{config, lives, session, traces};
+use crate::{config, lives, session, traces, vectors_elsewhere};
 
 /// So many descriptors are enough for all connections and servers.
 const DESCRIPTORS: u64 = 16_384;
 
 pub(crate) fn run(arguments: ServeArguments) -> Result<(), Failure> {
+    run_announced(arguments, announce)
+}
+
+/// Serves, and lets `announce` say where, and whether tokens are wanted.
+pub(crate) fn run_announced(arguments: ServeArguments, announce: impl FnOnce(SocketAddr, bool)) -> Result<(), Failure> {
     let ServeArguments {
         config,
         storage,
@@ -41,7 +48,9 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<(), Failure> {
         names,
         skills,
         advisers,
+        vectors,
         surface,
+        documents,
         name,
         debug,
         log_file,
@@ -57,6 +66,9 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<(), Failure> {
     let options = Options { surface, ..options };
     let config = config.map(config_file).transpose()?;
     let skills = skills.as_deref().map(skills_in).transpose()?.unwrap_or_default();
+    let embedder = embedder();
+    let vectors = vectors_elsewhere::from(vectors, embedder.as_deref())?;
+    let documents = documents.as_deref().map(folder_of_documents).transpose()?;
     let chain = chain(config.as_ref(), &storage)?;
     make_room_for_connections();
 
@@ -77,8 +89,19 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<(), Failure> {
         let (remote, probe) = (Some(containers.life_or(Arc::new(remote::life))), Some(remote::probe as _));
         let traces = traces::from_environment();
         let (embedder, classifier) = (advisers.embedder()?.or_else(embedder), advisers.classifier()?);
-        let setup =
-            Setup { store: store.clone(), options, chain, remote, probe, config, embedder, skills, classifier, traces };
+        let setup = Setup {
+            store: store.clone(),
+            options,
+            chain,
+            remote,
+            probe,
+            config,
+            embedder,
+            vectors,
+            skills,
+            classifier,
+            traces,
+        };
         let opened = match no_history {
             true => Service::open_without_account(setup).await,
             false => Service::open(setup).await,
@@ -88,16 +111,23 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<(), Failure> {
         // Commands find us by it, as long as we answer.
         let service_file = say_where(&storage, address);
         announce(address, tokens.is_some());
+        let tokens = tokens.map(Arc::new);
+        let console = Arc::new(Console::new(Arc::clone(&service), outside(tokens.clone())));
+        let watching = tokio::spawn({
+            let console = Arc::clone(&console);
+            async move { console.watch().await }
+        });
         let front = Front {
             aggregator: Arc::clone(service.aggregator()),
             tokens,
             allowed_hosts: allow_host,
             allowed_origins: allow_origin,
             limits: Limits::default(),
-            annexe: Some(Arc::new(Rest(Api::new(Arc::clone(&service))))),
+            annexe: Some(Arc::new(Beside { api: api(&service, documents), console })),
         };
         let served = serve(front, listener, &mut signals).await;
         clearing.abort();
+        watching.abort();
         drop(service_file);
         stop(&service, &mut signals).await;
         containers.settle().await;
@@ -105,6 +135,20 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<(), Failure> {
         drop(tenancy);
         served.map_err(|error| Failure::new(format!("could not serve: {error}")))
     })
+}
+
+/// The REST API, and the documents that it may read.
+fn api(service: &Arc<Service>, documents: Option<Arc<Folder>>) -> Api {
+    let api = Api::new(Arc::clone(service));
+    match documents {
+        Some(folder) => api.with_documents(folder),
+        None => api,
+    }
+}
+
+fn folder_of_documents(path: &Path) -> Result<Arc<Folder>, Failure> {
+    let failed = |error| Failure::new(format!("could not open the folder of documents {}: {error}", path.display()));
+    Folder::open(path).map(Arc::new).map_err(failed)
 }
 
 /// What finds tools by meaning, where the program has it.
@@ -197,7 +241,9 @@ fn announce(address: SocketAddr, has_tokens: bool) {
     say(format_args!(
         "hint: one server alone: http://{reached}/mcp/<server>; older clients (HTTP+SSE): http://{reached}/sse"
     ));
-    say(format_args!("hint: to add, look at and remove servers: http://{reached}/api/docs"));
+    say(format_args!(
+        "hint: to add, look at and try out servers in a browser: http://{reached}/; for programs: http://{reached}/api/docs"
+    ));
 }
 
 /// Every client needs a descriptor or two. Where the usual limit is low, raising it is up to us.

@@ -1,6 +1,7 @@
 //! Where servers live. Each has a place, by whose number everybody knows it: it may start and end there many times, but
 //! when it is removed the place stays empty, so that whoever still remembers the number never meets somebody else.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -10,6 +11,7 @@ use protocol::{Era, reply};
 use tokio::sync::{Notify, mpsc, watch};
 use upstream::{Connection, Ending, Housing, Manners, Report, Stop, Upstream, Watcher, lineage};
 
+use super::switched::Switched;
 use super::watching::Mourner;
 use super::{Fleet, View, lock};
 use crate::cycle;
@@ -64,6 +66,8 @@ pub(crate) struct Place {
     /// Somebody needs the server, which is dormant.
     needed: Notify,
     present: Mutex<Present>,
+    /// Tools that are not on offer.
+    pub(super) switched: Mutex<Switched>,
 }
 
 /// The life that is lived there now.
@@ -110,6 +114,7 @@ impl Place {
             subscribing: tokio::sync::Mutex::default(),
             needed: Notify::new(),
             present: Mutex::new(present),
+            switched: Mutex::default(),
         }
     }
 
@@ -239,6 +244,12 @@ impl Fleet {
         retired.extend(connection.as_ref().map(Arc::downgrade));
         drop(retired);
         connection
+    }
+
+    /// These tools of a server are not on offer from now on, and its others are: they are neither listed nor called.
+    pub fn switch_off(&self, index: usize, tools: BTreeSet<String>) {
+        self.places.at(index).switch_off(tools);
+        self.change(index, |_, _| {});
     }
 
     /// What a server offers stays on offer when its present life ends, or does not.

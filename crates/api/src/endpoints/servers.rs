@@ -51,7 +51,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         of_server(Endpoint::post("/servers/{server}/disconnect", "Disconnect a server", |asked| Box::pin(disconnect(asked))))
             .about("Waits up to 30 s for calls in flight, or cancels them by `force`, which may stand in the query or in the body. Doing it again is fine.")
             .asks("force", schemas::force())
-            .may_take(Schema::object().may_have("force", schemas::force()))
+            .may_take(Schema::object().may_have("force", schemas::force()).and_no_more())
             .answers(200, "The server, disconnected.", server()),
         of_server(Endpoint::post("/servers/{server}/enable", "Allow a server to be connected", |asked| Box::pin(enable(asked))))
             .about("Forgets its failures and connects it.")

@@ -92,7 +92,10 @@ impl Schema {
                     }
                 }
             }
-            (Kind::List(schema), Value::Array(items)) => {
+            (Kind::List { of: schema, least }, Value::Array(items)) => {
+                if items.len() < *least {
+                    say("too_short", "the list is empty".to_owned());
+                }
                 for (number, item) in items.iter().enumerate() {
                     schema.check(&inside(place, &number.to_string()), item, problems);
                 }
@@ -114,7 +117,7 @@ impl Kind {
             Self::Number => ("float_type", "a number"),
             Self::Truth => ("bool_type", "true or false"),
             Self::AnyObject { .. } | Self::Object { .. } => ("dict_type", "an object"),
-            Self::List(_) => ("list_type", "a list"),
+            Self::List { .. } => ("list_type", "a list"),
             Self::Anything | Self::Either(_) | Self::Named(_) => ("value_error", "something else"),
         }
     }

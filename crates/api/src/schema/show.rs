@@ -63,7 +63,8 @@ impl Kind {
                 }
                 shown
             }
-            Self::List(schema) => json!({"type": "array", "items": schema.shown()}),
+            Self::List { of, least: 0 } => json!({"type": "array", "items": of.shown()}),
+            Self::List { of, least } => json!({"type": "array", "items": of.shown(), "minItems": least}),
             Self::Either(schemas) => json!({"anyOf": schemas.iter().map(Schema::shown).collect::<Vec<_>>()}),
             Self::Named(name) => json!({"$ref": format!("#/components/schemas/{name}")}),
         };

@@ -48,7 +48,7 @@ impl Store {
     }
 }
 
-fn event(previous: Status, change: &StatusChange) -> Option<(EventKind, Json)> {
+pub(super) fn event(previous: Status, change: &StatusChange) -> Option<(EventKind, Json)> {
     let implied = (previous != change.status).then(|| EventKind::of(change.status));
     let kind = change.event.or(implied)?;
     let mut details = Map::new();

@@ -1,13 +1,15 @@
 //! Registering, finding, changing and removing servers.
 
+use super::address;
+use super::changes::{append_event, event};
 use crate::database::{Mismatch, Row, Session, values};
 use crate::error::Error;
 use crate::seal::Sealer;
 use crate::select::{Columns, Filter};
 use crate::store::{KeyLock, check_key_of, opened};
 use crate::{
-    ConnectionConfig, Listed, NewServer, Page, ServerFilter, ServerId, ServerPatch, ServerRecord, Status, Store,
-    Timestamp,
+    ConnectionConfig, Listed, NewServer, Page, ServerFilter, ServerId, ServerPatch, ServerRecord, Status, StatusChange,
+    Store, Timestamp,
 };
 
 /// Between a server's name and a tool's.
@@ -122,7 +124,7 @@ fn understood(row: &mut Row, sealer: &Sealer) -> Result<ServerRecord, Mismatch> 
         name: row.take("name")?,
         description: row.take("description")?,
         transport: row.take("transport_type")?,
-        health_check_url: row.take("health_check_url")?,
+        health_check_url: address::opened(sealer, id, row.take("health_check_url")?)?,
         deployment: row.take("deployment_type")?,
         origin: row.take("origin")?,
         status: row.take("status")?,
@@ -190,7 +192,7 @@ pub(crate) async fn insert(session: &mut Session, sealer: &Sealer, new: NewServe
         record.description.as_ref(),
         record.transport,
         &sealed(sealer, record.id, &record.connection_config),
-        record.health_check_url.as_ref(),
+        record.health_check_url.as_deref().map(|address| address::sealed(sealer, record.id, address)),
         record.deployment,
         record.origin,
         record.status,
@@ -211,6 +213,7 @@ pub(crate) async fn update(
     patch: ServerPatch,
 ) -> Result<ServerRecord, Error> {
     let new_name = patch.name.clone().filter(|name| *name != old.name);
+    let previous = old.status;
     let record = patched(old, patch);
     if new_name.is_some() {
         check_name(&record.name)?;
@@ -225,7 +228,7 @@ pub(crate) async fn update(
         record.description.as_ref(),
         record.transport,
         &sealed(sealer, record.id, &record.connection_config),
-        record.health_check_url.as_ref(),
+        record.health_check_url.as_deref().map(|address| address::sealed(sealer, record.id, address)),
         record.deployment,
         record.origin,
         record.status,
@@ -244,6 +247,10 @@ pub(crate) async fn update(
     if let Some(name) = new_name {
         let rename = "UPDATE mcp.tools SET name = $1 || original_name WHERE source_server_id = $2";
         session.execute(rename, values![format!("{name}{SEPARATOR}"), record.id]).await?;
+    }
+    // To be switched on or off is a change of state like any other.
+    if let Some((kind, details)) = event(previous, &StatusChange::to(record.status)) {
+        append_event(session, record.id, kind, &details, record.updated_at).await?;
     }
     Ok(record)
 }

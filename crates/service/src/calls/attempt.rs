@@ -93,6 +93,11 @@ impl Failure {
         Self { ended, is_untouched: is_absent, is_lost: false, is_absent, miss: None }
     }
 
+    /// Whether the same call may go better a little later. A session that could not be made anew was tried again already.
+    pub(super) fn may_pass(&self) -> bool {
+        self.miss != Some(Miss::Forgotten)
+    }
+
     fn unexplained() -> Self {
         let why = "the call was given up".to_owned();
         let ended = Ended::unanswered(registry::ExecutionStatus::Error, why);

@@ -81,6 +81,23 @@ async fn a_server_that_is_down_is_told_with_its_state() {
 }
 
 #[tokio::test]
+async fn a_call_that_waits_for_its_server_to_start_can_be_seen_and_stopped() {
+    let house = House::open(Settings::default()).await;
+    house.place("soon", ServerState::Initializing, Status::Connecting);
+    let executions = Arc::clone(&house.executions);
+    let waiting = tokio::spawn(async move { executions.call(call("soon.echo")).await });
+    let seen = || house.executions.live().into_iter().next();
+    until("it is there", || seen().is_some()).await;
+    let record = seen().unwrap().record();
+    assert_eq!((record.status, record.tool_name.as_str()), (ExecutionStatus::Pending, "echo"));
+    assert_eq!(house.executions.reading().running, 0, "it is in nobody's way");
+    house.executions.cancel_all_at(seen().unwrap().place(), "somebody said so");
+    assert_eq!(waiting.await.unwrap().unwrap_err().code(), "EXECUTION_CANCELLED");
+    let kept = house.executions.find(record.id).await.unwrap();
+    assert_eq!(kept.status, ExecutionStatus::Cancelled);
+}
+
+#[tokio::test]
 async fn what_goes_wrong_at_the_server_is_told_as_what_it_is() {
     let house = House::open(Settings::default()).await;
     house.server("wrong").await;
@@ -125,7 +142,29 @@ async fn a_call_that_never_got_to_its_server_is_told_so_with_its_state() {
         let expected = serde_json::json!({"server_id": id, "server_name": "remote", "status": "connected"});
         assert_eq!(error.context(), expected);
     }
-    assert_eq!(server.calls(), 8, "each was made four times");
+    assert_eq!(server.calls(), 5, "one was made four times; a session that could not be renewed is not tried again");
+}
+
+#[tokio::test]
+async fn calls_that_wait_to_be_made_again_keep_no_others_waiting() {
+    let house = House::open(with(|settings| settings.concurrent_limit = 2)).await;
+    let gone = house.server_with("gone", &["away"], None).await;
+    house.server("well").await;
+    let start = |name: &'static str| {
+        let executions = Arc::clone(&house.executions);
+        tokio::spawn(async move { executions.call(call(name)).await })
+    };
+    let waiting = [start("gone.away"), start("gone.away"), start("gone.away")];
+    until("each was made once", || gone.calls() >= 3).await;
+    until("none of them is in the way", || house.executions.reading().running == 0).await;
+    let metadata = start("well.echo").await.unwrap().unwrap().metadata;
+    assert!(metadata.queue_time_ms < 500.0, "{metadata:?}");
+    pause();
+    for waiting in waiting {
+        assert_eq!(waiting.await.unwrap().unwrap_err().code(), "SERVER_CONNECTION_FAILED");
+    }
+    let reading = house.executions.reading();
+    assert_eq!((reading.running, reading.queued), (0, 0));
 }
 
 #[tokio::test]

@@ -189,9 +189,17 @@ impl Execution {
         span
     }
 
-    /// It will be sent again, because that went wrong.
+    /// This is its place among those that may run.
+    pub(super) fn has_slot(&self, slot: Slot) {
+        let mut progress = self.lock();
+        if progress.ended.is_none() {
+            progress.slot = Some(slot);
+        }
+    }
+
+    /// It will be sent again, because that went wrong. Until then it gives its place to others.
     pub(crate) fn will_be_retried(&self, why: &str) {
-        {
+        let slot = {
             let mut progress = self.lock();
             if progress.sent.is_some()
                 && let Some(leg) = progress.legs.last_mut()
@@ -201,7 +209,9 @@ impl Execution {
             progress.retries += 1;
             progress.sent = None;
             progress.request = None;
-        }
+            progress.slot.take()
+        };
+        drop(slot);
         self.counters.retried();
         self.announce();
     }
@@ -324,7 +334,7 @@ impl Execution {
             section_line: document.and_then(|(_, line)| *line),
             status: if progress.sent.is_some() { ExecutionStatus::Executing } else { ExecutionStatus::Pending },
             submitted_at: self.submitted_at,
-            started_at: progress.sent.or(progress.first_sent).map(at),
+            started_at: progress.first_sent.map(at),
             completed_at: None,
             duration: None,
             retries: progress.retries,
@@ -335,7 +345,7 @@ impl Execution {
         if let Some((moment, ended)) = &progress.ended {
             record.status = ended.status;
             record.completed_at = Some(at(*moment));
-            record.duration = progress.sent.map(|sent| moment.saturating_duration_since(sent));
+            record.duration = progress.first_sent.map(|sent| moment.saturating_duration_since(sent));
             record.error_message = ended.why.clone();
             record.result = ended.result.clone();
         }

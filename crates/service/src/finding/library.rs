@@ -1,12 +1,16 @@
 //! All tools that are known, ready to be searched.
 
+mod elsewhere;
+
 use std::collections::{HashMap, HashSet};
 
 use registry::{Classified, ServerId, ToolId, ToolRecord};
-use search::{Classifier, Document, Hit, Index, Limits, Query, TextHash, search_by_skills};
+use search::{Document, Hit, Index, Limits, PointId, Query, TextHash};
 use serde_json::{Map, Value};
 
 use super::judging::AND;
+pub(super) use elsewhere::Plan;
+use elsewhere::point_of;
 
 /// What is known of a tool besides its text.
 #[derive(Debug, Clone, PartialEq)]
@@ -15,6 +19,7 @@ pub(super) struct Book {
     server_name: String,
     pub(super) original_name: String,
     pub(super) description: Option<String>,
+    is_external: bool,
     /// The registry's name for its text, with which vectors are kept.
     pub(super) text_hash: String,
     /// The index's name for it.
@@ -26,6 +31,10 @@ pub(super) struct Book {
     pub(super) primary_skill: Option<String>,
     /// What told its skills, or that it has none.
     classified_by: Option<String>,
+    /// Its vector elsewhere.
+    point: PointId,
+    /// Whether its vector is there, with all that belongs to it, so that it can be compared there.
+    is_shelved: bool,
 }
 
 impl Book {
@@ -43,6 +52,12 @@ impl Book {
     /// Whether it has one of these skills. Where none are named, everything will do.
     pub(super) fn is_for(&self, skills: &[String]) -> bool {
         skills.is_empty() || self.skills.iter().any(|skill| skills.contains(skill))
+    }
+
+    /// Whether a search that goes by these skills looks at it.
+    pub(super) fn is_led_to_by(&self, skills: &[String]) -> bool {
+        let known = self.known_skills();
+        known.is_empty() || known.iter().any(|skill| skills.contains(skill))
     }
 }
 
@@ -88,11 +103,14 @@ pub(super) type FoundBook = (Hit<ToolId>, Book);
 pub(super) struct Library {
     index: Index<ToolId>,
     books: HashMap<ToolId, Book>,
+    by_point: HashMap<PointId, ToolId>,
+    /// Whether the registry was read as a whole at least once.
+    is_read: bool,
 }
 
 impl Library {
     pub(super) fn new(dimension: usize) -> Self {
-        Self { index: Index::new(dimension), books: HashMap::new() }
+        Self { index: Index::new(dimension), books: HashMap::new(), by_point: HashMap::new(), is_read: false }
     }
 
     /// A server has these tools now, and no others.
@@ -113,7 +131,9 @@ impl Library {
         let going: Vec<ToolId> =
             self.books.iter().filter(|(tool, book)| goes(tool, book)).map(|(tool, _)| *tool).collect();
         for tool in going {
-            self.books.remove(&tool);
+            if let Some(book) = self.books.remove(&tool) {
+                self.by_point.remove(&book.point);
+            }
             self.index.remove(&tool);
         }
     }
@@ -127,10 +147,13 @@ impl Library {
         };
         let hash = document.text_hash();
         self.index.insert(tool.id, document);
-        let book = Book {
+        let mut book = Book {
             hash,
+            point: point_of(tool.source_server_id, &tool.original_name),
+            is_shelved: false,
             server: tool.source_server_id,
             server_name: tool.server_name,
+            is_external: tool.is_external,
             original_name: tool.original_name,
             description: tool.description,
             text_hash: tool.text_hash,
@@ -141,7 +164,19 @@ impl Library {
             primary_skill: tool.primary_skill,
             classified_by: tool.classified_by,
         };
+        // A tool that has another name now is another one elsewhere.
+        let known = self.books.get(&tool.id);
+        if let Some(known) = known.filter(|known| known.point != book.point) {
+            self.by_point.remove(&known.point);
+        }
+        book.is_shelved = known.is_some_and(|known| known.is_shelved && known.payload() == book.payload());
+        self.by_point.insert(book.point, tool.id);
         self.books.insert(tool.id, book);
+    }
+
+    /// Everything that the registry keeps was read.
+    pub(super) fn has_been_read(&mut self) {
+        self.is_read = true;
     }
 
     /// Gives a tool the vector that was kept for its text as the registry names it.
@@ -203,6 +238,7 @@ impl Library {
     pub(super) fn set_skills(&mut self, told: Classified) {
         let Some(book) = self.books.get_mut(&told.tool).filter(|book| book.text_hash == told.text_hash) else { return };
         book.is_classified = told.primary.is_some();
+        book.is_shelved = false;
         (book.skills, book.primary_skill, book.classified_by) = (told.skills, told.primary, Some(told.by));
         book.confidences = told.confidences;
     }
@@ -229,20 +265,6 @@ impl Library {
     pub(super) fn search(&self, query: &Query, limits: Limits, admits: &impl Fn(&Book) -> bool) -> Vec<FoundBook> {
         let is_admitted = |tool: &ToolId| self.admits(tool, admits);
         self.with_books(self.index.search(query, limits, is_admitted))
-    }
-
-    /// The same, among the tools of the skills that the request is about; and these skills. None if they led nowhere.
-    pub(super) fn search_by_skills(
-        &self,
-        classifier: &Classifier,
-        query: &Query,
-        limits: (Limits, Limits),
-        admits: &impl Fn(&Book) -> bool,
-    ) -> (Vec<FoundBook>, Vec<Hit<String>>) {
-        let is_admitted = |tool: &ToolId| self.admits(tool, admits);
-        let skills_of = |tool: &ToolId| self.books.get(tool).map(Book::known_skills).unwrap_or_default();
-        let found = search_by_skills((&self.index, classifier), query, limits, is_admitted, skills_of);
-        (self.with_books(found.tools), if found.by_skills { found.skills } else { Vec::new() })
     }
 
     fn admits(&self, tool: &ToolId, admits: &impl Fn(&Book) -> bool) -> bool {
@@ -296,10 +318,10 @@ fn parameters(schema: &str) -> Vec<String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn record(id: i64, name: &str) -> ToolRecord {
+    pub(super) fn record(id: i64, name: &str) -> ToolRecord {
         ToolRecord {
             id: ToolId(id),
             name: format!("s.{name}"),

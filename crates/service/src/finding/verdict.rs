@@ -89,14 +89,18 @@ pub(super) fn schema(skills: &[Skill]) -> Value {
     let list = |items: Value| json!({ "type": "array", "items": items });
     let told = object(json!({ "id": id, "confidence": number }));
     let tool = object(json!({ "id": text, "skills": list(told) }));
-    let new = object(json!({ "id": text, "name": text, "description": text, "tools": list(text.clone()) }));
+    let texts = list(text.clone());
+    let new = object(json!({ "id": text, "name": text, "description": text, "tools": texts }));
     object(json!({ "tools": list(tool), "new_skills": list(new) }))
 }
+
+/// Skills with how certain each is.
+type Rated = Vec<(String, f64)>;
 
 /// What of an answer about so many tools is believed.
 pub(super) fn read(answer: &Value, count: usize, skills: &[Skill]) -> Verdict {
     let known: HashSet<&str> = skills.iter().map(|skill| skill.id.as_str()).collect();
-    let mut said: HashMap<usize, Vec<Option<Vec<(String, f64)>>>> = HashMap::new();
+    let mut said: HashMap<usize, Vec<Option<Rated>>> = HashMap::new();
     for tool in list(answer, "tools") {
         if let Some(place) = tool.get("id").and_then(Value::as_str).and_then(|id| place_of(id, count)) {
             said.entry(place).or_default().push(skills_of(tool, &known));

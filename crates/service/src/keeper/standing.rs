@@ -47,9 +47,14 @@ impl Keeper {
 
     /// It failed too often: switches it off until somebody switches it on again.
     pub(super) fn switch_off(&mut self, why: &str) {
+        let attempts = if self.failures == 1 { "attempt" } else { "attempts" };
+        let sentence = format!(
+            "switched off after {} failed {attempts}, enable it to try again (`mcp-aggregator enable {}`); the last: {why}",
+            self.failures, self.shown.record.name
+        );
         self.stand_with(
             StatusChange {
-                error_message: Some(why.to_owned()),
+                error_message: Some(sentence.clone()),
                 enabled: Some(false),
                 auto_disabled: Some(true),
                 details: Some(json!({ "auto_disabled": true, "failures": self.failures })),
@@ -58,10 +63,7 @@ impl Keeper {
             None,
         );
         let record = &self.shown.record;
-        let message = format!(
-            "server `{}` was switched off after {} failed attempts: {why}; enable it to try again",
-            record.name, self.failures
-        );
+        let message = format!("server `{}` was {sentence}", record.name);
         self.house.notice(record, message);
     }
 

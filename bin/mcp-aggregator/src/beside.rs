@@ -1,0 +1,93 @@
+//! What else is served at the front's address: the REST API, and the console for people.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use api::Api;
+use bytes::Bytes;
+use console::{Console, Found, Outside, Whose};
+use front::{Annexe, Foreign, ForeignBody, Tokens};
+use http::StatusCode;
+use http::request::Parts;
+
+use crate::import::clients::{Client, Machine};
+use crate::import::plan::plan;
+use crate::import::{found_in, read_jsonc};
+
+/// The API and the console beside the front.
+pub(crate) struct Beside {
+    pub(crate) api: Api,
+    pub(crate) console: Arc<Console>,
+}
+
+impl Annexe for Beside {
+    fn has(&self, path: &str) -> bool {
+        self.api.has(path) || self.console.has(path)
+    }
+
+    fn is_public(&self, path: &str) -> bool {
+        // The console shows everybody its door, and looks itself who may go further.
+        self.api.is_public(path) || self.console.has(path)
+    }
+
+    fn vouch(&self, parts: &Parts) -> Option<Arc<str>> {
+        self.console.vouch(parts)
+    }
+
+    fn answer(
+        self: Arc<Self>,
+        parts: Parts,
+        body: Bytes,
+        principal: Arc<str>,
+    ) -> Pin<Box<dyn Future<Output = Foreign> + Send>> {
+        Box::pin(async move {
+            match self.console.has(parts.uri.path()) {
+                true => self.console.answer(parts, body, principal).await.map(ForeignBody::new),
+                false => self.api.answer(parts, body, principal).await.map(ForeignBody::new),
+            }
+        })
+    }
+
+    fn refuse(&self, status: StatusCode, why: &str) -> Foreign {
+        self.api.refuse(status, why).map(ForeignBody::new)
+    }
+
+    fn leave(&self) {
+        self.api.leave();
+    }
+}
+
+/// What the console needs to know of us.
+pub(crate) fn outside(tokens: Option<Arc<Tokens>>) -> Outside {
+    let token_names = tokens.iter().flat_map(|tokens| tokens.names()).map(str::to_owned).collect();
+    let whose = tokens.map(|tokens| Arc::new(move |secret: &str| tokens.whose(secret)) as Whose);
+    Outside { whose, token_names, read_config, on_this_machine }
+}
+
+/// The servers in the config of any client.
+fn read_config(text: &str) -> Result<Vec<Found>, String> {
+    let file = read_jsonc(text).map_err(|error| error.to_string())?;
+    Ok(fitting(found_in(&file, "what you pasted")))
+}
+
+/// The servers that programs on this machine know.
+fn on_this_machine() -> Vec<Found> {
+    let machine = Machine::this();
+    let files = Client::ALL.into_iter().flat_map(|client| machine.files(client));
+    let read = |path: std::path::PathBuf| {
+        let file = read_jsonc(&std::fs::read_to_string(&path).ok()?).ok()?;
+        Some(found_in(&file, &path.display().to_string()))
+    };
+    fitting(files.filter_map(read).flatten().collect())
+}
+
+/// Servers under names that they can have here.
+fn fitting(found: Vec<crate::import::Found>) -> Vec<Found> {
+    let planned = plan(found, &[], None).into_iter();
+    planned
+        .map(|planned| {
+            let crate::import::Found { from, registration, notes, .. } = planned.found;
+            Found { name: planned.name, from, registration, notes }
+        })
+        .collect()
+}

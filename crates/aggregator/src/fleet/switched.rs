@@ -1,0 +1,70 @@
+//! Tools that somebody switched off: their servers have them, but nobody sees or calls them.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, PoisonError};
+
+use catalog::{Item, Kind, Offer, ServerEntry};
+
+use super::places::Place;
+
+/// What is switched off of one server.
+#[derive(Debug, Default)]
+pub(super) struct Switched {
+    off: BTreeSet<String>,
+    /// What the server offers, and what we made of it last.
+    whole: Option<Arc<Offer>>,
+    sifted: Option<Arc<Offer>>,
+}
+
+impl Place {
+    /// These tools are off from now on, and all others are on.
+    pub(super) fn switch_off(&self, tools: BTreeSet<String>) {
+        self.switched.lock().unwrap_or_else(PoisonError::into_inner).off = tools;
+    }
+
+    /// Takes out of what a server offers what is switched off. The whole is kept, for what is switched on again.
+    pub(super) fn sift(&self, server: &mut ServerEntry) {
+        let mut switched = self.switched.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_ours = switched.sifted.as_ref().is_some_and(|sifted| Arc::ptr_eq(sifted, &server.offer));
+        let whole = match &switched.whole {
+            Some(whole) if is_ours => Arc::clone(whole),
+            _ => Arc::clone(&server.offer),
+        };
+        server.offer = sifted(&whole, &switched.off);
+        // Where nothing is switched off, nothing is kept: most places never are.
+        let kept = (!Arc::ptr_eq(&whole, &server.offer)).then(|| (whole, Arc::clone(&server.offer)));
+        (switched.whole, switched.sifted) = kept.unzip();
+    }
+}
+
+fn sifted(whole: &Arc<Offer>, off: &BTreeSet<String>) -> Arc<Offer> {
+    let tools = whole.items(Kind::Tool);
+    if off.is_empty() || !tools.iter().any(|tool| off.contains(&tool.id)) {
+        return Arc::clone(whole);
+    }
+    let on: Vec<Item> = tools.iter().filter(|tool| !off.contains(&tool.id)).cloned().collect();
+    let mut sifted = Offer::clone(whole);
+    sifted.set_items(Kind::Tool, on, whole.hints[Kind::Tool as usize]);
+    Arc::new(sifted)
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use catalog::Hints;
+    use protocol::Era;
+
+    use super::*;
+
+    #[test]
+    fn what_is_off_is_left_out_and_everything_else_stays() {
+        let mut offer = Offer::new(Era::Legacy);
+        let item = |name: &str| Item::read(Kind::Tool, Bytes::from(format!(r#"{{"name":"{name}"}}"#))).unwrap();
+        offer.set_items(Kind::Tool, vec![item("a"), item("b"), item("c")], Hints::NONE);
+        let whole = Arc::new(offer);
+        let off = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
+        let names = |offer: &Offer| offer.items(Kind::Tool).iter().map(|tool| tool.id.clone()).collect::<Vec<_>>();
+        assert_eq!(names(&sifted(&whole, &off(&["b", "x"]))), ["a", "c"]);
+        assert!(Arc::ptr_eq(&sifted(&whole, &off(&["x"])), &whole), "nothing is made where nothing is off");
+    }
+}

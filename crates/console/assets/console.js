@@ -1,0 +1,157 @@
+// What all pages do. Everything works without this; it only keeps parts of a page up to date and saves some clicks.
+'use strict';
+
+const csrf = document.querySelector('meta[name=csrf]')?.content ?? '';
+
+// Buttons that copy the text beside them.
+document.addEventListener('click', async (event) => {
+  const button = event.target.closest('[data-copy]');
+  if (!button) return;
+  const text = button.parentElement.querySelector('pre')?.textContent ?? '';
+  try {
+    await navigator.clipboard.writeText(text);
+    button.textContent = 'Copied';
+  } catch {
+    // Browsers refuse where the page is not served in secret: then the text is selected instead.
+    getSelection().selectAllChildren(button.parentElement.querySelector('pre'));
+    button.textContent = 'Selected';
+  }
+  setTimeout(() => { button.textContent = 'Copy'; }, 1500);
+});
+
+// What cannot be undone is asked for twice; what takes a while says so.
+document.addEventListener('submit', (event) => {
+  const button = event.submitter;
+  const question = button?.dataset.confirm;
+  if (question && !confirm(question)) {
+    event.preventDefault();
+    return;
+  }
+  if (button?.dataset.busy) {
+    // After the form has been read: a button that is off is not sent.
+    setTimeout(() => { button.disabled = true; button.textContent = button.dataset.busy; });
+  }
+});
+
+// A file that is chosen goes into the text box it belongs to.
+document.addEventListener('change', async (event) => {
+  const input = event.target.closest('input[type=file][data-into]');
+  if (input?.files[0]) document.getElementById(input.dataset.into).value = await input.files[0].text();
+  const all = event.target.closest('input[data-all]');
+  if (all) document.querySelectorAll(`input[name="${CSS.escape(all.dataset.all)}"]`).forEach((box) => { box.checked = all.checked; });
+  if (event.target.closest('[data-submit]')) event.target.form.requestSubmit();
+});
+
+const reveal = (root) => root.querySelectorAll('[data-copy][hidden], [data-script][hidden]').forEach((it) => { it.hidden = false; });
+reveal(document);
+
+// Live parts: when the service says that something happened which a part shows, the page is asked for anew and the part
+// is replaced. Nothing is asked for when nothing happens.
+const live = document.getElementById('live');
+const parts = () => [...document.querySelectorAll('[data-live]')];
+let wanted = false;
+let running = false;
+
+async function refresh() {
+  if (running) { wanted = true; return; }
+  running = true;
+  wanted = false;
+  try {
+    const response = await fetch(location.href, { headers: { 'X-Live': '1' } });
+    if (response.redirected && new URL(response.url).pathname === '/login') { location.reload(); return; }
+    const fresh = new DOMParser().parseFromString(await response.text(), 'text/html');
+    for (const part of parts()) {
+      const other = fresh.getElementById(part.id);
+      if (!other || other.innerHTML === part.dataset.was || part.contains(document.activeElement) && part.querySelector(':focus:is(input, select, textarea)')) continue;
+      part.dataset.was = other.innerHTML;
+      const open = [...part.querySelectorAll('details[open]')].map((it) => it.id).filter(Boolean);
+      const ticked = [...part.querySelectorAll('input[type=checkbox]:checked')].map((it) => it.value);
+      const focus = document.activeElement && part.contains(document.activeElement) ? document.activeElement.getAttribute('href') ?? '' : '';
+      part.replaceChildren(...document.adoptNode(other).childNodes);
+      open.forEach((id) => { const it = document.getElementById(id); if (it) it.open = true; });
+      part.querySelectorAll('input[type=checkbox]').forEach((box) => { if (ticked.includes(box.value)) box.checked = true; });
+      if (focus) part.querySelector(`[href="${CSS.escape(focus)}"]`)?.focus();
+      reveal(part);
+    }
+    document.dispatchEvent(new Event('console:refreshed'));
+  } catch {
+    // The service is away: its events say when it is back.
+  } finally {
+    // Once a second is often enough for people.
+    setTimeout(() => { running = false; if (wanted) refresh(); }, 1000);
+  }
+}
+
+const names = ['server.registered', 'server.updated', 'server.removed', 'server.status_changed', 'server.progress', 'tools.changed',
+  'skills.changed', 'execution.pending', 'execution.executing', 'execution.success', 'execution.error', 'execution.timeout',
+  'execution.cancelled', 'notice', 'events.missed'];
+
+function follow() {
+  const source = new EventSource('/api/v1/aggregator/events');
+  let lost = false;
+  source.onopen = () => {
+    live.textContent = 'live';
+    live.classList.add('on');
+    if (lost) refresh();
+    lost = false;
+  };
+  source.onerror = () => {
+    lost = true;
+    live.textContent = 'not live';
+    live.classList.remove('on');
+    if (source.readyState === EventSource.CLOSED) setTimeout(follow, 3000);
+  };
+  for (const name of names) {
+    source.addEventListener(name, (event) => {
+      document.dispatchEvent(new CustomEvent('console:event', { detail: { name, data: JSON.parse(event.data) } }));
+      const shown = parts().some((part) => part.dataset.live.split(' ').some((prefix) => name.startsWith(prefix)) || name === 'events.missed');
+      if (shown) refresh();
+    });
+  }
+}
+if (live) follow();
+
+// The live log of a server's page.
+const log = document.getElementById('log');
+if (log) {
+  document.addEventListener('console:event', ({ detail: { name, data } }) => {
+    if (data.server_id !== log.dataset.server && data.name !== log.dataset.name && data.server_name !== log.dataset.name) return;
+    const said = data.message ?? data.error_message ?? '';
+    const about = name.startsWith('execution.') ? `${data.tool_name} ${data.duration_ms != null ? data.duration_ms.toFixed(1) + ' ms' : ''}` : data.status ?? '';
+    const line = document.createElement('div');
+    line.textContent = `${new Date().toLocaleTimeString()}  ${name}  ${about} ${said}`;
+    if (log.dataset.empty) { log.replaceChildren(); delete log.dataset.empty; }
+    log.append(line);
+    while (log.childElementCount > 500) log.firstChild.remove();
+    log.scrollTop = log.scrollHeight;
+  });
+}
+
+// A form for several kinds of servers shows what the chosen kind needs.
+const kinds = document.querySelector('[data-kinds]');
+if (kinds) {
+  const choose = () => document.querySelectorAll('fieldset[data-kind]').forEach((part) => { part.hidden = !part.dataset.kind.split(' ').includes(kinds.value); });
+  kinds.addEventListener('change', choose);
+  choose();
+}
+
+// A drawer: what a link leads to, shown beside the list it stands in.
+document.addEventListener('click', async (event) => {
+  const link = event.target.closest('a[data-drawer]');
+  if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
+  event.preventDefault();
+  const fresh = new DOMParser().parseFromString(await (await fetch(link.href)).text(), 'text/html');
+  const drawer = document.createElement('dialog');
+  drawer.className = 'drawer';
+  drawer.setAttribute('aria-label', fresh.title);
+  const close = document.createElement('button');
+  close.className = 'quiet small close';
+  close.textContent = 'Close';
+  close.addEventListener('click', () => drawer.close());
+  drawer.append(close, ...document.adoptNode(fresh.getElementById('main')).childNodes);
+  drawer.querySelectorAll('[data-live]').forEach((part) => { part.removeAttribute('data-live'); part.removeAttribute('id'); });
+  drawer.addEventListener('close', () => { drawer.remove(); link.focus(); });
+  drawer.addEventListener('click', (click) => { if (click.target === drawer) drawer.close(); });
+  document.body.append(drawer);
+  drawer.showModal();
+});

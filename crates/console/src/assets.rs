@@ -1,0 +1,39 @@
+//! Styles and scripts: part of the program, named by their content, so that browsers may keep them for ever.
+
+use std::sync::LazyLock;
+
+use sha2::{Digest, Sha256};
+
+/// A file that pages refer to.
+pub(crate) struct Asset {
+    /// Where it is.
+    pub(crate) path: String,
+    pub(crate) content_type: &'static str,
+    pub(crate) content: &'static str,
+}
+
+/// The styles of all pages.
+pub(crate) static STYLE: LazyLock<Asset> =
+    LazyLock::new(|| named("console", "css", "text/css; charset=utf-8", include_str!("../assets/console.css")));
+/// What all pages do: live parts, copying, asking before what cannot be undone.
+pub(crate) static SCRIPT: LazyLock<Asset> =
+    LazyLock::new(|| named("console", "js", JAVASCRIPT, include_str!("../assets/console.js")));
+/// The playground.
+pub(crate) static PLAYGROUND: LazyLock<Asset> =
+    LazyLock::new(|| named("playground", "js", JAVASCRIPT, include_str!("../assets/playground.js")));
+/// The sign in the browser's tab.
+pub(crate) static ICON: LazyLock<Asset> =
+    LazyLock::new(|| named("icon", "svg", "image/svg+xml", include_str!("../assets/icon.svg")));
+
+const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
+
+/// The asset at a path.
+pub(crate) fn at(path: &str) -> Option<&'static Asset> {
+    [&*STYLE, &*SCRIPT, &*PLAYGROUND, &*ICON].into_iter().find(|asset| asset.path == path)
+}
+
+fn named(name: &str, ending: &str, content_type: &'static str, content: &'static str) -> Asset {
+    let digest = Sha256::digest(content.as_bytes());
+    let mark: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    Asset { path: format!("/assets/{name}-{mark}.{ending}"), content_type, content }
+}

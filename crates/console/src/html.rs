@@ -1,0 +1,161 @@
+//! Markup in which every value is escaped by its type: what is no [`Html`] is text, and text cannot become markup.
+//!
+//! [`html!`] is `format!` with that rule. Names in the template must be given values in the call (nothing is captured),
+//! so no value can slip past.
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// Markup that may stand in a page as it is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Html(pub(crate) String);
+
+/// What can stand in a page.
+pub(crate) trait Shown {
+    /// Writes it so that it is what it says and nothing else.
+    fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result;
+}
+
+/// A value on its way into a template.
+pub(crate) struct Value<'v, T: ?Sized>(pub(crate) &'v T);
+
+impl<T: Shown + ?Sized> fmt::Display for Value<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.show(f)
+    }
+}
+
+/// Markup from a template and values. Attributes must be in double quotes.
+macro_rules! html {
+    ($template:literal $(, $name:ident = $value:expr)* $(,)?) => {
+        // A template out of `concat!` captures nothing from around it.
+        $crate::html::Html(format!(concat!("", $template) $(, $name = $crate::html::Value(&$value))*))
+    };
+    ($template:literal $(, $value:expr)+ $(,)?) => {
+        $crate::html::Html(format!(concat!("", $template) $(, $crate::html::Value(&$value))+))
+    };
+}
+pub(crate) use html;
+
+impl Html {
+    /// Adds markup at the end.
+    pub(crate) fn add(&mut self, more: &Html) {
+        self.0.push_str(&more.0);
+    }
+}
+
+impl FromIterator<Html> for Html {
+    fn from_iter<I: IntoIterator<Item = Html>>(parts: I) -> Self {
+        parts.into_iter().fold(Self::default(), |mut all, part| {
+            all.add(&part);
+            all
+        })
+    }
+}
+
+/// What a character is replaced by. Control characters and those that turn the direction of a text are shown and not
+/// obeyed: a name must not be able to look like another one.
+fn replacement(letter: char) -> Option<Cow<'static, str>> {
+    let shown = match letter {
+        '&' => "&amp;",
+        '<' => "&lt;",
+        '>' => "&gt;",
+        '"' => "&quot;",
+        '\'' => "&#39;",
+        '\n' | '\t' => return None,
+        '\r' => "",
+        '\u{0}'..='\u{1f}' => return char::from_u32(0x2400 + letter as u32).map(|sign| sign.to_string().into()),
+        '\u{7f}' => "\u{2421}",
+        '\u{80}'..='\u{9f}'
+        | '\u{200b}'..='\u{200f}'
+        | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}'
+        | '\u{feff}'
+        | '\u{fff9}'..='\u{fffb}'
+        | '\u{e0000}'..='\u{e007f}' => {
+            return Some(format!("\u{27e8}U+{:04X}\u{27e9}", letter as u32).into());
+        }
+        _ => return None,
+    };
+    Some(shown.into())
+}
+
+impl Shown for str {
+    fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut rest = self;
+        while let Some((at, letter, instead)) =
+            rest.char_indices().find_map(|(at, letter)| Some((at, letter, replacement(letter)?)))
+        {
+            f.write_str(&rest[..at])?;
+            f.write_str(&instead)?;
+            rest = &rest[at + letter.len_utf8()..];
+        }
+        f.write_str(rest)
+    }
+}
+
+impl Shown for Html {
+    fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Shown for String {
+    fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_str().show(f)
+    }
+}
+
+impl Shown for Cow<'_, str> {
+    fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        str::show(self, f)
+    }
+}
+
+impl<T: Shown + ?Sized> Shown for &T {
+    fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        T::show(self, f)
+    }
+}
+
+/// What is not there is nothing.
+impl<T: Shown> Shown for Option<T> {
+    fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_ref().map_or(Ok(()), |value| value.show(f))
+    }
+}
+
+macro_rules! numbers {
+    ($($number:ty),*) => {$(
+        impl Shown for $number {
+            fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, f)
+            }
+        }
+    )*};
+}
+numbers!(u16, u32, u64, usize, i64);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_stays_text_wherever_it_stands() {
+        let evil = r#""><script>alert('1')</script>&"#;
+        let shown = html!(r#"<a title="{t}">{t}</a>"#, t = evil).0;
+        let escaped = "&quot;&gt;&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;&amp;";
+        assert_eq!(shown, format!(r#"<a title="{escaped}">{escaped}</a>"#));
+    }
+
+    #[test]
+    fn markup_is_put_in_as_it_is_and_absent_values_are_nothing() {
+        let inner = html!("<b>{}</b>", 7_u32);
+        assert_eq!(html!("<p>{}{}</p>", inner, None::<String>).0, "<p><b>7</b></p>");
+    }
+
+    #[test]
+    fn what_cannot_be_seen_is_shown() {
+        assert_eq!(html!("{}", "a\u{1b}[1m\u{202e}b\nc\u{0}").0, "a\u{241b}[1m\u{27e8}U+202E\u{27e9}b\nc\u{2400}");
+    }
+}

@@ -1,0 +1,142 @@
+//! The web console: pages for people, made by the service and served at its own address.
+//!
+//! Like the REST API this room knows what HTTP means and not how it is spoken. Pages are whole and work without scripts;
+//! scripts keep parts of them up to date by the service's events, and speak MCP in the playground.
+//!
+//! # Layout, in the order a request travels
+//! - [`Console`] (here): what it is given, and what it is asked
+//! - `session`: who looks, and whether a change is meant; `visit`: one request; `routes`: which page it is for
+//! - `pages` and below: one file for each page and what can be done there
+//! - `html`: markup in which every value is escaped by its type; `frame`: what is around a page; `form`: what was sent;
+//!   `words`: numbers and times; `chart`: curves; `reply`: what is sent back
+//! - `pulse`: how much goes on, looked at every now and then; `assets`: styles and scripts
+
+mod assets;
+mod chart;
+mod form;
+mod frame;
+mod html;
+mod pages;
+mod pulse;
+mod reply;
+mod routes;
+mod session;
+mod visit;
+mod words;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{Method, Response, StatusCode};
+use serde_json::{Map, Value};
+use service::Service;
+
+use frame::Flash;
+use pulse::Pulse;
+pub use reply::Body;
+use session::{CSRF_HEADER, Sessions};
+use visit::Visit;
+
+/// So many messages may wait for a page to show them.
+const FLASHES: usize = 1000;
+
+/// Whose a secret is, if it is a token.
+pub type Whose = Arc<dyn Fn(&str) -> Option<Arc<str>> + Send + Sync>;
+
+/// What the console needs to know of the program around it.
+pub struct Outside {
+    /// Whose a secret is. Nothing where everybody may come in.
+    pub whose: Option<Whose>,
+    /// The names of all tokens.
+    pub token_names: Vec<String>,
+    /// The servers in the config of any client.
+    pub read_config: fn(&str) -> Result<Vec<Found>, String>,
+    /// The servers that programs on this machine know.
+    pub on_this_machine: fn() -> Vec<Found>,
+}
+
+/// A server that somebody else knows, as it could be registered here.
+#[derive(Debug, Clone)]
+pub struct Found {
+    /// Its name there.
+    pub name: String,
+    /// Where it was found.
+    pub from: String,
+    /// What would be registered.
+    pub registration: Map<String, Value>,
+    /// What cannot be taken over.
+    pub notes: Vec<String>,
+}
+
+/// The console. It lives as long as the program.
+pub struct Console {
+    service: Arc<Service>,
+    outside: Outside,
+    sessions: Sessions,
+    pulse: Pulse,
+    /// What became of what was asked for, to be shown on the next page, by visitor.
+    flashes: Mutex<HashMap<String, Flash>>,
+}
+
+impl Console {
+    /// The console of a service.
+    pub fn new(service: Arc<Service>, outside: Outside) -> Self {
+        let (sessions, pulse, flashes) = (Sessions::new(), Pulse::default(), Mutex::default());
+        Self { service, outside, sessions, pulse, flashes }
+    }
+
+    /// Whether a path leads here. Who may see what is there is decided here, too.
+    pub fn has(&self, path: &str) -> bool {
+        routes::is_known(path)
+    }
+
+    /// On whose behalf a request to somebody else at this address is made, if it comes from one of our pages: whoever
+    /// is signed in here need not show the token again. Changes must bring along what only our pages know.
+    pub fn vouch(&self, parts: &Parts) -> Option<Arc<str>> {
+        let visitor = self.sessions.visitor(&parts.headers);
+        let secret = parts.headers.get(CSRF_HEADER).and_then(|secret| secret.to_str().ok());
+        let is_look = matches!(parts.method, Method::GET | Method::HEAD);
+        if is_look || visitor.is_meant(secret) { visitor.principal } else { None }
+    }
+
+    /// Answers a request. `principal` is the name of its token, or empty if it showed none.
+    pub async fn answer(&self, parts: Parts, body: Bytes, principal: Arc<str>) -> Response<Body> {
+        let visit = Visit::new(self, &parts, &body, principal);
+        routes::answer(visit).await
+    }
+
+    /// The answer to a request that is not let in.
+    pub fn refuse(&self, status: StatusCode, why: &str) -> Response<Body> {
+        reply::refused(status, why)
+    }
+
+    /// Looks at how much goes on, for ever.
+    pub async fn watch(&self) {
+        let mut looks = tokio::time::interval(pulse::PERIOD);
+        loop {
+            looks.tick().await;
+            self.pulse.look(&self.service.reading());
+        }
+    }
+
+    /// Something to be shown on the next page that this visitor sees.
+    fn remember(&self, visitor: &str, flash: Flash) {
+        let mut flashes = self.flashes.lock().unwrap_or_else(PoisonError::into_inner);
+        if flashes.len() >= FLASHES {
+            flashes.clear();
+        }
+        flashes.insert(visitor.to_owned(), flash);
+    }
+
+    fn recall(&self, visitor: &str) -> Option<Flash> {
+        self.flashes.lock().unwrap_or_else(PoisonError::into_inner).remove(visitor)
+    }
+}
+
+impl std::fmt::Debug for Console {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Console").finish_non_exhaustive()
+    }
+}

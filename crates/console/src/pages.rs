@@ -1,0 +1,105 @@
+//! The pages: one file for each, with what can be done there.
+
+pub(crate) mod add;
+pub(crate) mod audit;
+pub(crate) mod executions;
+pub(crate) mod login;
+pub(crate) mod overview;
+pub(crate) mod playground;
+pub(crate) mod server;
+pub(crate) mod settings;
+pub(crate) mod system;
+pub(crate) mod tools;
+
+use serde_json::Value;
+use service::Error;
+
+use crate::form;
+use crate::html::{Html, html};
+
+/// What went wrong, for people: every problem on a line of its own.
+pub(crate) fn told(error: &Error) -> String {
+    match error {
+        Error::Validation { problems } => {
+            let line = |problem: &service::Problem| format!("{}: {}", place(&problem.loc), problem.msg);
+            problems.iter().map(line).collect::<Vec<_>>().join("\n")
+        }
+        _ => error.to_string(),
+    }
+}
+
+fn place(parts: &[String]) -> String {
+    parts.iter().skip_while(|part| *part == "body").map(String::as_str).collect::<Vec<_>>().join(".")
+}
+
+/// JSON so that it can be read; what is no JSON stays as it is.
+pub(crate) fn pretty(text: &str) -> String {
+    let value: Result<Value, _> = serde_json::from_str(text);
+    // What would be another number afterwards is not touched.
+    let is_exact = |value: &Value| {
+        serde_json::to_string(value).is_ok_and(|again| again.len() == text.len() || !has_odd_numbers(text))
+    };
+    match value {
+        Ok(value) if is_exact(&value) => serde_json::to_string_pretty(&value).unwrap_or_else(|_| text.to_owned()),
+        _ => text.to_owned(),
+    }
+}
+
+/// Whether there may be numbers that a reader of JSON cannot hold.
+fn has_odd_numbers(text: &str) -> bool {
+    let mut digits = 0;
+    text.bytes().any(|byte| {
+        digits = if byte.is_ascii_digit() { digits + 1 } else { 0 };
+        digits > 15
+    })
+}
+
+/// The address of a server's page.
+pub(crate) fn server_path(name: &str) -> String {
+    format!("/servers/{}", form::encoded(name))
+}
+
+/// A link to a server's page.
+pub(crate) fn server_link(name: &str) -> Html {
+    html!(r#"<a href="{path}">{name}</a>"#, path = server_path(name), name = name)
+}
+
+/// The address of a tool's page.
+pub(crate) fn tool_path(server: &str, tool: &str) -> String {
+    format!("/tools/{}/{}", form::encoded(server), form::encoded(tool))
+}
+
+/// Which part of a list is shown, and the way to the others.
+pub(crate) fn pager(shown: usize, offset: u64, limit: u32, total: u64, address: impl Fn(u64) -> String) -> Html {
+    let limit = u64::from(limit);
+    if total <= limit && offset == 0 {
+        return Html::default();
+    }
+    let link = |is_there: bool, to: u64, word: &str| match is_there {
+        true => html!(r#"<a class="button quiet small" href="{to}">{word}</a>"#, to = address(to), word = word),
+        false => html!(r#"<span class="button quiet small off">{word}</span>"#, word = word),
+    };
+    html!(
+        r#"<nav class="pager" aria-label="Pages of the list">{back}<span>{from}–{to} of {total}</span>{on}</nav>"#,
+        back = link(offset > 0, offset.saturating_sub(limit), "Previous"),
+        from = crate::words::count(offset + 1),
+        to = crate::words::count(offset + shown as u64),
+        total = crate::words::count(total),
+        on = link(offset + (shown as u64) < total, offset + limit, "Next"),
+    )
+}
+
+/// The options of a list of choices, with one of them chosen.
+pub(crate) fn options<'a>(choices: impl IntoIterator<Item = (&'a str, String)>, chosen: &str) -> Html {
+    choices
+        .into_iter()
+        .map(|(value, name)| {
+            html!(
+                r#"<option value="{value}"{selected}>{name}</option>"#,
+                value = value,
+                selected = (value == chosen).then(|| html!(" selected")),
+                name = name,
+            )
+        })
+        .collect()
+}

@@ -1,0 +1,221 @@
+//! Adding servers: by hand, from the config of any client, or from what programs on this machine use. A server is tried
+//! and its tools are shown before it is kept.
+
+mod importing;
+
+use http::StatusCode;
+use registry::Transport;
+use serde_json::{Map, Value, json};
+use service::Error;
+use service::servers::Registration;
+
+use crate::form::Form;
+use crate::frame::Page;
+use crate::html::{Html, html};
+use crate::pages::server::report_in_words;
+use crate::pages::{options, server_path, told};
+use crate::reply::Reply;
+use crate::visit::Visit;
+
+/// The kinds of servers that can be described in a form.
+const KINDS: [(&str, &str); 4] = [
+    ("stdio", "A program on this machine"),
+    ("http", "An address (Streamable HTTP)"),
+    ("sse", "An address (HTTP+SSE, older)"),
+    ("docker", "A container"),
+];
+
+/// The page.
+pub(crate) async fn show(visit: &Visit<'_>) -> Result<Reply, Error> {
+    Ok(page(visit, StatusCode::OK, &by_hand(visit, &Form::default(), None), &importing::sections(visit, None)))
+}
+
+fn page(visit: &Visit<'_>, status: StatusCode, form: &Html, others: &Html) -> Reply {
+    let hint = if visit.form.has("deed") { "" } else { "It is tried first, and you see its tools before it is kept." };
+    let body = html!(
+        r#"<h1>Add server</h1><p class="muted">{hint}</p><div class="columns"><section aria-labelledby="by-hand"><h2 id="by-hand">By hand</h2>{form}</section><div>{others}</div></div>"#,
+        hint = hint,
+        form = form,
+        others = others,
+    );
+    Reply::Page(status, Page { title: "Add server".into(), place: "/add", body, script: None })
+}
+
+/// The form, with what was written into it and what came of that.
+fn by_hand(visit: &Visit<'_>, written: &Form, note: Option<(bool, String)>) -> Html {
+    let kind = written.said("kind").unwrap_or("stdio");
+    let is_tried = note.as_ref().is_some_and(|(is_good, _)| *is_good);
+    let note = note.map(|(is_good, text)| {
+        let (tone, role) = if is_good { ("ok", "status") } else { ("bad", "alert") };
+        html!(
+            r#"<div class="flash {tone}" role="{role}"><pre>{text}</pre></div>"#,
+            tone = tone,
+            role = role,
+            text = text
+        )
+    });
+    let field = |name: &str, title: &str, hint: &str, example: &str| {
+        html!(
+            r#"<div class="field"><label for="f-{name}">{title} <span class="hint">{hint}</span></label><input id="f-{name}" name="{name}" value="{value}" placeholder="{example}" autocomplete="off" spellcheck="false"></div>"#,
+            name = name,
+            title = title,
+            hint = hint,
+            example = example,
+            value = written.text(name),
+        )
+    };
+    let lines = |name: &str, title: &str, hint: &str, example: &str| {
+        html!(
+            r#"<div class="field"><label for="f-{name}">{title} <span class="hint">{hint}</span></label><textarea id="f-{name}" name="{name}" rows="3" placeholder="{example}" spellcheck="false">{value}</textarea></div>"#,
+            name = name,
+            title = title,
+            hint = hint,
+            example = example,
+            value = written.text(name),
+        )
+    };
+    let primary = if is_tried { ("quiet", "") } else { ("", "quiet") };
+    html!(
+        r#"<form class="card" method="post" action="/add">{csrf}{note}{name}{description}
+<div class="field"><label for="f-kind">What it is</label><select id="f-kind" name="kind" data-kinds>{kinds}</select></div>
+<fieldset data-kind="stdio"><legend>A program</legend>{command}{args}{env}</fieldset>
+<fieldset data-kind="http sse"><legend>An address</legend>{url}{headers}</fieldset>
+<fieldset data-kind="docker"><legend>A container</legend>{image}{docker_args}{docker_env}</fieldset>
+<div class="field"><label class="check"><input type="checkbox" name="lazy"{lazy}> Start it only when it is needed</label></div>
+<div class="actions"><button name="deed" value="test" class="{test}" data-busy="Testing …">Test</button><button name="deed" value="save" class="{save}" data-busy="Testing and adding …">Test and add</button>
+<button name="deed" value="save-untested" class="quiet">Add without a test</button></div></form>"#,
+        csrf = visit.csrf(),
+        note = note,
+        name = field("name", "Name", "lower-case letters, digits, - and _", "github"),
+        description = field("description", "Description", "what it is for; may be empty", ""),
+        kinds = options(KINDS.map(|(value, name)| (value, name.to_owned())), kind),
+        command = field("command", "Command", "", "npx"),
+        args = lines("args", "Arguments", "one a line", "-y\n@modelcontextprotocol/server-github"),
+        env = lines(
+            "env",
+            "Environment",
+            "NAME=value, one a line; ${VAR} is filled in when connecting",
+            "GITHUB_TOKEN=${GITHUB_TOKEN}"
+        ),
+        url = field("url", "Address", "", "https://example.com/mcp"),
+        headers = lines("headers", "Headers", "Name: value, one a line", "Authorization: Bearer ${TOKEN}"),
+        image = field("image", "Image", "", "ghcr.io/github/github-mcp-server"),
+        docker_args = lines("docker_args", "Arguments", "one a line", ""),
+        docker_env = lines("docker_env", "Environment", "NAME=value, one a line", ""),
+        lazy = written.has("lazy").then(|| html!(" checked")),
+        test = primary.0,
+        save = primary.1,
+    )
+}
+
+/// A server is to be tried or added, or several.
+pub(crate) async fn act(visit: &Visit<'_>) -> Result<Reply, Error> {
+    match visit.form.text("deed") {
+        "paste" => Ok(importing::pasted(visit)),
+        "take" => importing::take(visit).await,
+        deed => one(visit, deed).await,
+    }
+}
+
+async fn one(visit: &Visit<'_>, deed: &str) -> Result<Reply, Error> {
+    let again = |is_good: bool, text: String| {
+        let status = if is_good { StatusCode::OK } else { StatusCode::UNPROCESSABLE_ENTITY };
+        page(visit, status, &by_hand(visit, &visit.form, Some((is_good, text))), &importing::sections(visit, None))
+    };
+    let registration = match registration(&visit.form) {
+        Ok(registration) => registration,
+        Err(why) => return Ok(again(false, why)),
+    };
+    if deed != "save-untested" {
+        match visit.service().test_unregistered(registration.clone()).await {
+            Ok(report) if report.success && deed == "test" => return Ok(again(true, report_in_words(&report))),
+            Ok(report) if report.success => {}
+            Ok(report) => return Ok(again(false, report_in_words(&report))),
+            Err(error) => return Ok(again(false, told(&error))),
+        }
+    }
+    let name = registration.name.clone();
+    Ok(match visit.service().register(&visit.actor, registration).await {
+        Ok(_) => visit.done(format!("{name} is added."), server_path(&name)),
+        Err(error) => again(false, told(&error)),
+    })
+}
+
+/// What a form describes.
+fn registration(form: &Form) -> Result<Registration, String> {
+    let mut config = Map::new();
+    let transport = match form.text("kind") {
+        "docker" => {
+            let mut docker = json!({"image": form.text("image").trim()});
+            if let Some(args) = listed(form, "docker_args") {
+                docker["args"] = args;
+            }
+            if let Some(env) = pairs(form, "docker_env", '=')? {
+                docker["env"] = env;
+            }
+            config.insert("docker".to_owned(), docker);
+            Transport::Stdio
+        }
+        kind @ ("http" | "sse") => {
+            config.insert("url".to_owned(), json!(form.text("url").trim()));
+            config.extend(pairs(form, "headers", ':')?.map(|headers| ("headers".to_owned(), headers)));
+            if kind == "http" { Transport::Http } else { Transport::Sse }
+        }
+        _ => {
+            config.insert("command".to_owned(), json!(form.text("command").trim()));
+            config.extend(listed(form, "args").map(|args| ("args".to_owned(), args)));
+            config.extend(pairs(form, "env", '=')?.map(|env| ("env".to_owned(), env)));
+            Transport::Stdio
+        }
+    };
+    if form.has("lazy") {
+        config.insert("lazy".to_owned(), json!(true));
+    }
+    Ok(Registration {
+        name: form.text("name").trim().to_owned(),
+        description: form.said("description").map(str::to_owned),
+        transport_type: transport,
+        deployment_type: None,
+        connection_config: config,
+        health_check_url: None,
+        auto_connect: true,
+        enabled: true,
+    })
+}
+
+fn lines<'f>(form: &'f Form, name: &str) -> impl Iterator<Item = &'f str> {
+    form.get(name).unwrap_or_default().lines().map(str::trim).filter(|line| !line.is_empty())
+}
+
+fn listed(form: &Form, name: &str) -> Option<Value> {
+    let all: Vec<&str> = lines(form, name).collect();
+    (!all.is_empty()).then(|| json!(all))
+}
+
+fn pairs(form: &Form, name: &str, between: char) -> Result<Option<Value>, String> {
+    let mut all = Map::new();
+    for line in lines(form, name) {
+        let (key, value) =
+            line.split_once(between).ok_or_else(|| format!("{name}: write `name{between} value` in each line"))?;
+        all.insert(key.trim().to_owned(), json!(value.trim()));
+    }
+    Ok((!all.is_empty()).then_some(Value::Object(all)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_form_becomes_a_registration() {
+        let form = Form::read(b"name=x&kind=stdio&command=npx&args=-y%0D%0Aa+b&env=A%3D1%3D2&lazy=on");
+        let made = registration(&form).unwrap();
+        let expected = json!({"command": "npx", "args": ["-y", "a b"], "env": {"A": "1=2"}, "lazy": true});
+        assert_eq!(Value::Object(made.connection_config), expected);
+        let form = Form::read(b"name=x&kind=sse&url=http://h&headers=A:+b:c");
+        let made = registration(&form).unwrap();
+        assert_eq!(made.transport_type, Transport::Sse);
+        assert_eq!(Value::Object(made.connection_config), json!({"url": "http://h", "headers": {"A": "b:c"}}));
+        assert!(registration(&Form::read(b"kind=http&headers=nonsense")).is_err());
+    }
+}

@@ -1,0 +1,68 @@
+//! The audit log: who changed what.
+
+use registry::{AuditFilter, AuditRecord, Page as Part};
+use service::Error;
+
+use crate::form;
+use crate::frame::Page;
+use crate::html::{Html, html};
+use crate::pages::pager;
+use crate::reply::Reply;
+use crate::visit::Visit;
+use crate::words;
+
+const PAGE: u32 = 50;
+
+/// The page.
+pub(crate) async fn show(visit: &Visit<'_>) -> Result<Reply, Error> {
+    let said = |name: &str| visit.query.said(name).unwrap_or_default();
+    let (who, action, target) = (said("who"), said("action"), said("target"));
+    let offset: u64 = said("offset").parse().unwrap_or(0);
+    let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+    let filter = AuditFilter { who: text(who), action: text(action), target: text(target), since: None };
+    let listed = visit.service().audit(&filter, Part { limit: PAGE, offset }).await?;
+    let address = |offset: u64| {
+        form::address(
+            "/audit",
+            &[("who", who), ("action", action), ("target", target), ("offset", &offset.to_string())],
+        )
+    };
+    let rows: Html = listed.items.iter().map(row).collect();
+    let table = match listed.items.is_empty() {
+        true => html!(
+            r#"<div class="empty"><h3>Nothing here</h3><p>What is changed here, over REST or by the command line is written down.</p></div>"#
+        ),
+        false => html!(
+            r#"<div class="scroll"><table class="cards"><thead><tr><th>When</th><th>Who</th><th>Did what</th><th>To what</th><th>Details</th></tr></thead><tbody>{}</tbody></table></div>"#,
+            rows
+        ),
+    };
+    let body = html!(
+        r#"<h1>Audit log</h1><form class="filters" method="get" action="/audit"><label>Who<input name="who" value="{who}"></label><label>Did what<input name="action" value="{action}" placeholder="server.register"></label>
+<label>To what<input name="target" value="{target}"></label><button class="quiet">Filter</button></form><div id="log-list" data-live="server. tools. notice">{table}{pager}</div>"#,
+        who = who,
+        action = action,
+        target = target,
+        table = table,
+        pager = pager(listed.items.len(), offset, PAGE, listed.total, address),
+    );
+    Ok(Reply::page(Page { title: "Audit log".into(), place: "/audit", body, script: None }))
+}
+
+fn row(note: &AuditRecord) -> Html {
+    let details = note.details.as_ref().map(|details| {
+        html!(
+            r#"<details id="audit-{id}"><summary>Show</summary><pre>{text}</pre></details>"#,
+            id = note.id,
+            text = format!("{details:#}")
+        )
+    });
+    html!(
+        r#"<tr><td class="nowrap" data-name="When">{when}</td><td data-name="Who">{who}</td><th scope="row">{action}</th><td data-name="To what">{target}</td><td>{details}</td></tr>"#,
+        when = words::moment(note.timestamp),
+        who = note.who.as_deref(),
+        action = note.action,
+        target = note.target.as_deref(),
+        details = details,
+    )
+}

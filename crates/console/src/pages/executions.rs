@@ -1,0 +1,239 @@
+//! Executions: every call as it happens, what became of it, and the way to end it.
+
+mod export;
+
+use registry::{ExecutionFilter, ExecutionId, ExecutionRecord, ExecutionStatus, Page as Part, RawJson, Source};
+use service::Error;
+
+use crate::form;
+use crate::frame::Page;
+use crate::html::{Html, html};
+use crate::pages::overview::clip;
+use crate::pages::{options, pager, pretty, server_link, told, tool_path};
+use crate::reply::Reply;
+use crate::visit::Visit;
+use crate::words;
+
+pub(crate) use export::{export_csv, export_json};
+
+/// Calls on a page.
+const PAGE: u32 = 50;
+/// So much of what a tool was given or answered is shown.
+const SHOWN: usize = 20_000;
+
+/// What the query asks for, as it was written.
+struct Asked<'v> {
+    status: &'v str,
+    source: &'v str,
+    server: &'v str,
+    tool: &'v str,
+    offset: u64,
+}
+
+impl<'v> Asked<'v> {
+    fn of(visit: &'v Visit<'_>) -> Self {
+        let said = |name: &str| visit.query.said(name).unwrap_or_default();
+        let offset = said("offset").parse().unwrap_or(0);
+        Self { status: said("status"), source: said("source"), server: said("server"), tool: said("tool"), offset }
+    }
+
+    /// What is no known word is not asked for.
+    fn filter(&self) -> ExecutionFilter {
+        let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+        ExecutionFilter {
+            status: self.status.parse().into_iter().collect(),
+            source: self.source.parse().ok(),
+            server_name: text(self.server),
+            tool_name: text(self.tool),
+            ..ExecutionFilter::default()
+        }
+    }
+
+    fn address(&self, path: &str, offset: u64) -> String {
+        let offset = if offset == 0 { String::new() } else { offset.to_string() };
+        let pairs = [
+            ("status", self.status),
+            ("source", self.source),
+            ("server", self.server),
+            ("tool", self.tool),
+            ("offset", &*offset),
+        ];
+        form::address(path, &pairs)
+    }
+}
+
+/// The list.
+pub(crate) async fn list(visit: &Visit<'_>) -> Result<Reply, Error> {
+    let asked = Asked::of(visit);
+    let listed = visit.service().executions(&asked.filter(), Part { limit: PAGE, offset: asked.offset }).await?;
+    let reading = visit.service().reading();
+    let body = html!(
+        r#"<div class="head"><h1>Executions</h1><div class="actions"><a class="button quiet small" href="{json}">Export JSON</a><a class="button quiet small" href="{csv}">Export CSV</a>{stop}</div></div>
+{filters}<div id="list" data-live="execution."><p class="muted">{running} running, {waiting} waiting · {total}</p>{table}{pager}</div>"#,
+        json = asked.address("/executions/export.json", 0),
+        csv = asked.address("/executions/export.csv", 0),
+        stop = stop_button(visit),
+        filters = filters(&asked),
+        running = words::count(reading.running + reading.mcp_running),
+        waiting = words::count(reading.queued + reading.mcp_queued),
+        total = words::several(listed.total, "call"),
+        table = table(visit, &listed.items),
+        pager =
+            pager(listed.items.len(), asked.offset, PAGE, listed.total, |offset| asked.address("/executions", offset)),
+    );
+    Ok(Reply::page(Page { title: "Executions".into(), place: "/executions", body, script: None }))
+}
+
+fn stop_button(visit: &Visit<'_>) -> Option<Html> {
+    if visit.service().executions_are_stopped() {
+        return None;
+    }
+    let ask = "Cancel every call and refuse new ones until you allow them again?";
+    Some(html!(
+        r#"<form method="post" action="/executions/stop">{csrf}<button class="danger small" data-confirm="{ask}">Stop everything</button></form>"#,
+        csrf = visit.csrf(),
+        ask = ask,
+    ))
+}
+
+fn filters(asked: &Asked<'_>) -> Html {
+    let any = |word: &str| std::iter::once(("", word.to_owned()));
+    let statuses = ExecutionStatus::ALL.iter().map(|status| (status.as_str(), status.as_str().to_owned()));
+    let sources = Source::ALL.iter().map(|source| (source.as_str(), source.as_str().to_owned()));
+    html!(
+        r#"<form class="filters" method="get" action="/executions"><label>State<select name="status" data-submit>{statuses}</select></label>
+<label>Came from<select name="source" data-submit>{sources}</select></label><label>Server<input name="server" value="{server}"></label>
+<label>Tool<input name="tool" value="{tool}"></label><button class="quiet">Filter</button></form>"#,
+        statuses = options(any("any").chain(statuses), asked.status),
+        sources = options(any("anywhere").chain(sources), asked.source),
+        server = asked.server,
+        tool = asked.tool,
+    )
+}
+
+fn table(visit: &Visit<'_>, calls: &[ExecutionRecord]) -> Html {
+    if calls.is_empty() {
+        return html!(
+            r#"<div class="empty"><h3>No calls</h3><p>Calls of clients, of the command line and of the <a href="/playground">playground</a> appear here as they happen.</p></div>"#
+        );
+    }
+    let rows: Html = calls.iter().map(|call| row(visit, call)).collect();
+    html!(
+        r#"<div class="scroll"><table class="cards"><thead><tr><th>Asked for (UTC)</th><th>Tool</th><th>State</th><th class="n">Took</th><th>Came from</th><th></th></tr></thead><tbody>{}</tbody></table></div>"#,
+        rows
+    )
+}
+
+fn row(visit: &Visit<'_>, call: &ExecutionRecord) -> Html {
+    let is_open = matches!(call.status, ExecutionStatus::Pending | ExecutionStatus::Executing);
+    let path = format!("/executions/{}", call.id);
+    let cancel = is_open.then(|| {
+        html!(
+            r#"<form method="post" action="{path}/cancel">{csrf}<button class="danger small">Cancel</button></form>"#,
+            path = path,
+            csrf = visit.csrf(),
+        )
+    });
+    html!(
+        r#"<tr><td class="nowrap" data-name="Asked for">{when}</td><th scope="row"><a href="{path}" data-drawer>{tool}</a><span class="sub">{server}</span></th>
+<td data-name="State">{status}<span class="sub">{why}</span></td><td class="n" data-name="Took">{took}</td><td data-name="Came from">{source}<span class="sub">{caller}</span></td><td>{cancel}</td></tr>"#,
+        when = words::clock(call.submitted_at),
+        path = path,
+        tool = clip(&call.tool_name, 80),
+        server = server_link(&call.server_name),
+        status = words::execution(call.status),
+        why = call.error_message.as_deref().map(|why| clip(why, 100)),
+        took = call.duration.map_or_else(|| "–".to_owned(), words::took),
+        source = call.source.as_str(),
+        caller = call.caller.as_deref(),
+        cancel = cancel,
+    )
+}
+
+/// One call.
+pub(crate) async fn show(visit: &Visit<'_>, id: &str) -> Result<Reply, Error> {
+    let call = visit.service().execution(understood(id)?).await?;
+    let waited = call.started_at.map(|started| started.since(call.submitted_at));
+    let fact = |name: &str, value: Option<Html>| {
+        value.map(|value| html!("<dt>{name}</dt><dd>{value}</dd>", name = name, value = value))
+    };
+    let facts: Html = [
+        fact("State", Some(words::execution(call.status))),
+        fact("Server", Some(server_link(&call.server_name))),
+        fact("Asked for", Some(html!("{} UTC", words::exact(call.submitted_at)))),
+        fact("Waiting and routing", waited.map(|span| html!("{}", words::took(span)))),
+        fact("At the server", call.duration.map(|span| html!("{}", words::took(span)))),
+        fact("Tried again", (call.retries > 0).then(|| html!("{} times", call.retries))),
+        fact("Came from", Some(html!("{} {}", call.source.as_str(), call.caller))),
+        fact("Document", call.document_path.as_ref().map(|path| html!("{} line {}", path, call.section_line))),
+        fact("Request", call.arguments.as_ref().map(|kept| html!("{}", words::size(kept.get().len() as u64)))),
+        fact("Response", call.result.as_ref().map(|kept| html!("{}", words::size(kept.get().len() as u64)))),
+        fact("Id", Some(html!("<code>{}</code>", call.id.to_string()))),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    let bodies = match (&call.arguments, &call.result) {
+        (None, None) => html!(
+            r#"<p class="muted">What was sent and answered is not kept. <a href="/settings">Settings</a> change that for new calls.</p>"#
+        ),
+        (arguments, result) => html!("{}{}", kept("Arguments", arguments.as_ref()), kept("Result", result.as_ref())),
+    };
+    let play = form::address(
+        "/playground",
+        &[("tool", &format!("{}.{}", call.server_name, call.tool_name)), ("from", &call.id.to_string())],
+    );
+    let body = html!(
+        r#"<div class="head"><h1>{tool}</h1><div class="actions"><a class="button small" href="{play}">Run again</a><a class="button quiet small" href="{definition}">Definition</a>{cancel}</div></div>
+<div id="drawer" data-live="execution."><div class="card"><dl class="facts">{facts}</dl></div>{error}{bodies}</div>"#,
+        tool = clip(&call.tool_name, 120),
+        play = play,
+        definition = tool_path(&call.server_name, &call.tool_name),
+        cancel = matches!(call.status, ExecutionStatus::Pending | ExecutionStatus::Executing).then(|| {
+            html!(r#"<form method="post" action="/executions/{id}/cancel">{csrf}<button class="danger small">Cancel</button></form>"#, id = call.id.to_string(), csrf = visit.csrf())
+        }),
+        facts = facts,
+        error = call.error_message.as_deref().map(|why| html!(r#"<h2>What went wrong</h2><pre class="error" tabindex="0">{}</pre>"#, why)),
+        bodies = bodies,
+    );
+    Ok(Reply::page(Page { title: clip(&call.tool_name, 80), place: "/executions", body, script: None }))
+}
+
+fn kept(title: &str, text: Option<&RawJson>) -> Option<Html> {
+    let text = pretty(text?.get());
+    let cut = text.char_indices().nth(SHOWN).map(|(at, _)| at);
+    let more = cut.map(|_| html!(r#"<p class="muted">The rest is in the export.</p>"#));
+    let shown = cut.map_or(text.as_str(), |at| &text[..at]);
+    Some(html!(
+        r#"<h2>{title}</h2><pre class="block" tabindex="0">{shown}</pre>{more}"#,
+        title = title,
+        shown = shown,
+        more = more
+    ))
+}
+
+/// What is no id is nobody's id.
+fn understood(id: &str) -> Result<ExecutionId, Error> {
+    id.parse().map_err(|_| Error::ExecutionNotFound { id: id.to_owned() })
+}
+
+/// A call is to end.
+pub(crate) async fn cancel(visit: &Visit<'_>, id: &str) -> Result<Reply, Error> {
+    let call = visit.service().cancel_execution(&visit.actor, understood(id)?).await;
+    Ok(match call {
+        Ok(call) => visit.done(format!("{} is {}.", call.tool_name, call.status), "/executions"),
+        Err(error) => visit.failed(told(&error), "/executions"),
+    })
+}
+
+/// Every call is to end, and none is to begin.
+pub(crate) async fn stop(visit: &Visit<'_>) -> Result<Reply, Error> {
+    let stopped = visit.service().stop_executions(&visit.actor).await;
+    Ok(visit.done(format!("Stopped. {} cancelled.", words::several(stopped.cancelled, "call")), "/executions"))
+}
+
+/// Calls are allowed again.
+pub(crate) async fn reset(visit: &Visit<'_>) -> Result<Reply, Error> {
+    visit.service().reset_executions(&visit.actor).await;
+    Ok(visit.done("Calls are allowed again.", "/executions"))
+}

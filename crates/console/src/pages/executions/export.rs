@@ -1,0 +1,76 @@
+//! Executions as files, for programs and for spreadsheets.
+
+use registry::{ExecutionRecord, Page as Part};
+use service::Error;
+
+use super::Asked;
+use crate::reply::Reply;
+use crate::visit::Visit;
+
+/// So many calls are in a file.
+const MOST: u32 = 10_000;
+
+/// All that fit the filters, as JSON.
+pub(crate) async fn export_json(visit: &Visit<'_>) -> Result<Reply, Error> {
+    let content = serde_json::to_vec(&calls(visit).await?).expect("what we show has texts as its keys");
+    Ok(Reply::File { name: "executions.json".into(), content_type: "application/json", content })
+}
+
+/// All that fit the filters, as a table.
+pub(crate) async fn export_csv(visit: &Visit<'_>) -> Result<Reply, Error> {
+    let mut table = String::from(
+        "id,submitted_at,started_at,completed_at,server,tool,source,caller,status,duration_ms,retries,error_message\r\n",
+    );
+    for call in calls(visit).await? {
+        table.push_str(&line(&call));
+    }
+    Ok(Reply::File {
+        name: "executions.csv".into(),
+        content_type: "text/csv; charset=utf-8",
+        content: table.into_bytes(),
+    })
+}
+
+async fn calls(visit: &Visit<'_>) -> Result<Vec<ExecutionRecord>, Error> {
+    Ok(visit.service().executions(&Asked::of(visit).filter(), Part::first(MOST)).await?.items)
+}
+
+fn line(call: &ExecutionRecord) -> String {
+    let moment = |at: Option<registry::Timestamp>| at.map(|at| at.to_string()).unwrap_or_default();
+    let fields = [
+        call.id.to_string(),
+        call.submitted_at.to_string(),
+        moment(call.started_at),
+        moment(call.completed_at),
+        call.server_name.clone(),
+        call.tool_name.clone(),
+        call.source.to_string(),
+        call.caller.clone().unwrap_or_default(),
+        call.status.to_string(),
+        call.duration.map(|span| format!("{:.3}", span.as_secs_f64() * 1000.0)).unwrap_or_default(),
+        call.retries.to_string(),
+        call.error_message.clone().unwrap_or_default(),
+    ];
+    let mut line = fields.map(|field| quoted(&field)).join(",");
+    line.push_str("\r\n");
+    line
+}
+
+/// A field as spreadsheets read it. What looks like a formula is text: names and errors come from strangers.
+fn quoted(field: &str) -> String {
+    let is_formula = field.starts_with(['=', '+', '-', '@', '\t', '\r']);
+    let field = if is_formula { format!("'{field}") } else { field.to_owned() };
+    if field.contains(['"', ',', '\n', '\r', '\'']) { format!("\"{}\"", field.replace('"', "\"\"")) } else { field }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_is_one_field_and_never_a_formula() {
+        assert_eq!(quoted("plain"), "plain");
+        assert_eq!(quoted("a,\"b\"\nc"), "\"a,\"\"b\"\"\nc\"");
+        assert_eq!(quoted("=HYPERLINK(1)"), "\"'=HYPERLINK(1)\"");
+    }
+}

@@ -1,0 +1,74 @@
+//! The door: a token of the API, shown once.
+
+use std::time::Duration;
+
+use http::StatusCode;
+
+use crate::form;
+use crate::frame;
+use crate::html::html;
+use crate::reply::Reply;
+use crate::visit::Visit;
+
+/// Who guesses has to wait so long for every guess.
+const PAUSE: Duration = Duration::from_millis(300);
+
+/// The door.
+pub(crate) fn show(visit: &Visit<'_>, problem: Option<&str>) -> Reply {
+    if visit.is_let_in {
+        return Reply::Seen("/".to_owned());
+    }
+    let next = visit.query.get("next").or(visit.form.get("next")).unwrap_or("/");
+    let body = html!(
+        r#"<section class="card narrow door"><h1>mcp-aggregator</h1><p>Sign in with a token of this service: one of its token file, or that of <code>MCP_AGGREGATOR_TOKEN</code>.</p>
+{problem}<form method="post" action="/login">{csrf}<input type="hidden" name="next" value="{next}">
+<label for="token">Token</label><input id="token" name="token" type="password" autocomplete="current-password" required autofocus>
+<button>Sign in</button></form></section>"#,
+        problem = problem.map(|why| html!(r#"<p class="flash bad" role="alert">{}</p>"#, why)),
+        csrf = visit.csrf(),
+        next = next,
+    );
+    let status = if problem.is_some() { StatusCode::UNAUTHORIZED } else { StatusCode::OK };
+    Reply::Bare(status, frame::bare("Sign in", &body))
+}
+
+/// Somebody shows a token. It is compared, and forgotten.
+pub(crate) async fn enter(visit: &Visit<'_>) -> Reply {
+    let Some(whose) = &visit.console.outside.whose else { return Reply::Seen("/".to_owned()) };
+    let Some(principal) = whose(visit.form.text("token").trim()) else {
+        tokio::time::sleep(PAUSE).await;
+        return show(visit, Some("This is no token of this service."));
+    };
+    let visitor = visit.console.sessions.open(principal);
+    Reply::Cookie(visitor.id, ours(visit.form.text("next")))
+}
+
+/// Somebody goes.
+pub(crate) fn leave(visit: &Visit<'_>) -> Reply {
+    visit.console.sessions.end(&visit.visitor.id);
+    Reply::Seen("/login".to_owned())
+}
+
+/// Where to go on: only to a page of ours.
+fn ours(next: &str) -> String {
+    let is_ours = next.starts_with('/') && !next.starts_with("//") && !next.contains(['\\', '\r', '\n', '\t']);
+    let path = next.split(['?', '#']).next().unwrap_or("/");
+    if !is_ours {
+        return "/".to_owned();
+    }
+    let parts: Vec<String> = path.split('/').map(|part| form::encoded(&form::segment(part))).collect();
+    parts.join("/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_way_on_leads_to_our_own_pages_only() {
+        assert_eq!(ours("/servers/a b"), "/servers/a%20b");
+        for elsewhere in ["https://evil.example", "//evil.example", "/\\evil.example", "javascript:1", ""] {
+            assert_eq!(ours(elsewhere), "/", "{elsewhere}");
+        }
+    }
+}

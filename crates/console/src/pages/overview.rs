@@ -1,0 +1,170 @@
+//! The overview: every server at a glance, what needs somebody, and how to connect a client.
+
+mod connecting;
+
+use std::collections::HashMap;
+
+use registry::{Page as Part, Status};
+use service::Error;
+use service::overview::Weight;
+use service::servers::ServerView;
+
+use crate::chart::sparkline;
+use crate::frame::Page;
+use crate::html::{Html, html};
+use crate::pages::{server_link, server_path};
+use crate::pulse::Rates;
+use crate::reply::Reply;
+use crate::visit::Visit;
+use crate::words;
+
+/// The page.
+pub(crate) async fn show(visit: &Visit<'_>) -> Result<Reply, Error> {
+    let servers = visit.service().servers(None, false, Part::ALL).await?.items;
+    let rates = visit.console.pulse.rates(&visit.service().reading());
+    let weights = visit.service().weights();
+    let content = if servers.is_empty() { empty() } else { table(&servers, &rates) };
+    let body = html!(
+        r#"<h1>Overview</h1><div id="summary" data-live="server. tools. execution. notice">{notices}{summary}</div>
+<section aria-labelledby="servers-title"><div class="head"><h2 id="servers-title">Servers</h2><a class="button" href="/add">Add server</a></div>
+<div id="servers" data-live="server. tools. execution.">{content}</div></section>{connect}"#,
+        notices = notices(visit, &servers),
+        summary = summary(&servers, &rates, &weights),
+        content = content,
+        connect = connecting::section(&visit.origin(), visit.console.outside.whose.is_some()),
+    );
+    Ok(Reply::page(Page { title: "Overview".into(), place: "/", body, script: None }))
+}
+
+fn empty() -> Html {
+    html!(
+        r#"<div class="empty"><h3>No servers yet</h3><p>Add one by hand, paste what another client has, or take over what programs on this machine use.</p>
+<p><a class="button" href="/add">Add the first server</a></p></div>"#
+    )
+}
+
+/// What somebody should look at.
+fn notices(visit: &Visit<'_>, servers: &[ServerView]) -> Html {
+    let database = visit.service().write_trouble().map(|why| {
+        html!(
+            r#"<div class="flash bad" role="alert"><p><strong>The database takes nothing.</strong> {}</p></div>"#,
+            why
+        )
+    });
+    let about: Html = servers.iter().filter_map(|server| notice(visit, server)).collect();
+    html!("{}{}", database, about)
+}
+
+fn notice(visit: &Visit<'_>, server: &ServerView) -> Option<Html> {
+    let record = &server.record;
+    let why = record.error_message.as_deref().unwrap_or_default();
+    let (title, deed, button) = match record.status {
+        _ if record.auto_disabled => ("was switched off after too many failures", "enable", "Try again"),
+        Status::Error if needs_credentials(why) => ("refused our credentials", "connect", "Try again"),
+        Status::Error => ("cannot be connected", "connect", "Try again"),
+        _ => return None,
+    };
+    let first_line = why.lines().next().unwrap_or_default();
+    Some(html!(
+        r#"<div class="flash bad"><p><strong>{name}</strong> {title}. <span class="muted">{why}</span></p>
+<form method="post" action="{path}/{deed}">{csrf}<button class="small">{button}</button></form></div>"#,
+        name = server_link(&record.name),
+        title = title,
+        why = first_line,
+        path = server_path(&record.name),
+        deed = deed,
+        csrf = visit.csrf(),
+        button = button,
+    ))
+}
+
+fn needs_credentials(why: &str) -> bool {
+    ["401", "403", "nauthorized", "credentials"].iter().any(|sign| why.contains(sign))
+}
+
+fn summary(servers: &[ServerView], rates: &HashMap<String, Rates>, weights: &[Weight]) -> Html {
+    let up = servers.iter().filter(|server| server.record.status.is_up()).count();
+    let (tools, bytes) = weights.iter().fold((0, 0), |(tools, bytes), one| (tools + one.tools, bytes + one.bytes));
+    let total = |value: fn(&Rates) -> u64| rates.values().map(value).sum::<u64>();
+    let (calls, failed) = (total(|rates| rates.calls), total(|rates| rates.failed));
+    let share = if calls == 0 { 0.0 } else { failed as f64 / calls as f64 };
+    let card = |name: &str, value: String, more: String| {
+        html!(
+            r#"<div class="stat"><dt>{name}</dt><dd>{value}</dd><dd class="more">{more}</dd></div>"#,
+            name = name,
+            value = value,
+            more = more,
+        )
+    };
+    html!(
+        r#"<dl class="stats">{a}{b}{c}{d}</dl>"#,
+        a = card("Servers connected", format!("{up} of {}", servers.len()), String::new()),
+        b = card("Tools on offer", words::count(tools), format!("{} tokens for who lists all", words::tokens(bytes))),
+        c = card(
+            "Calls in the last minute",
+            words::count(total(|rates| rates.per_minute)),
+            format!("{} in half an hour", words::count(calls))
+        ),
+        d = card("Failed", words::percent(share), format!("{} in half an hour", words::count(failed))),
+    )
+}
+
+fn table(servers: &[ServerView], rates: &HashMap<String, Rates>) -> Html {
+    let rows: Html = servers.iter().map(|server| row(server, rates.get(&server.record.name))).collect();
+    html!(
+        r#"<div class="scroll"><table class="servers"><thead><tr><th>Server</th><th>State</th><th>Transport</th><th class="n">Tools</th>
+<th class="n">Calls / min</th><th class="n">Failed</th><th class="n">p50</th><th class="n">p95</th><th>Last 30 min</th></tr></thead><tbody>{}</tbody></table></div>"#,
+        rows
+    )
+}
+
+fn row(server: &ServerView, rates: Option<&Rates>) -> Html {
+    let record = &server.record;
+    let rates = rates.cloned().unwrap_or_default();
+    let share = if rates.calls == 0 { 0.0 } else { rates.failed as f64 / rates.calls as f64 };
+    let span = |span: Option<std::time::Duration>| span.map_or_else(|| "–".to_owned(), words::took);
+    let about = format!("{} calls in the last half hour", rates.calls);
+    html!(
+        r#"<tr><th scope="row" data-name="Server">{name}<span class="sub">{description}</span></th><td data-name="State">{status}{more}</td>
+<td data-name="Transport">{transport}</td><td class="n" data-name="Tools">{tools}</td><td class="n" data-name="Calls / min">{per_minute}</td>
+<td class="n{tone}" data-name="Failed">{share}</td><td class="n" data-name="p50">{p50}</td><td class="n" data-name="p95">{p95}</td><td data-name="Last 30 min">{spark}</td></tr>"#,
+        name = server_link(&record.name),
+        description = record.description.as_deref().map(|text| clip(text, 80)),
+        status = words::status(record.status),
+        more = more(server),
+        transport = transport(server),
+        tools = words::count(u64::from(record.tool_count)),
+        per_minute = words::count(rates.per_minute),
+        tone = if rates.failed > 0 { " bad" } else { "" },
+        share = words::percent(share),
+        p50 = span(rates.p50),
+        p95 = span(rates.p95),
+        spark = sparkline(&rates.bars, &about),
+    )
+}
+
+/// What else is to be said of its state.
+fn more(server: &ServerView) -> Option<Html> {
+    let text = match (&server.progress, server.next_retry_at, server.lazy) {
+        (Some(progress), ..) => html!("{}", clip(progress, 60)),
+        (None, Some(retry), _) => html!("next try {}", words::moment(retry)),
+        (None, None, true) if !server.record.status.is_up() => html!("starts when needed"),
+        _ => return None,
+    };
+    Some(html!(r#"<span class="sub">{}</span>"#, text))
+}
+
+/// How a server is reached, in a word or two.
+pub(crate) fn transport(server: &ServerView) -> String {
+    let word = server.record.transport.as_str();
+    if server.container.is_some() { format!("{word}, container") } else { word.to_owned() }
+}
+
+/// The beginning of a text.
+pub(crate) fn clip(text: &str, most: usize) -> String {
+    let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().trim();
+    match line.char_indices().nth(most) {
+        Some((at, _)) => format!("{}…", &line[..at]),
+        None => line.to_owned(),
+    }
+}

@@ -1,0 +1,267 @@
+//! One server: how it stands and why, what happened to it, what it offers, how it is reached.
+
+mod editing;
+
+use registry::{HistoryEvent, Page as Part, Status, ToolRecord};
+use service::Error;
+use service::servers::{ServerHealth, ServerView, TestReport};
+
+use crate::chart::sparkline;
+use crate::form;
+use crate::frame::Page;
+use crate::html::{Html, html};
+use crate::pages::overview::{clip, transport};
+use crate::pages::{server_path, told, tool_path};
+use crate::reply::Reply;
+use crate::visit::Visit;
+use crate::words;
+
+/// So much of its history is shown.
+const HISTORY: u32 = 25;
+/// So many of its tools are shown; the others are on the page of tools.
+const TOOLS: u32 = 50;
+
+/// The page.
+pub(crate) async fn show(visit: &Visit<'_>, name: &str) -> Result<Reply, Error> {
+    let service = visit.service();
+    let server = service.server(name).await?;
+    let health = service.server_health(name).await?;
+    let history = service.history(name, Part::first(HISTORY)).await?;
+    let tools = service.tools_page(Some(name), Part::first(TOOLS)).await?;
+    let record = &server.record;
+    let body = html!(
+        r#"<div id="top" data-live="server. tools."><div class="head"><h1>{name} {status}</h1>{actions}</div>{description}{trouble}</div>
+<div class="columns"><div>
+<section aria-labelledby="facts-title"><h2 id="facts-title">At a glance</h2><div class="card" id="facts" data-live="server. tools. execution.">{facts}</div></section>
+<section aria-labelledby="tools-title"><h2 id="tools-title">Tools</h2><div id="tools" data-live="tools. server.">{tools}</div></section>
+{config}</div><div>
+<section aria-labelledby="history-title"><h2 id="history-title">What happened</h2><div class="card" id="history" data-live="server.">{history}</div></section>
+<section aria-labelledby="log-title"><h2 id="log-title">Live log</h2><div id="log" class="log" role="log" aria-label="What happens to this server" tabindex="0" data-server="{id}" data-name="{name}" data-empty="1"><noscript>Needs JavaScript.</noscript><span data-script hidden>Nothing yet. Calls, connections and notices appear here as they happen.</span></div></section>
+</div></div>"#,
+        name = record.name,
+        id = record.id.to_string(),
+        status = words::status(record.status),
+        actions = actions(visit, &server),
+        description = record.description.as_deref().map(|text| html!(r#"<p class="muted">{}</p>"#, text)),
+        trouble = trouble(&server, &health),
+        facts = facts(visit, &server, &health),
+        tools = tool_list(&server, &tools.items, tools.total),
+        config = editing::section(visit, &server, None),
+        history = timeline(&history.items),
+    );
+    Ok(Reply::page(Page { title: record.name.clone(), place: "/", body, script: None }))
+}
+
+/// What can be done with it. What makes no sense now is not offered.
+fn actions(visit: &Visit<'_>, server: &ServerView) -> Html {
+    let record = &server.record;
+    let path = server_path(&record.name);
+    let is_up = record.status.is_up();
+    let is_fixed = record.origin == registry::Origin::Config;
+    let button = |deed: &str, word: &str, class: &str, ask: Option<String>| {
+        html!(
+            r#"<button formaction="{path}/{deed}" class="{class} small" data-busy="{word} …"{ask}>{word}</button>"#,
+            path = path,
+            deed = deed,
+            word = word,
+            class = class,
+            ask = ask.map(|question| html!(r#" data-confirm="{}""#, question)),
+        )
+    };
+    let mut buttons = Html::default();
+    if record.enabled && !is_up {
+        let word = if record.status == Status::Error { "Retry" } else { "Connect" };
+        buttons.add(&button("connect", word, "", None));
+    }
+    if is_up || record.status == Status::Connecting {
+        buttons.add(&button("disconnect", "Disconnect", "quiet", None));
+    }
+    if is_up {
+        buttons.add(&button("refresh", "Refresh tools", "quiet", None));
+    }
+    buttons.add(&button("test", "Test", "quiet", None));
+    if !is_fixed {
+        match record.enabled {
+            true => buttons.add(&button("disable", "Disable", "quiet", None)),
+            false => buttons.add(&button("enable", "Enable", "", None)),
+        }
+        let ask = format!("Remove {} with its tools and its history?", record.name);
+        buttons.add(&button("remove", "Remove", "danger", Some(ask)));
+    }
+    html!(r#"<form class="actions" method="post">{csrf}{buttons}</form>"#, csrf = visit.csrf(), buttons = buttons)
+}
+
+fn trouble(server: &ServerView, health: &ServerHealth) -> Html {
+    let record = &server.record;
+    let error = record.error_message.as_deref().map(|why| {
+        let title = if record.auto_disabled { "Switched off after too many failures" } else { "Last error" };
+        html!(
+            r#"<section aria-label="{title}"><h2>{title}</h2><pre class="error" tabindex="0">{why}</pre></section>"#,
+            title = title,
+            why = why
+        )
+    });
+    let warning = health.warning.as_deref().map(|why| html!(r#"<p class="flash warn">{}</p>"#, why));
+    let progress = server.progress.as_deref().map(|text| html!(r#"<p class="flash warn" role="status">{}</p>"#, text));
+    html!("{}{}{}", progress, error, warning)
+}
+
+fn facts(visit: &Visit<'_>, server: &ServerView, health: &ServerHealth) -> Html {
+    let record = &server.record;
+    let rates = visit.console.pulse.rates(&visit.service().reading()).remove(&record.name).unwrap_or_default();
+    let fact = |name: &str, value: Option<Html>| {
+        value.map(|value| html!("<dt>{name}</dt><dd>{value}</dd>", name = name, value = value))
+    };
+    let text = |text: String| Some(html!("{}", text));
+    let info = record.server_info.as_ref();
+    let said = |key: &str| info.and_then(|info| info[key].as_str()).unwrap_or_default();
+    let identity = format!("{} {}", said("name"), said("version"));
+    let container = server.container.as_ref().map(|container| {
+        let memory = container.memory_bytes.map(words::size);
+        let processor = container.cpu_percent.map(|percent| format!("{percent:.0} % of a processor"));
+        html!("{} <span class=\"muted\">{} {}</span>", container.image, memory, processor)
+    });
+    let weight = visit.service().weights().into_iter().find(|weight| weight.server == record.name);
+    let span = |span: Option<std::time::Duration>| span.map_or_else(|| "–".to_owned(), words::took);
+    let calls = html!(
+        "{spark}{calls} in half an hour, {failed} failed · p50 {p50} · p95 {p95}",
+        spark = sparkline(&rates.bars, "calls a minute in the last half hour"),
+        calls = words::several(rates.calls, "call"),
+        failed = words::count(rates.failed),
+        p50 = span(rates.p50),
+        p95 = span(rates.p95),
+    );
+    let facts = [
+        fact("Says it is", (!identity.trim().is_empty()).then(|| html!("{}", identity))),
+        fact("Protocol", (!said("era").is_empty()).then(|| html!("{}", said("era")))),
+        fact("Transport", text(transport(server))),
+        fact("Container", container),
+        fact(
+            "Comes from",
+            text(match record.origin {
+                registry::Origin::Config => "the config file, and is changed there".to_owned(),
+                _ => "the registry".to_owned(),
+            }),
+        ),
+        fact("Connected since", record.connected_at.map(words::moment)),
+        fact("Next try", server.next_retry_at.map(words::moment)),
+        fact("Failures in a row", (record.failure_count > 0).then(|| html!("{}", record.failure_count))),
+        fact(
+            "Health check",
+            health.last_check.map(|at| {
+                let latency = health.latency_ms.map(|ms| words::took(std::time::Duration::from_secs_f64(ms / 1000.0)));
+                html!("{} {}", words::moment(at), latency)
+            }),
+        ),
+        fact("Calls", Some(calls)),
+        fact(
+            "Tools",
+            weight.map(|weight| {
+                html!("{} · {} tokens for who lists them", words::count(weight.tools), words::tokens(weight.bytes))
+            }),
+        ),
+        fact("Alone at", Some(html!("<code>{}/mcp/{}</code>", visit.origin(), form::encoded(&record.name)))),
+        fact("Instructions", (!said("instructions").is_empty()).then(|| html!("{}", said("instructions")))),
+    ];
+    html!(r#"<dl class="facts">{}</dl>"#, facts.into_iter().flatten().collect::<Html>())
+}
+
+fn tool_list(server: &ServerView, tools: &[ToolRecord], total: u64) -> Html {
+    if tools.is_empty() {
+        let why =
+            if server.record.status.is_up() { "It offers none." } else { "They are known once it was connected." };
+        return html!(r#"<div class="empty"><h3>No tools</h3><p>{}</p></div>"#, why);
+    }
+    let rows: Html = tools
+        .iter()
+        .map(|tool| {
+            html!(
+                r#"<tr{off}><th scope="row"><a href="{path}">{name}</a><span class="sub">{description}</span></th><td class="n"><a class="button quiet small" href="{play}">Try</a></td></tr>"#,
+                off = (!tool.enabled).then(|| html!(r#" class="off-row""#)),
+                path = tool_path(&tool.server_name, &tool.original_name),
+                name = tool.original_name,
+                description = tool.description.as_deref().map(|text| clip(text, 110)),
+                play = form::address("/playground", &[("tool", &tool.name)]),
+            )
+        })
+        .collect();
+    let all = (total > u64::from(TOOLS)).then(|| {
+        let to = form::address("/tools", &[("server", &server.record.name)]);
+        html!(r#"<p class="pager"><a href="{to}">All {total} tools</a></p>"#, to = to, total = words::count(total))
+    });
+    html!(r#"<div class="scroll"><table><tbody>{rows}</tbody></table></div>{all}"#, rows = rows, all = all)
+}
+
+fn timeline(events: &[HistoryEvent]) -> Html {
+    if events.is_empty() {
+        return html!(r#"<p class="muted">Nothing yet.</p>"#);
+    }
+    let items: Html = events
+        .iter()
+        .map(|event| {
+            let word = event.kind.as_str();
+            let detail = |key: &str| event.details.as_ref().and_then(|details| details[key].as_str());
+            let after = detail("to").unwrap_or_default();
+            let tone = match (word, after) {
+                (_, "degraded") => "warn",
+                ("error", _) => "bad",
+                ("connected", _) => "ok",
+                _ => "",
+            };
+            let why = detail("error").map(|text| clip(text, 160));
+            html!(
+                r#"<li class="{tone}"><strong>{word}</strong> <span class="muted">{when}</span>{why}</li>"#,
+                tone = tone,
+                word = if after.is_empty() { word } else { after },
+                when = words::moment(event.timestamp),
+                why = why.map(|why| html!(r#"<span class="sub">{}</span>"#, why)),
+            )
+        })
+        .collect();
+    html!(r#"<ol class="line">{}</ol>"#, items)
+}
+
+/// Something is to be done with it.
+pub(crate) async fn act(visit: &Visit<'_>, name: &str, deed: &str) -> Result<Reply, Error> {
+    let (service, by, here) = (visit.service(), &visit.actor, server_path(name));
+    let done = match deed {
+        "connect" => service.connect(by, name).await.map(|_| "It is connected."),
+        "disconnect" => service.disconnect(by, name, false).await.map(|_| "It is disconnected."),
+        "enable" => service.enable(by, name).await.map(|_| "It is enabled and being connected."),
+        "disable" => service.disable(by, name).await.map(|_| "It is disabled until you enable it again."),
+        "refresh" => service.refresh_tools(by, name).await.map(|()| "Its tools are being asked for."),
+        "remove" => {
+            return Ok(match service.remove(by, name, true).await {
+                Ok(()) => visit.done(format!("{name} is removed."), "/"),
+                Err(error) => visit.failed(told(&error), here),
+            });
+        }
+        "test" => {
+            return Ok(match service.test(name).await {
+                Ok(report) if report.success => visit.done(report_in_words(&report), here),
+                Ok(report) => visit.failed(report_in_words(&report), here),
+                Err(error) => visit.failed(told(&error), here),
+            });
+        }
+        "edit" => return editing::edit(visit, name).await,
+        _ => return Ok(visit.failed("There is no such button.", here)),
+    };
+    Ok(match done {
+        Ok(message) => visit.done(message, here),
+        Err(error) => visit.failed(told(&error), here),
+    })
+}
+
+/// What a try showed.
+pub(crate) fn report_in_words(report: &TestReport) -> String {
+    let span = words::took(std::time::Duration::from_secs_f64(report.duration_ms / 1000.0));
+    if !report.success {
+        let why = report.error.as_deref().unwrap_or("it did not say why");
+        return format!("The test failed after {span}: {why}");
+    }
+    let mut names: Vec<&str> = report.tools.iter().take(12).map(String::as_str).collect();
+    if report.tools.len() > names.len() {
+        names.push("…");
+    }
+    format!("The test worked, in {span}: {}: {}", words::several(report.tools.len() as u64, "tool"), names.join(", "))
+}

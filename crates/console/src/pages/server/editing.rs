@@ -1,0 +1,145 @@
+//! How a server is reached, and changing that: looked at, tried, and only then kept.
+
+use http::StatusCode;
+use registry::Transport;
+use serde_json::{Map, Value};
+use service::Error;
+use service::servers::{Registration, ServerView, Update};
+
+use crate::frame::Page;
+use crate::html::{Html, html};
+use crate::pages::server::report_in_words;
+use crate::pages::{options, server_path, told};
+use crate::reply::Reply;
+use crate::visit::Visit;
+
+/// What was sent, and what is wrong with it.
+pub(super) struct Draft {
+    transport: String,
+    config: String,
+    description: String,
+    problem: String,
+    is_good: bool,
+}
+
+/// The part of the page that shows and changes it.
+pub(super) fn section(visit: &Visit<'_>, server: &ServerView, draft: Option<&Draft>) -> Html {
+    let record = &server.record;
+    let masked = serde_json::to_string_pretty(&record.connection_config.masked()).expect("JSON can be written");
+    let title = r#"<section aria-labelledby="config-title"><h2 id="config-title">Configuration</h2>"#;
+    let title = Html(title.to_owned());
+    if record.origin == registry::Origin::Config {
+        return html!(
+            r#"{title}<p class="muted">It comes from the config file and is changed there. Secrets are masked.</p><pre class="block" tabindex="0">{masked}</pre></section>"#,
+            title = title,
+            masked = masked,
+        );
+    }
+    let transports = Transport::ALL.iter().map(|transport| (transport.as_str(), transport.as_str().to_owned()));
+    let chosen = draft.map_or(record.transport.as_str(), |draft| draft.transport.as_str());
+    let note = draft.map(|draft| {
+        let (tone, role) = if draft.is_good { ("ok", "status") } else { ("bad", "alert") };
+        html!(
+            r#"<div class="flash {tone}" role="{role}"><pre>{why}</pre></div>"#,
+            tone = tone,
+            role = role,
+            why = draft.problem
+        )
+    });
+    html!(
+        r#"{title}<form class="card" method="post" action="{path}/edit">{csrf}{note}
+<div class="field"><label for="description">Description</label><input id="description" name="description" value="{description}"></div>
+<div class="field"><label for="transport">Transport</label><select id="transport" name="transport">{transports}</select></div>
+<div class="field"><label for="config">How it is reached <span class="hint">JSON. Secrets are shown as ***; what stays *** is kept as it is. ${{VAR}} is filled in when connecting.</span></label>
+<textarea id="config" name="config" rows="12" spellcheck="false">{config}</textarea></div>
+<div class="actions"><button name="deed" value="test" class="quiet" data-busy="Testing …">Test</button><button name="deed" value="save" data-busy="Testing and saving …">Test and save</button>
+<button name="deed" value="save-untested" class="quiet">Save without a test</button></div></form></section>"#,
+        title = title,
+        path = server_path(&record.name),
+        csrf = visit.csrf(),
+        note = note,
+        description =
+            draft.map_or(record.description.as_deref().unwrap_or_default(), |draft| draft.description.as_str()),
+        transports = options(transports, chosen),
+        config = draft.map_or(masked.as_str(), |draft| draft.config.as_str()),
+    )
+}
+
+/// Looks at what was sent, tries it if that is wanted, and keeps it if it is fine.
+pub(super) async fn edit(visit: &Visit<'_>, name: &str) -> Result<Reply, Error> {
+    let server = visit.service().server(name).await?;
+    let form = &visit.form;
+    let draft = |problem: String, is_good: bool| Draft {
+        transport: form.text("transport").to_owned(),
+        config: form.text("config").to_owned(),
+        description: form.text("description").to_owned(),
+        problem,
+        is_good,
+    };
+    let update = match understood(form.text("transport"), form.text("config")) {
+        Ok((transport, config)) => Update {
+            description: Some(form.said("description").map(str::to_owned)),
+            transport_type: Some(transport),
+            connection_config: Some(config),
+            ..Update::default()
+        },
+        Err(why) => return Ok(again(visit, &server, &draft(why, false))),
+    };
+    let deed = form.text("deed");
+    if deed != "save-untested" {
+        match tried(visit, &server, &update).await {
+            Ok(message) if deed == "test" => return Ok(again(visit, &server, &draft(message, true))),
+            Ok(_) => {}
+            Err(why) => return Ok(again(visit, &server, &draft(why, false))),
+        }
+    }
+    match visit.service().update(&visit.actor, name, update).await {
+        Ok(_) => Ok(visit.done("Saved.", server_path(name))),
+        Err(error) => Ok(again(visit, &server, &draft(told(&error), false))),
+    }
+}
+
+/// Tries a change beside the connection there is; secrets that are masked are those that are kept.
+async fn tried(visit: &Visit<'_>, server: &ServerView, update: &Update) -> Result<String, String> {
+    let record = &server.record;
+    let config = update.connection_config.clone().unwrap_or_default();
+    let config = record.connection_config.updated_with(config.into()).reveal().clone();
+    let registration = Registration {
+        name: record.name.clone(),
+        description: None,
+        transport_type: update.transport_type.unwrap_or(record.transport),
+        deployment_type: None,
+        connection_config: config,
+        health_check_url: None,
+        auto_connect: false,
+        enabled: true,
+    };
+    match visit.service().test_unregistered(registration).await {
+        Ok(report) if report.success => Ok(report_in_words(&report)),
+        Ok(report) => Err(report_in_words(&report)),
+        Err(error) => Err(told(&error)),
+    }
+}
+
+/// The page again, with what was sent.
+fn again(visit: &Visit<'_>, server: &ServerView, draft: &Draft) -> Reply {
+    let name = &server.record.name;
+    let body = html!(
+        r#"<div class="head"><h1>{name}</h1><a class="button quiet small" href="{path}">Back without saving</a></div>{form}"#,
+        name = name,
+        path = server_path(name),
+        form = section(visit, server, Some(draft)),
+    );
+    let status = if draft.is_good { StatusCode::OK } else { StatusCode::UNPROCESSABLE_ENTITY };
+    Reply::Page(status, Page { title: name.clone(), place: "/", body, script: None })
+}
+
+/// A transport and a config as they were written.
+pub(crate) fn understood(transport: &str, config: &str) -> Result<(Transport, Map<String, Value>), String> {
+    let transport = transport.parse::<Transport>().map_err(|error| error.to_string())?;
+    let config: Value = serde_json::from_str(config).map_err(|error| format!("this is no JSON: {error}"))?;
+    match config {
+        Value::Object(config) => Ok((transport, config)),
+        _ => Err("write a JSON object, as in {\"command\": \"npx\"}".to_owned()),
+    }
+}

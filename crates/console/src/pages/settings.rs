@@ -1,0 +1,180 @@
+//! Settings, who may come in, and the whole registry out and in.
+
+use std::sync::Arc;
+
+use registry::Secrets;
+use serde_json::{Map, Value, json};
+use service::settings::RANGES;
+use service::{Error, Settings};
+
+use crate::frame::Page;
+use crate::html::{Html, html};
+use crate::pages::told;
+use crate::reply::Reply;
+use crate::visit::Visit;
+use crate::words;
+
+/// What the whole numbers are called, and what they mean.
+const NUMBERS: &[(&str, &str, &str)] = &[
+    (
+        "timeout_ms",
+        "Time limit",
+        "milliseconds for a call from REST, the command line, a document or an assistant, its turn waited for included",
+    ),
+    ("mcp_timeout_ms", "Time limit of clients", "the same for calls of MCP clients; empty is no limit"),
+    ("concurrent_limit", "Calls at once", "from REST, the command line, documents and assistants"),
+    ("mcp_concurrent_limit", "Calls of clients at once", "-1 is no limit"),
+    ("queue_limit", "Calls that may wait", "for their turn"),
+    ("session_limit", "Calls in a session", "of a document or an assistant; -1 is no limit"),
+    ("health_check_interval_s", "Health checks", "seconds between them"),
+    ("health_check_timeout_ms", "A health check may take", "milliseconds"),
+    ("failure_threshold", "Attempts", "after which a server that cannot be connected is switched off"),
+    ("idle_timeout_s", "Idle servers stop after", "seconds, if they start when needed"),
+    ("keep_executions_days", "Executions are kept for", "days"),
+    ("keep_executions", "Executions that are kept", "at most"),
+];
+
+/// The page.
+pub(crate) async fn show(visit: &Visit<'_>) -> Result<Reply, Error> {
+    let settings = visit.service().settings();
+    let body = html!(
+        r#"<h1>Settings</h1><div class="columns"><section aria-labelledby="limits"><h2 id="limits">Limits and times</h2>{form}</section>
+<div><section aria-labelledby="tokens"><h2 id="tokens">Tokens</h2>{tokens}</section>
+<section aria-labelledby="backup"><h2 id="backup">Export and import</h2>{backup}</section></div></div>"#,
+        form = form(visit, &settings),
+        tokens = tokens(visit),
+        backup = backup(visit),
+    );
+    Ok(Reply::page(Page { title: "Settings".into(), place: "/settings", body, script: None }))
+}
+
+fn form(visit: &Visit<'_>, settings: &Settings) -> Html {
+    let now = json!(settings);
+    let defaults = json!(Settings::default());
+    let fields: Html = NUMBERS
+        .iter()
+        .map(|(name, title, about)| {
+            let value = now[*name].as_i64().map(|number| number.to_string());
+            let default = defaults[*name].as_i64().map_or_else(|| "none".to_owned(), |number| number.to_string());
+            let range = RANGES.iter().find(|(known, ..)| known == name);
+            let least = range.map(|(_, least, _, may_be_unlimited)| if *may_be_unlimited { -1 } else { *least });
+            html!(
+                r#"<div class="field"><label for="{name}">{title} <span class="hint">{about}; {default} by default</span></label><input type="number" id="{name}" name="{name}" value="{value}" min="{least}" max="{most}"></div>"#,
+                name = *name,
+                title = *title,
+                about = *about,
+                default = default,
+                value = value,
+                least = least,
+                most = range.map(|(_, _, most, _)| *most),
+            )
+        })
+        .collect();
+    let pauses: Vec<String> = settings.retry_backoff_ms.iter().map(u64::to_string).collect();
+    html!(
+        r#"<form class="card" method="post" action="/settings">{csrf}{fields}
+<div class="field"><label for="retry_backoff_ms">Pauses between attempts <span class="hint">milliseconds, one after the other</span></label><input id="retry_backoff_ms" name="retry_backoff_ms" value="{pauses}"></div>
+<div class="field"><label for="pinned_tools">Pinned tools <span class="hint">full names, one a line: clients see them even where they see little else</span></label><textarea id="pinned_tools" name="pinned_tools" rows="3">{pinned}</textarea></div>
+<div class="field"><label class="check"><input type="checkbox" name="store_payloads"{payloads}> Keep arguments and results with executions</label></div>
+<button>Save</button></form>"#,
+        csrf = visit.csrf(),
+        fields = fields,
+        pauses = pauses.join(", "),
+        pinned = settings.pinned_tools.join("\n"),
+        payloads = settings.store_payloads.then(|| html!(" checked")),
+    )
+}
+
+fn tokens(visit: &Visit<'_>) -> Html {
+    let outside = &visit.console.outside;
+    if outside.whose.is_none() {
+        return html!(
+            r#"<div class="card"><p>There are none: everybody on this machine may use everything, and nobody else is served.</p><p class="muted">To serve others, make a token and start with it:</p><pre class="block">echo "laptop:$(openssl rand -hex 32)" &gt; tokens
+chmod 600 tokens
+mcp-aggregator serve --token-file tokens</pre></div>"#
+        );
+    }
+    let names: Html = outside
+        .token_names
+        .iter()
+        .map(|name| {
+            let is_own = visit.visitor.principal.as_deref() == Some(name.as_str());
+            html!("<li><code>{}</code>{}</li>", name, is_own.then(|| html!(r#" <span class="tag">you</span>"#)))
+        })
+        .collect();
+    html!(
+        r#"<div class="card"><p>These may come in. Only their names are known here.</p><ul>{}</ul><p class="muted">Add or take away lines in the token file, and start again.</p></div>"#,
+        names
+    )
+}
+
+fn backup(visit: &Visit<'_>) -> Html {
+    html!(
+        r#"<form class="card" method="post" action="/export"><p>All servers, settings, skills and bindings in one file.</p>{csrf}<div class="actions"><button class="quiet" name="secrets" value="masked">Export without secrets</button>
+<button class="quiet" name="secrets" value="revealed" data-confirm="Whoever has the file has all credentials in it. Go on?">Export with secrets</button></div></form>
+<form class="card" method="post" action="/import">{csrf}<div class="field"><label for="backup-file" data-script hidden>File</label><input type="file" id="backup-file" data-into="backup-text" accept="application/json" data-script hidden></div>
+<div class="field"><label for="backup-text">What was exported</label><textarea id="backup-text" name="backup" rows="5" required></textarea></div>
+<p class="hint">All or nothing. Servers that are there stay as they are; those with masked secrets are switched off until they have them again.</p><button class="quiet">Import</button></form>"#,
+        csrf = visit.csrf(),
+    )
+}
+
+/// Settings are to be others.
+pub(crate) async fn change(visit: &Visit<'_>) -> Result<Reply, Error> {
+    Ok(match changes(visit) {
+        Err(why) => visit.failed(why, "/settings"),
+        Ok(changes) => match visit.service().change_settings(&visit.actor, Value::Object(changes)).await {
+            Ok(_) => visit.done("Saved. It counts from now on.", "/settings"),
+            Err(error) => visit.failed(told(&error), "/settings"),
+        },
+    })
+}
+
+/// What is different from what is set. What is left empty goes back to its default.
+fn changes(visit: &Visit<'_>) -> Result<Map<String, Value>, String> {
+    let now = json!(visit.service().settings());
+    let mut all = Map::new();
+    for (name, title, _) in NUMBERS {
+        let Some(text) = visit.form.get(name) else { continue };
+        let value = match text.trim() {
+            "" => Value::Null,
+            text => json!(text.parse::<i64>().map_err(|_| format!("{title}: write a whole number"))?),
+        };
+        all.insert((*name).to_owned(), value);
+    }
+    if let Some(text) = visit.form.get("retry_backoff_ms") {
+        let numbers = text.split([',', ' ']).filter(|part| !part.is_empty()).map(str::parse::<u64>);
+        let numbers: Vec<u64> =
+            numbers.collect::<Result<_, _>>().map_err(|_| "Pauses: write whole numbers".to_owned())?;
+        all.insert("retry_backoff_ms".to_owned(), json!(numbers));
+    }
+    if let Some(text) = visit.form.get("pinned_tools") {
+        let names: Vec<&str> = text.lines().map(str::trim).filter(|name| !name.is_empty()).collect();
+        all.insert("pinned_tools".to_owned(), json!(names));
+    }
+    all.insert("store_payloads".to_owned(), json!(visit.form.has("store_payloads")));
+    all.retain(|name, value| now[name.as_str()] != *value);
+    Ok(all)
+}
+
+/// The registry is wanted as a file.
+pub(crate) async fn export(visit: &Visit<'_>) -> Result<Reply, Error> {
+    let secrets = if visit.form.text("secrets") == "revealed" { Secrets::Revealed } else { Secrets::Masked };
+    let exported = visit.service().export(&visit.actor, secrets).await?;
+    let content = serde_json::to_vec_pretty(&exported).expect("JSON can be written");
+    Ok(Reply::File { name: "mcp-aggregator.json".into(), content_type: "application/json", content })
+}
+
+/// A registry is to be taken in.
+pub(crate) async fn import(visit: &Visit<'_>) -> Result<Reply, Error> {
+    let backup: Value = match serde_json::from_str(visit.form.text("backup")) {
+        Ok(backup) => backup,
+        Err(error) => return Ok(visit.failed(format!("This is no JSON: {error}"), "/settings")),
+    };
+    Ok(match Arc::clone(visit.service()).import(&visit.actor, backup).await {
+        Ok(report) => {
+            visit.done(format!("Taken in: {}.", words::several(report.added.len() as u64, "new server")), "/settings")
+        }
+        Err(error) => visit.failed(told(&error), "/settings"),
+    })
+}

@@ -1,0 +1,272 @@
+//! Tools: found by what they do, switched on and off, and what each costs a model to know.
+
+mod definition;
+
+use registry::{Page as Part, ToolRecord};
+use service::Error;
+use service::finding::{FoundTool, Strategy, USUAL_SKILL_THRESHOLD, Wanted};
+
+use crate::form;
+use crate::frame::Page;
+use crate::html::{Html, html};
+use crate::pages::overview::clip;
+use crate::pages::{options, pager, server_link, told, tool_path};
+use crate::reply::Reply;
+use crate::visit::Visit;
+use crate::words;
+
+pub(crate) use definition::show;
+
+/// Tools on a page.
+const PAGE: u32 = 50;
+/// Tools that a search shows.
+const FOUND: usize = 30;
+
+/// What is looked for.
+struct Filters<'v> {
+    query: &'v str,
+    server: &'v str,
+    skill: &'v str,
+    state: &'v str,
+    offset: u64,
+}
+
+impl<'v> Filters<'v> {
+    fn of(visit: &'v Visit<'_>) -> Self {
+        let said = |name: &str| visit.query.said(name).unwrap_or_default();
+        let offset = said("offset").parse().unwrap_or(0);
+        Self { query: said("q"), server: said("server"), skill: said("skill"), state: said("state"), offset }
+    }
+
+    fn address(&self, offset: u64) -> String {
+        let offset = if offset == 0 { String::new() } else { offset.to_string() };
+        form::address(
+            "/tools",
+            &[
+                ("q", self.query),
+                ("server", self.server),
+                ("skill", self.skill),
+                ("state", self.state),
+                ("offset", &offset),
+            ],
+        )
+    }
+}
+
+/// One line of the list.
+struct Line {
+    name: String,
+    server: String,
+    original: String,
+    description: Option<String>,
+    skills: Vec<String>,
+    enabled: bool,
+    bytes: Option<u64>,
+    found: Option<Html>,
+}
+
+/// The list.
+pub(crate) async fn list(visit: &Visit<'_>) -> Result<Reply, Error> {
+    let filters = Filters::of(visit);
+    let (lines, total, note) = match filters.query {
+        "" => known(visit, &filters).await?,
+        _ => found(visit, &filters).await?,
+    };
+    let weights = visit.service().weights();
+    let (tools, bytes) = weights.iter().fold((0, 0), |(tools, bytes), one| (tools + one.tools, bytes + one.bytes));
+    let body = html!(
+        r#"<h1>Tools</h1><p class="muted" id="weight" data-live="tools. server.">A client that lists everything sees {tools}, which cost it {tokens} tokens. At <code>/mcp?surface=search</code> it sees a handful, and finds the others.</p>
+{filters}<div id="found" data-live="tools. server.">{note}{table}{pager}</div>"#,
+        tools = words::several(tools, "tool"),
+        tokens = words::tokens(bytes),
+        filters = filter_form(visit, &filters).await?,
+        note = note,
+        table = table(visit, &filters, &lines),
+        pager = pager(lines.len(), filters.offset, PAGE, total, |offset| filters.address(offset)),
+    );
+    Ok(Reply::page(Page { title: "Tools".into(), place: "/tools", body, script: None }))
+}
+
+async fn filter_form(visit: &Visit<'_>, filters: &Filters<'_>) -> Result<Html, Error> {
+    let servers = visit.service().servers(None, false, Part::ALL).await?.items;
+    let every = |word: &str| std::iter::once(("", word.to_owned()));
+    let servers: Vec<String> = servers.into_iter().map(|server| server.record.name).collect();
+    let of_server = every("all servers").chain(servers.iter().map(|name| (name.as_str(), name.clone())));
+    let skills = visit.service().skills();
+    let named = skills.iter().filter(|skill| skill.tool_count > 0);
+    let named = named.map(|skill| (skill.id.as_str(), format!("{} ({})", skill.name, skill.tool_count)));
+    let states = [("", "on and off".to_owned()), ("on", "on".to_owned()), ("off", "off".to_owned())];
+    Ok(html!(
+        r#"<form class="filters" method="get" action="/tools" role="search"><label class="grow">What do you want to do?<input type="search" name="q" value="{query}" placeholder="create an issue, read a file, …"></label>
+<label>Server<select name="server">{servers}</select></label><label>Skill<select name="skill">{skills}</select></label>
+<label>State<select name="state">{states}</select></label><button>Find</button></form>"#,
+        query = filters.query,
+        servers = options(of_server, filters.server),
+        skills = options(every("any skill").chain(named), filters.skill),
+        states = options(states, filters.state),
+    ))
+}
+
+/// The tools that fit the words, the best first.
+async fn found(visit: &Visit<'_>, filters: &Filters<'_>) -> Result<(Vec<Line>, u64, Html), Error> {
+    let one = |text: &str| if text.is_empty() { Vec::new() } else { vec![text.to_owned()] };
+    let wanted = Wanted {
+        query: filters.query.to_owned(),
+        limit: FOUND,
+        servers: one(filters.server),
+        skills: one(filters.skill),
+        strategy: Strategy::default(),
+        skill_threshold: USUAL_SKILL_THRESHOLD,
+        threshold: 0.0,
+        include_schemas: false,
+    };
+    let findings = visit.service().search(wanted).await?;
+    let how = if findings.metadata.by_meaning { "by words and by meaning" } else { "by words" };
+    let note = html!(
+        r#"<p class="muted">{count} of {all}, found {how} in {time}. Tools that are off are not found. <a href="/tools">Show all</a></p>"#,
+        count = findings.tools.len(),
+        all = words::several(findings.metadata.total_tools_searched as u64, "tool"),
+        how = how,
+        time = words::took(std::time::Duration::from_secs_f64(findings.metadata.total_time_ms / 1000.0)),
+    );
+    let lines: Vec<Line> = findings.tools.into_iter().map(line_of_found).collect();
+    let total = lines.len() as u64;
+    Ok((lines, total, note))
+}
+
+fn line_of_found(tool: FoundTool) -> Line {
+    let words_found = tool.why.matched_words.join(", ");
+    let meaning = tool.why.vector_score.map(|score| format!("meaning {score:.2}"));
+    let why = html!(
+        r#"<span class="nowrap"><meter min="0" max="1" value="{score}" aria-label="score"></meter> {score}</span><span class="sub">words {lexical}{matched}{meaning}</span>"#,
+        score = format!("{:.2}", tool.score),
+        lexical = format!("{:.2}", tool.why.lexical_score),
+        matched = (!words_found.is_empty()).then(|| format!(" ({words_found})")),
+        meaning = meaning.map(|meaning| format!(", {meaning}")),
+    );
+    Line {
+        name: tool.name,
+        server: tool.source_server.name,
+        original: tool.original_name,
+        description: tool.description,
+        skills: tool.skill_ids,
+        enabled: true,
+        bytes: None,
+        found: Some(why),
+    }
+}
+
+/// The tools there are, in order.
+async fn known(visit: &Visit<'_>, filters: &Filters<'_>) -> Result<(Vec<Line>, u64, Html), Error> {
+    let server = Some(filters.server).filter(|server| !server.is_empty());
+    let part = Part { limit: PAGE, offset: filters.offset };
+    if filters.skill.is_empty() && filters.state.is_empty() {
+        let listed = visit.service().tools_page(server, part).await?;
+        return Ok((listed.items.into_iter().map(line_of_known).collect(), listed.total, Html::default()));
+    }
+    let fits = |tool: &ToolRecord| {
+        let has_skill = filters.skill.is_empty() || tool.skills.iter().any(|skill| skill == filters.skill);
+        has_skill && (filters.state.is_empty() || tool.enabled == (filters.state == "on"))
+    };
+    let all: Vec<ToolRecord> = visit.service().tools(server).await?.into_iter().filter(fits).collect();
+    let total = all.len() as u64;
+    let offset = usize::try_from(filters.offset).unwrap_or(usize::MAX);
+    let lines = all.into_iter().skip(offset).take(PAGE as usize).map(line_of_known).collect();
+    Ok((lines, total, Html::default()))
+}
+
+fn line_of_known(tool: ToolRecord) -> Line {
+    Line {
+        bytes: Some(tool.definition.get().len() as u64),
+        name: tool.name,
+        server: tool.server_name,
+        original: tool.original_name,
+        description: tool.description,
+        skills: tool.skills,
+        enabled: tool.enabled,
+        found: None,
+    }
+}
+
+fn table(visit: &Visit<'_>, filters: &Filters<'_>, lines: &[Line]) -> Html {
+    if lines.is_empty() {
+        let word = if filters.query.is_empty() && filters.server.is_empty() {
+            html!(
+                r#"<h3>No tools here</h3><p>Tools appear when a server that has some is connected. <a href="/add">Add a server</a></p>"#
+            )
+        } else {
+            html!(r#"<h3>Nothing fits</h3><p>Say it in other words, or <a href="/tools">look at all tools</a>.</p>"#)
+        };
+        return html!(r#"<div class="empty">{}</div>"#, word);
+    }
+    let is_search = !filters.query.is_empty();
+    let rows: Html = lines.iter().map(row).collect();
+    let whole = (!filters.server.is_empty() && !is_search).then(|| {
+        html!(
+            r#"<button name="deed" value="on-all" class="quiet small">All of {server} on</button><button name="deed" value="off-all" class="quiet small">All of {server} off</button>"#,
+            server = filters.server,
+        )
+    });
+    html!(
+        r#"<form method="post" action="/tools">{csrf}<input type="hidden" name="back" value="{back}"><input type="hidden" name="server" value="{server}">
+<div class="actions"><button name="deed" value="on" class="quiet small">Switch on</button><button name="deed" value="off" class="quiet small">Switch off</button>{whole}<span class="hint">what is ticked; tools that are off are neither listed nor called</span></div>
+<p></p><div class="scroll"><table class="tools-table cards"><thead><tr><th><input type="checkbox" data-all="tool" aria-label="Tick all" data-script hidden></th><th>Tool</th><th>What it does</th><th>{third}</th><th></th></tr></thead><tbody>{rows}</tbody></table></div></form>"#,
+        csrf = visit.csrf(),
+        back = filters.address(filters.offset),
+        server = filters.server,
+        whole = whole,
+        third = if is_search { "Score and why" } else { "Tokens" },
+        rows = rows,
+    )
+}
+
+fn row(line: &Line) -> Html {
+    let skills: Html = line.skills.iter().map(|skill| html!(r#"<span class="tag">{}</span>"#, skill)).collect();
+    let third = match (&line.found, line.bytes) {
+        (Some(found), _) => found.clone(),
+        (None, Some(bytes)) => html!("{}", words::tokens(bytes)),
+        (None, None) => Html::default(),
+    };
+    html!(
+        r#"<tr{off}><td><input type="checkbox" name="tool" value="{name}" aria-label="{name}"></td><th scope="row"><a href="{path}">{original}</a><span class="sub">{server}{state}</span></th>
+<td class="wide">{description}<span class="sub">{skills}</span></td><td>{third}</td><td><a class="button quiet small" href="{play}">Try</a></td></tr>"#,
+        off = (!line.enabled).then(|| html!(r#" class="off-row""#)),
+        name = line.name,
+        path = tool_path(&line.server, &line.original),
+        original = clip(&line.original, 120),
+        server = server_link(&line.server),
+        state = (!line.enabled).then(|| html!(" {}", words::badge("idle", "off"))),
+        description = line.description.as_deref().map(|text| clip(text, 220)),
+        skills = skills,
+        third = third,
+        play = form::address("/playground", &[("tool", &line.name)]),
+    )
+}
+
+/// Tools are to be switched on or off.
+pub(crate) async fn switch(visit: &Visit<'_>) -> Result<Reply, Error> {
+    let form = &visit.form;
+    // Only a page of ours can be gone back to.
+    let back = form.said("back").filter(|back| back.starts_with("/tools")).unwrap_or("/tools").to_owned();
+    let (enabled, names) = match (form.text("deed"), form.said("server")) {
+        ("on", _) => (true, form.all("tool").map(str::to_owned).collect()),
+        ("off", _) => (false, form.all("tool").map(str::to_owned).collect()),
+        ("on-all", Some(server)) => (true, names_of(visit, server).await?),
+        ("off-all", Some(server)) => (false, names_of(visit, server).await?),
+        _ => return Ok(visit.failed("There is no such button.", back)),
+    };
+    if names.is_empty() {
+        return Ok(visit.failed("Tick the tools first.", back));
+    }
+    Ok(match visit.service().switch_tools(&visit.actor, &names, enabled).await {
+        Ok(number) => {
+            let state = if enabled { "on" } else { "off" };
+            visit.done(format!("Switched {state}: {}.", words::several(number, "tool")), back)
+        }
+        Err(error) => visit.failed(told(&error), back),
+    })
+}
+
+async fn names_of(visit: &Visit<'_>, server: &str) -> Result<Vec<String>, Error> {
+    Ok(visit.service().tools(Some(server)).await?.into_iter().map(|tool| tool.name).collect())
+}

@@ -1,0 +1,110 @@
+//! What is sent back, with the headers that keep a page to itself.
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATION, SET_COOKIE};
+use http::{HeaderName, HeaderValue, Response, StatusCode};
+use http_body_util::Full;
+
+use crate::assets::Asset;
+use crate::frame;
+use crate::html::{Html, html};
+
+/// The body of a response.
+pub type Body = Full<Bytes>;
+
+/// Nothing but what is in our own files, and requests to us. Pictures may be part of a result.
+const OWN_ONLY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
+    form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+
+/// What every answer says: nothing here is to be guessed, framed, told to others or kept.
+const ALWAYS: [(HeaderName, &str); 5] = [
+    (CONTENT_SECURITY_POLICY, OWN_ONLY),
+    (http::header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (http::header::X_FRAME_OPTIONS, "DENY"),
+    (http::header::REFERRER_POLICY, "same-origin"),
+    (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+];
+
+/// What a page or a deed comes to.
+#[derive(Debug)]
+pub(crate) enum Reply {
+    /// A page, to be framed.
+    Page(StatusCode, frame::Page),
+    /// A page that is whole already.
+    Bare(StatusCode, Html),
+    /// Look there instead.
+    Seen(String),
+    /// Look there instead, as the visitor of that id.
+    Cookie(String, String),
+    /// A file to be kept.
+    File { name: String, content_type: &'static str, content: Vec<u8> },
+}
+
+impl Reply {
+    /// A page, and all went well.
+    pub(crate) fn page(page: frame::Page) -> Self {
+        Self::Page(StatusCode::OK, page)
+    }
+}
+
+/// A whole page.
+pub(crate) fn whole(status: StatusCode, page: Html) -> Response<Body> {
+    let mut response = made(status, "text/html; charset=utf-8", page.0.into());
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+/// The way elsewhere, after something was done.
+pub(crate) fn elsewhere(to: &str) -> Response<Body> {
+    let mut response = made(StatusCode::SEE_OTHER, "text/plain", Bytes::new());
+    let to = HeaderValue::from_str(to).unwrap_or(HeaderValue::from_static("/"));
+    response.headers_mut().insert(LOCATION, to);
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+/// A file to be kept.
+pub(crate) fn file(name: &str, content_type: &'static str, content: Vec<u8>) -> Response<Body> {
+    let mut response = made(StatusCode::OK, content_type, content.into());
+    let disposition = HeaderValue::from_str(&format!("attachment; filename=\"{name}\""));
+    let disposition = disposition.unwrap_or(HeaderValue::from_static("attachment"));
+    response.headers_mut().insert(CONTENT_DISPOSITION, disposition);
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+/// A style or a script. Its name changes with its content.
+pub(crate) fn asset(asset: &Asset) -> Response<Body> {
+    let mut response = made(StatusCode::OK, asset.content_type, Bytes::from_static(asset.content.as_bytes()));
+    let for_ever = HeaderValue::from_static("public, max-age=31536000, immutable");
+    response.headers_mut().insert(CACHE_CONTROL, for_ever);
+    response
+}
+
+/// A page that says why there is no other.
+pub(crate) fn refused(status: StatusCode, why: &str) -> Response<Body> {
+    let title = status.canonical_reason().unwrap_or("Refused");
+    let body = html!(
+        r#"<section class="card narrow"><h1>{title}</h1><p>{why}</p><p><a href="/">To the overview</a></p></section>"#,
+        title = title,
+        why = why,
+    );
+    whole(status, frame::bare(title, &body))
+}
+
+/// Adds a cookie.
+pub(crate) fn with_cookie(mut response: Response<Body>, cookie: &str) -> Response<Body> {
+    if let Ok(cookie) = HeaderValue::from_str(cookie) {
+        response.headers_mut().append(SET_COOKIE, cookie);
+    }
+    response
+}
+
+fn made(status: StatusCode, content_type: &'static str, content: Bytes) -> Response<Body> {
+    let mut response = Response::new(Full::new(content));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.extend(ALWAYS.map(|(name, value)| (name, HeaderValue::from_static(value))));
+    response
+}

@@ -1,0 +1,131 @@
+//! From a request to the page or the deed it is for.
+
+use http::{Method, Response, StatusCode};
+use service::Error;
+
+use crate::pages::{add, audit, executions, login, overview, playground, server, settings, system, tools};
+use crate::reply::{self, Body, Reply};
+use crate::visit::Visit;
+use crate::{assets, form, frame, session};
+
+/// The first part of every path that is ours.
+const OURS: &[&str] = &[
+    "login",
+    "logout",
+    "servers",
+    "add",
+    "tools",
+    "playground",
+    "executions",
+    "settings",
+    "audit",
+    "system",
+    "export",
+    "import",
+    "assets",
+];
+
+/// Whether a path is ours.
+pub(crate) fn is_known(path: &str) -> bool {
+    let first = path.trim_start_matches('/').split('/').next().unwrap_or_default();
+    path == "/" || OURS.contains(&first)
+}
+
+/// Answers a request.
+pub(crate) async fn answer(visit: Visit<'_>) -> Response<Body> {
+    if let Some(asset) = assets::at(&visit.path) {
+        return reply::asset(asset);
+    }
+    let is_change = visit.method == Method::POST;
+    if !visit.is_let_in && !visit.path.starts_with("/login") {
+        if is_change {
+            return reply::refused(StatusCode::UNAUTHORIZED, "You are signed out. Sign in, and do that again.");
+        }
+        let to = form::address("/login", &[("next", &visit.path)]);
+        return reply::elsewhere(&to);
+    }
+    if is_change && !visit.is_meant() {
+        let why = "This did not come from a page of the console, or from one that is too old. Load it again.";
+        return reply::refused(StatusCode::FORBIDDEN, why);
+    }
+    let response = match Box::pin(run(&visit)).await {
+        Ok(done) => sent(&visit, done),
+        Err(error) => failed(&visit, &error),
+    };
+    if visit.visitor.is_new && !response.headers().contains_key(http::header::SET_COOKIE) {
+        return reply::with_cookie(response, &session::set_cookie(&visit.headers, &visit.visitor.id));
+    }
+    response
+}
+
+async fn run(visit: &Visit<'_>) -> Result<Reply, Error> {
+    let segments = visit.segments();
+    let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
+    match (&visit.method, segments.as_slice()) {
+        (&Method::GET, []) => overview::show(visit).await,
+        (&Method::GET, ["login"]) => Ok(login::show(visit, None)),
+        (&Method::POST, ["login"]) => Ok(login::enter(visit).await),
+        (&Method::POST, ["logout"]) => Ok(login::leave(visit)),
+        (&Method::GET, ["servers", name]) => server::show(visit, name).await,
+        (&Method::POST, ["servers", name, deed]) => server::act(visit, name, deed).await,
+        (&Method::GET, ["add"]) => add::show(visit).await,
+        (&Method::POST, ["add"]) => add::act(visit).await,
+        (&Method::GET, ["tools"]) => tools::list(visit).await,
+        (&Method::POST, ["tools"]) => tools::switch(visit).await,
+        (&Method::GET, ["tools", server, tool]) => tools::show(visit, server, tool).await,
+        (&Method::GET, ["playground"]) => playground::show(visit).await,
+        (&Method::POST, ["playground"]) => playground::run(visit).await,
+        (&Method::GET, ["executions"]) => executions::list(visit).await,
+        (&Method::POST, ["executions", "stop"]) => executions::stop(visit).await,
+        (&Method::POST, ["executions", "reset"]) => executions::reset(visit).await,
+        (&Method::GET, ["executions", "export.json"]) => executions::export_json(visit).await,
+        (&Method::GET, ["executions", "export.csv"]) => executions::export_csv(visit).await,
+        (&Method::GET, ["executions", id]) => executions::show(visit, id).await,
+        (&Method::POST, ["executions", id, "cancel"]) => executions::cancel(visit, id).await,
+        (&Method::GET, ["settings"]) => settings::show(visit).await,
+        (&Method::POST, ["settings"]) => settings::change(visit).await,
+        (&Method::POST, ["export"]) => settings::export(visit).await,
+        (&Method::POST, ["import"]) => settings::import(visit).await,
+        (&Method::GET, ["audit"]) => audit::show(visit).await,
+        (&Method::GET, ["system"]) => system::show(visit).await,
+        _ => Ok(nothing_here()),
+    }
+}
+
+fn nothing_here() -> Reply {
+    let body = crate::html::html!(
+        r#"<section class="card narrow"><h1>Nothing is here</h1><p>The address may be mistyped, or what it named is gone.</p>
+<p><a href="/">To the overview</a></p></section>"#
+    );
+    Reply::Page(StatusCode::NOT_FOUND, frame::Page { title: "Not found".into(), body, ..frame::Page::default() })
+}
+
+fn sent(visit: &Visit<'_>, done: Reply) -> Response<Body> {
+    match done {
+        Reply::Page(status, page) => reply::whole(status, frame::framed(&page, &visit.around())),
+        Reply::Bare(status, page) => reply::whole(status, page),
+        Reply::Seen(to) => reply::elsewhere(&to),
+        Reply::Cookie(id, to) => reply::with_cookie(reply::elsewhere(&to), &session::set_cookie(&visit.headers, &id)),
+        Reply::File { name, content_type, content } => reply::file(&name, content_type, content),
+    }
+}
+
+fn failed(visit: &Visit<'_>, error: &Error) -> Response<Body> {
+    let status = match error {
+        Error::ServerNotFound { .. } | Error::ToolNotFound { .. } | Error::ExecutionNotFound { .. } => {
+            StatusCode::NOT_FOUND
+        }
+        Error::Validation { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+        Error::Registry(_) => {
+            tracing::error!(%error, "a page could not be made");
+            StatusCode::SERVICE_UNAVAILABLE
+        }
+        _ => StatusCode::CONFLICT,
+    };
+    let body = crate::html::html!(
+        r#"<section class="card narrow"><h1>That did not work</h1><pre class="error">{why}</pre><p><a href="/">To the overview</a></p></section>"#,
+        why = crate::pages::told(error),
+    );
+    let page = frame::Page { title: "That did not work".into(), body, ..frame::Page::default() };
+    reply::whole(status, frame::framed(&page, &visit.around()))
+}

@@ -1,0 +1,179 @@
+//! Who looks at the console: a cookie, and for every change a second secret that only our own pages know.
+//!
+//! The cookie is a random id. The secret for changes is made from it, so nothing has to be kept for who only looks.
+//! What a token opened is kept here, by id, and forgotten when it was not used for half a day or we stop.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use hmac::{Hmac, KeyInit, Mac};
+use http::HeaderMap;
+use http::header::{COOKIE, HOST};
+use sha2::Sha256;
+use subtle::ConstantTimeEq;
+use tokio::time::Instant;
+
+/// So long a session lives without being used.
+const IDLE: Duration = Duration::from_secs(12 * 3600);
+/// So many there may be; the one unused the longest makes room.
+const MOST: usize = 1000;
+/// The header in which scripts send the secret for changes.
+pub(crate) const CSRF_HEADER: &str = "x-csrf-token";
+
+/// All sessions.
+pub(crate) struct Sessions {
+    key: [u8; 32],
+    opened: Mutex<HashMap<String, Opened>>,
+}
+
+struct Opened {
+    principal: Arc<str>,
+    used: Instant,
+}
+
+/// Somebody who looks at the console.
+#[derive(Debug, Clone)]
+pub(crate) struct Visitor {
+    /// What is in the cookie.
+    pub(crate) id: String,
+    /// The cookie has yet to be set.
+    pub(crate) is_new: bool,
+    /// The name of the token that opened the session.
+    pub(crate) principal: Option<Arc<str>>,
+    /// What every change has to bring along.
+    pub(crate) csrf: String,
+}
+
+impl Sessions {
+    pub(crate) fn new() -> Self {
+        Self { key: random(), opened: Mutex::default() }
+    }
+
+    /// Who sent a request with these headers.
+    pub(crate) fn visitor(&self, headers: &HeaderMap) -> Visitor {
+        let known = cookie(headers).filter(|id| id.len() == 64 && id.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        let is_new = known.is_none();
+        let id = known.unwrap_or_else(|| hex(&random()));
+        let principal = if is_new { None } else { self.principal(&id) };
+        Visitor { csrf: self.csrf(&id), id, is_new, principal }
+    }
+
+    /// Opens a session for the owner of a token. It has a new id: the old one may be known to others.
+    pub(crate) fn open(&self, principal: Arc<str>) -> Visitor {
+        let id = hex(&random());
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        opened.retain(|_, session| now.duration_since(session.used) < IDLE);
+        if opened.len() >= MOST
+            && let Some(oldest) = opened.iter().min_by_key(|(_, session)| session.used).map(|(id, _)| id.clone())
+        {
+            opened.remove(&oldest);
+        }
+        opened.insert(id.clone(), Opened { principal: Arc::clone(&principal), used: now });
+        Visitor { csrf: self.csrf(&id), id, is_new: true, principal: Some(principal) }
+    }
+
+    /// Ends a session.
+    pub(crate) fn end(&self, id: &str) {
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+    }
+
+    fn principal(&self, id: &str) -> Option<Arc<str>> {
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let session = opened.get_mut(id)?;
+        let now = Instant::now();
+        if now.duration_since(session.used) >= IDLE {
+            opened.remove(id);
+            return None;
+        }
+        session.used = now;
+        Some(Arc::clone(&session.principal))
+    }
+
+    fn csrf(&self, id: &str) -> String {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).expect("a key may have any length");
+        mac.update(id.as_bytes());
+        hex(&mac.finalize().into_bytes())
+    }
+}
+
+impl Visitor {
+    /// Whether a request brings along what only our own pages know.
+    pub(crate) fn is_meant(&self, secret: Option<&str>) -> bool {
+        secret.is_some_and(|secret| bool::from(secret.as_bytes().ct_eq(self.csrf.as_bytes())))
+    }
+}
+
+/// The name of the cookie. Cookies do not know ports, and there may be a second service on this machine.
+fn cookie_name(headers: &HeaderMap) -> String {
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let port = host.rsplit_once(':').map_or("", |(_, port)| port);
+    let port: String = port.chars().filter(char::is_ascii_digit).collect();
+    format!("mcp_console_{port}")
+}
+
+fn cookie(headers: &HeaderMap) -> Option<String> {
+    let name = cookie_name(headers);
+    let all = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let mut pairs = all.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    pairs.find(|(known, _)| *known == name).map(|(_, value)| value.to_owned())
+}
+
+/// The header that sets the cookie of a visitor, as an answer to a request with these headers.
+pub(crate) fn set_cookie(headers: &HeaderMap, id: &str) -> String {
+    // Only a proxy knows whether it is spoken to in secret.
+    let is_https = headers.get("x-forwarded-proto").is_some_and(|scheme| scheme == "https");
+    let secure = if is_https { "; Secure" } else { "" };
+    format!("{}={id}; Path=/; HttpOnly; SameSite=Strict{secure}", cookie_name(headers))
+}
+
+fn random() -> [u8; 32] {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes).expect("the system has random numbers");
+    bytes
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut out, byte| {
+        write!(out, "{byte:02x}").expect("a string takes everything");
+        out
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(cookie: &str) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.insert(HOST, "127.0.0.1:8808".parse().unwrap());
+        headers.insert(COOKIE, cookie.parse().unwrap());
+        headers
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_session_is_known_by_its_cookie_until_it_ends_or_is_left_alone() {
+        let sessions = Sessions::new();
+        let ann = sessions.open("ann".into());
+        let sent = headers(&format!("other=1; mcp_console_8808={}", ann.id));
+        assert_eq!(sessions.visitor(&sent).principal.as_deref(), Some("ann"));
+        assert!(sessions.visitor(&sent).is_meant(Some(&ann.csrf)));
+        sessions.end(&ann.id);
+        assert_eq!(sessions.visitor(&sent).principal, None);
+        let bob = sessions.open("bob".into());
+        tokio::time::advance(IDLE).await;
+        assert_eq!(sessions.visitor(&headers(&format!("mcp_console_8808={}", bob.id))).principal, None);
+    }
+
+    #[test]
+    fn nobody_can_choose_an_id_or_use_the_secret_of_another() {
+        let sessions = Sessions::new();
+        let chosen = sessions.visitor(&headers("mcp_console_8808=chosen"));
+        assert!(chosen.is_new && chosen.id != "chosen");
+        let (one, other) = (sessions.open("a".into()), sessions.open("b".into()));
+        assert!(!one.is_meant(Some(&other.csrf)) && !one.is_meant(None) && !one.is_meant(Some("")));
+        assert!(sessions.visitor(&headers(&format!("mcp_console_9={}", one.id))).principal.is_none());
+    }
+}

@@ -1,0 +1,117 @@
+//! One request to the console: who asks, where to, and what they say.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HOST};
+use http::request::Parts;
+use http::{HeaderMap, Method};
+use service::{Actor, Service};
+
+use crate::form::{self, Form};
+use crate::frame::{Around, Flash};
+use crate::reply::Reply;
+use crate::session::{CSRF_HEADER, Visitor};
+use crate::{Console, frame};
+
+/// Whose name is written down where there are no tokens.
+const NOBODY: &str = "console";
+
+/// The header by which scripts say that a page is only brought up to date.
+const LIVE_HEADER: &str = "x-live";
+
+/// One request.
+pub(crate) struct Visit<'c> {
+    pub(crate) console: &'c Console,
+    pub(crate) visitor: Visitor,
+    /// Whether this is somebody who may see anything.
+    pub(crate) is_let_in: bool,
+    /// On whose behalf things are done.
+    pub(crate) actor: Actor,
+    pub(crate) method: Method,
+    pub(crate) path: String,
+    pub(crate) query: Form,
+    pub(crate) form: Form,
+    pub(crate) headers: HeaderMap,
+    /// A token was shown with the request itself, which no other page can make a browser do.
+    has_token: bool,
+}
+
+impl<'c> Visit<'c> {
+    pub(crate) fn new(console: &'c Console, parts: &Parts, body: &Bytes, principal: Arc<str>) -> Self {
+        let mut visitor = console.sessions.visitor(&parts.headers);
+        let has_token = !principal.is_empty();
+        if has_token {
+            visitor.principal = Some(principal);
+        }
+        let is_form = parts
+            .headers
+            .get(CONTENT_TYPE)
+            .is_some_and(|kind| kind.as_bytes().starts_with(b"application/x-www-form-urlencoded"));
+        let name = visitor.principal.clone().unwrap_or_else(|| Arc::from(NOBODY));
+        Self {
+            console,
+            is_let_in: console.outside.whose.is_none() || visitor.principal.is_some(),
+            visitor,
+            actor: Actor { name },
+            method: if parts.method == Method::HEAD { Method::GET } else { parts.method.clone() },
+            path: parts.uri.path().to_owned(),
+            query: Form::read(parts.uri.query().unwrap_or_default().as_bytes()),
+            form: if is_form { Form::read(body) } else { Form::default() },
+            headers: parts.headers.clone(),
+            has_token,
+        }
+    }
+
+    /// The service.
+    pub(crate) fn service(&self) -> &'c Arc<Service> {
+        &self.console.service
+    }
+
+    /// The parts of its path, read.
+    pub(crate) fn segments(&self) -> Vec<String> {
+        self.path.split('/').filter(|part| !part.is_empty()).map(form::segment).collect()
+    }
+
+    /// Whether a change was asked for by one of our pages, or by somebody with a token in hand.
+    pub(crate) fn is_meant(&self) -> bool {
+        let header = self.headers.get(CSRF_HEADER).and_then(|secret| secret.to_str().ok());
+        self.has_token || self.visitor.is_meant(self.form.get("csrf").or(header))
+    }
+
+    /// What every form on a page has to bring along.
+    pub(crate) fn csrf(&self) -> crate::html::Html {
+        frame::csrf_field(&self.visitor.csrf)
+    }
+
+    /// Where we are, as the browser sees it.
+    pub(crate) fn origin(&self) -> String {
+        let host = self.headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or("127.0.0.1:8808");
+        let is_https = self.headers.get("x-forwarded-proto").is_some_and(|scheme| scheme == "https");
+        format!("{}://{host}", if is_https { "https" } else { "http" })
+    }
+
+    /// Something was done: says so on the page that is shown next.
+    pub(crate) fn done(&self, message: impl Into<String>, next: impl Into<String>) -> Reply {
+        self.console.remember(&self.visitor.id, Flash { is_good: true, message: message.into() });
+        Reply::Seen(next.into())
+    }
+
+    /// Something could not be done: says so on the page that is shown next.
+    pub(crate) fn failed(&self, message: impl Into<String>, next: impl Into<String>) -> Reply {
+        self.console.remember(&self.visitor.id, Flash { is_good: false, message: message.into() });
+        Reply::Seen(next.into())
+    }
+
+    /// What the frame is to be told.
+    pub(crate) fn around(&self) -> Around<'_> {
+        let principal = self.console.outside.whose.as_ref().and(self.visitor.principal.as_deref());
+        Around {
+            csrf: &self.visitor.csrf,
+            principal,
+            // A page that only brings itself up to date shows nothing new of its own.
+            flash: if self.headers.contains_key(LIVE_HEADER) { None } else { self.console.recall(&self.visitor.id) },
+            executions_stopped: self.service().executions_are_stopped(),
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Numbers, times and states in words, the same on every page.
+
+use std::time::Duration;
+
+use registry::{ExecutionStatus, Status, Timestamp};
+
+use crate::html::{Html, html};
+
+/// A whole number with its thousands apart.
+pub(crate) fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push('\u{202f}');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// `1 server`, `2 servers`.
+pub(crate) fn several(number: u64, one: &str) -> String {
+    format!("{} {one}{}", count(number), if number == 1 { "" } else { "s" })
+}
+
+/// How long something took.
+pub(crate) fn took(span: Duration) -> String {
+    let seconds = span.as_secs_f64();
+    match seconds {
+        _ if seconds < 0.000_95 => format!("{:.0} µs", seconds * 1e6),
+        _ if seconds < 0.0995 => format!("{:.1} ms", seconds * 1e3),
+        _ if seconds < 0.9995 => format!("{:.0} ms", seconds * 1e3),
+        _ if seconds < 99.95 => format!("{seconds:.1} s"),
+        _ => long(span),
+    }
+}
+
+/// A long time, in its two largest units.
+pub(crate) fn long(span: Duration) -> String {
+    let seconds = span.as_secs();
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min", seconds / 60),
+        3600..86_400 => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
+        _ => format!("{} d {} h", seconds / 86_400, seconds % 86_400 / 3600),
+    }
+}
+
+/// How many bytes.
+pub(crate) fn size(bytes: u64) -> String {
+    match bytes {
+        0..1024 => format!("{bytes} B"),
+        1024..1_048_576 => format!("{:.1} KB", bytes as f64 / 1024.0),
+        1_048_576..1_073_741_824 => format!("{:.1} MB", bytes as f64 / 1_048_576.0),
+        _ => format!("{:.1} GB", bytes as f64 / 1_073_741_824.0),
+    }
+}
+
+/// What a definition costs a model, roughly: four bytes are about a token.
+pub(crate) fn tokens(bytes: u64) -> String {
+    format!("≈ {}", count(bytes.div_ceil(4)))
+}
+
+/// A share in percent.
+pub(crate) fn percent(share: f64) -> String {
+    let percent = share * 100.0;
+    if percent > 0.0 && percent < 9.95 { format!("{percent:.1} %") } else { format!("{percent:.0} %") }
+}
+
+/// A moment: how long ago for people, exactly for who points at it and for scripts.
+pub(crate) fn moment(at: Timestamp) -> Html {
+    let now = Timestamp::now();
+    let said = if at > now {
+        format!("in {}", long(at.since(now)))
+    } else {
+        match now.since(at) {
+            span if span < Duration::from_secs(5) => "just now".to_owned(),
+            span => format!("{} ago", long(span)),
+        }
+    };
+    let exact = exact(at);
+    html!(
+        r#"<time datetime="{iso}" title="{exact} UTC">{said}</time>"#,
+        iso = at.to_string(),
+        exact = exact,
+        said = said
+    )
+}
+
+/// A moment to the second, in UTC.
+pub(crate) fn exact(at: Timestamp) -> String {
+    at.to_string().get(..19).unwrap_or_default().replace('T', " ")
+}
+
+/// A moment of the day to the millisecond, with its day for who points at it.
+pub(crate) fn clock(at: Timestamp) -> Html {
+    let iso = at.to_string();
+    let said = iso.get(11..23).unwrap_or_default();
+    html!(r#"<time datetime="{iso}" title="{exact} UTC">{said}</time>"#, iso = iso, exact = exact(at), said = said)
+}
+
+/// A state with its colour, its sign and its word: colour alone tells nobody anything.
+pub(crate) fn badge(tone: &str, word: &str) -> Html {
+    html!(r#"<span class="badge {tone}"><i></i>{word}</span>"#, tone = tone, word = word)
+}
+
+/// The state of a server.
+pub(crate) fn status(status: Status) -> Html {
+    let tone = match status {
+        Status::Connected => "ok",
+        Status::Degraded | Status::Connecting => "warn",
+        Status::Error => "bad",
+        Status::Disconnected | Status::Disabled => "idle",
+    };
+    badge(tone, status.as_str())
+}
+
+/// The state of a call.
+pub(crate) fn execution(status: ExecutionStatus) -> Html {
+    let tone = match status {
+        ExecutionStatus::Success => "ok",
+        ExecutionStatus::Error | ExecutionStatus::Timeout => "bad",
+        ExecutionStatus::Cancelled => "idle",
+        ExecutionStatus::Pending | ExecutionStatus::Executing => "warn",
+    };
+    badge(tone, status.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_times_can_be_read() {
+        assert_eq!([count(7), count(1234), count(1_234_567)], ["7", "1\u{202f}234", "1\u{202f}234\u{202f}567"]);
+        assert_eq!(took(Duration::from_micros(420)), "420 µs");
+        assert_eq!(took(Duration::from_millis(7)), "7.0 ms");
+        assert_eq!(took(Duration::from_millis(840)), "840 ms");
+        assert_eq!(took(Duration::from_secs(75)), "75.0 s");
+        assert_eq!(long(Duration::from_secs(90_000)), "1 d 1 h");
+        assert_eq!([percent(0.0), percent(0.012), percent(0.5)], ["0 %", "1.2 %", "50 %"]);
+        assert_eq!(tokens(401), "≈ 101");
+    }
+}

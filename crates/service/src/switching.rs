@@ -1,0 +1,58 @@
+//! Tools that an administrator switches off: they are neither listed nor called nor found until they are on again.
+
+use std::collections::BTreeSet;
+
+use registry::{Page, ServerId, ToolFilter};
+use serde_json::json;
+
+use crate::household::Household;
+use crate::keeper::Handle;
+use crate::{Actor, Error, Event, Service};
+
+impl Service {
+    /// Switches tools on or off, by their full names; says how many are different now. If one is not there, none is
+    /// touched.
+    pub async fn switch_tools(&self, by: &Actor, names: &[String], enabled: bool) -> Result<u64, Error> {
+        let mut meant = Vec::with_capacity(names.len());
+        for name in names {
+            let filter = ToolFilter { name: Some(name.clone()), ..ToolFilter::default() };
+            let found = self.store.tools(&filter, Page::first(1)).await?.items.pop();
+            meant.push(found.ok_or_else(|| Error::ToolNotFound { name: name.clone() })?);
+        }
+        meant.retain(|tool| tool.enabled != enabled);
+        let mut servers = BTreeSet::new();
+        for tool in &meant {
+            self.store.set_tool_enabled(tool.id, enabled).await?;
+            servers.insert(tool.source_server_id.to_string());
+        }
+        for server in servers {
+            let handle = self.house.find(&server)?;
+            self.house.sift(&handle).await?;
+            let record = &handle.shown().record;
+            let tool_count = record.tool_count as usize;
+            self.events.tell(Event::ToolsChanged { server_id: server, name: record.name.clone(), tool_count });
+        }
+        if !meant.is_empty() {
+            let names: Vec<&str> = meant.iter().map(|tool| tool.name.as_str()).collect();
+            let action = if enabled { "tool.enable" } else { "tool.disable" };
+            let target =
+                if let [only] = names.as_slice() { (*only).to_owned() } else { format!("{} tools", names.len()) };
+            self.house.audit(by, action, &target, Some(json!({ "tools": names })));
+        }
+        Ok(meant.len() as u64)
+    }
+}
+
+impl Household {
+    /// Has a server offer what is switched on.
+    pub(crate) async fn sift(&self, handle: &Handle) -> Result<(), Error> {
+        self.fleet.switch_off(handle.place, self.switched_off(handle.id).await?);
+        Ok(())
+    }
+
+    /// The tools of a server that are switched off, by the names it gave them.
+    pub(crate) async fn switched_off(&self, server: ServerId) -> Result<BTreeSet<String>, Error> {
+        let filter = ToolFilter { server: Some(server), enabled: Some(false), ..ToolFilter::default() };
+        Ok(self.store.tools(&filter, Page::ALL).await?.items.into_iter().map(|tool| tool.original_name).collect())
+    }
+}
