@@ -90,7 +90,7 @@ def main():
     searches = sorted(task(small, query) for query in TASKS)
     middle, most = searches[len(searches) // 2], searches[-1]
     listed = {"full": tokens(full), "search": tokens(own)}
-    print("| surface | tools listed | tokens of the list | of a task with one call | with three calls |")
+    print("| surface | tools listed | tokens of the list | of a task with one search | with three |")
     print("|---|---:|---:|---:|---:|")
     print(f"| full | {len(full)} | {listed['full']:,} | {listed['full']:,} | {listed['full']:,} |")
     one, three = (listed["search"] + times * middle for times in (1, 3))
