@@ -235,8 +235,9 @@ pub(crate) struct ServeArguments {
     #[arg(long, verbatim_doc_comment, value_name = "URL")]
     pub(crate) vectors: Option<String>,
     /// What clients see: `full` is every tool, `search` a few tools of ours that find and call all others,
-    /// `auto` is full unless the client would drown; an address may say otherwise: /mcp?surface=search
-    #[arg(long, verbatim_doc_comment, value_name = "full|search|auto", default_value_t = Surface::Full)]
+    /// `grow` the same and what was found, `auto` is full unless the client would drown; an address may say
+    /// otherwise: /mcp?surface=search
+    #[arg(long, verbatim_doc_comment, value_name = "full|search|grow|auto", default_value_t = Surface::Full)]
     pub(crate) surface: Surface,
     /// The folder whose Markdown files may be listed, read, run and rewritten over REST and in the console;
     /// nothing outside of it is, and links are not followed
