@@ -30,3 +30,4 @@ mod stopping;
 mod surface;
 mod traces;
 mod transparency;
+mod vectors;

@@ -9,13 +9,16 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("crates/catalog", &["protocol"]),
     ("crates/registry", &["protocol", "catalog"]),
     ("crates/search", &[]),
+    ("crates/vectors", &["search"]),
     ("crates/upstream", &["protocol", "catalog"]),
     ("crates/remote", &["protocol", "catalog", "upstream"]),
     ("crates/containers", &["protocol", "catalog", "upstream"]),
+    ("crates/models", &["protocol", "remote"]),
+    ("crates/assistant", &["models"]),
     ("crates/aggregator", &["protocol", "catalog", "upstream"]),
-    ("crates/service", &["protocol", "catalog", "upstream", "aggregator", "registry", "search"]),
+    ("crates/service", &["protocol", "catalog", "upstream", "aggregator", "models", "registry", "search"]),
     ("crates/http", &["protocol", "catalog", "upstream", "aggregator"]),
-    ("crates/api", &["registry", "service"]),
+    ("crates/api", &["models", "notebook", "registry", "service"]),
     ("crates/console", &["registry", "service"]),
     ("crates/notebook", &[]),
     ("crates/testkit", &[]),
@@ -25,17 +28,21 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &[
             "aggregator",
             "api",
+            "assistant",
             "console",
             "containers",
+            "example-servers",
             "front",
             "remote",
             "upstream",
             "catalog",
             "protocol",
+            "models",
             "notebook",
             "search",
             "registry",
             "service",
+            "vectors",
         ],
     ),
     ("examples/servers", &[]),
@@ -51,11 +58,14 @@ const OUR_ROOMS: &[&str] = &[
     "registry",
     "service",
     "search",
+    "models",
+    "assistant",
     "notebook",
     "front",
     "api",
     "console",
     "testkit",
+    "vectors",
 ];
 
 /// The room that speaks SQL.
@@ -210,6 +220,15 @@ fn the_tiny_program_has_no_database() {
 }
 
 #[test]
+fn the_tiny_program_compares_no_vectors() {
+    let rooms = all_below("mcp-simple-aggregator");
+    for room in ["crates/search", "crates/vectors"] {
+        assert!(!rooms.contains(&room), "{rooms:?}");
+        assert!(all_below("mcp-aggregator").contains(&room));
+    }
+}
+
+#[test]
 fn only_one_room_speaks_sql() {
     assert!(dependencies(&read(&root().join(SPEAKS_SQL).join("Cargo.toml"))).contains(&"rusqlite".to_owned()));
     for room in MAY_USE.iter().map(|(room, _)| *room).filter(|room| *room != SPEAKS_SQL) {
@@ -277,8 +296,10 @@ fn only_upstreams_process_and_watchdog_start_programs() {
         "crates/catalog",
         "crates/upstream",
         "crates/remote",
+        "crates/models",
         "crates/registry",
         "crates/search",
+        "crates/vectors",
         "crates/aggregator",
         "crates/service",
         "crates/http",
@@ -302,8 +323,10 @@ fn nothing_but_the_front_writes_to_stdout() {
         "crates/catalog",
         "crates/upstream",
         "crates/remote",
+        "crates/models",
         "crates/registry",
         "crates/search",
+        "crates/vectors",
         "crates/aggregator",
         "crates/service",
         "crates/http",

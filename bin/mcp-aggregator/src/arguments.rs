@@ -1,17 +1,25 @@
-//! The command line. Verbs for registered servers are in `servers`, those for documents in `documents`.
+//! The command line. Verbs for registered servers are in `servers`, those for documents in `documents`, those that look
+//! after all of it in `care`, those about this program in `manual`; `help` says how all of it is explained.
 
+pub(crate) mod care;
+pub(crate) mod demo;
 pub(crate) mod documents;
+pub(crate) mod help;
+pub(crate) mod manual;
 pub(crate) mod servers;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use aggregator::{NamePolicy, Separator, Surface};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::storage::StorageArguments;
 use crate::target::TargetArguments;
+use care::{DoctorArguments, TopArguments};
+use demo::{DemoArguments, DemoServerArguments};
 use documents::{DocArguments, RunArguments};
+use manual::{CompletionsArguments, ManArguments};
 use servers::{
     AddArguments, ConnectArguments, DisableArguments, DisconnectArguments, EnableArguments, ExportArguments,
     HistoryArguments, ImportArguments, ListArguments, RemoveArguments, SearchArguments, ShowArguments, SkillsArguments,
@@ -71,10 +79,23 @@ Exit status:
 
 /// Many MCP servers in, one endpoint out.
 #[derive(Debug, Parser)]
-#[command(version, after_help = EXAMPLES)]
+#[command(version, subcommand_required = true, arg_required_else_help = false, after_help = EXAMPLES)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+impl Arguments {
+    /// What was typed. Where that makes no sense, or asks for help, the program ends here.
+    pub(crate) fn of_process() -> Self {
+        let matches = whole_command().get_matches();
+        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    }
+}
+
+/// The whole command line, as it is explained.
+pub(crate) fn whole_command() -> clap::Command {
+    help::grouped(Arguments::command())
 }
 
 #[derive(Debug, Subcommand)]
@@ -101,6 +122,12 @@ pub(crate) enum Command {
     Skills(SkillsArguments),
     Import(ImportArguments),
     Export(ExportArguments),
+    Doctor(DoctorArguments),
+    Top(TopArguments),
+    Demo(DemoArguments),
+    DemoServer(DemoServerArguments),
+    Completions(CompletionsArguments),
+    Man(ManArguments),
 }
 
 /// Serve all servers as one MCP server over stdio, to one client.
@@ -200,10 +227,18 @@ pub(crate) struct ServeArguments {
     /// {"id", "name", "description", "examples": []}; `mcp-aggregator skills --json` shows all
     #[arg(long, verbatim_doc_comment, value_name = "FILE")]
     pub(crate) skills: Option<PathBuf>,
+    /// Keep the vectors by which tools are found in Qdrant, too, and compare them there:
+    /// http://HOST[:PORT][/COLLECTION], the port for gRPC; else the variable MCP_VECTORS. A key goes into QDRANT_API_KEY
+    #[arg(long, verbatim_doc_comment, value_name = "URL")]
+    pub(crate) vectors: Option<String>,
     /// What clients see: `full` is every tool, `search` a few tools of ours that find and call all others,
     /// `auto` is full unless the client would drown; an address may say otherwise: /mcp?surface=search
     #[arg(long, verbatim_doc_comment, value_name = "full|search|auto", default_value_t = Surface::Full)]
     pub(crate) surface: Surface,
+    /// The folder whose Markdown files may be listed, read, run and rewritten over REST and in the console;
+    /// nothing outside of it is, and links are not followed
+    #[arg(long, verbatim_doc_comment, value_name = "DIR")]
+    pub(crate) documents: Option<PathBuf>,
     /// The name reported to clients
     #[arg(long, value_name = "NAME", default_value = "mcp-aggregator")]
     pub(crate) name: String,
@@ -368,7 +403,6 @@ pub(crate) struct NameArguments {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_consistent() {

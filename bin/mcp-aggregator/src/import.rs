@@ -5,7 +5,7 @@
 
 pub(crate) mod clients;
 mod entries;
-mod jsonc;
+pub(crate) mod jsonc;
 pub(crate) mod plan;
 
 pub(crate) use entries::{Found, found_in, registration_of_entry};

@@ -12,17 +12,23 @@
 //!   found by its [`service_file`], or on the registry itself ([`local`]); [`shown`]: its answers in columns
 //! - [`documents`]: Markdown documents that run tools
 //! - [`import`]: the servers of other programs
+//! - [`client_config`]: the configs of other programs, changed so that they use us, and back
 //! - [`traces`]: where traces of calls are sent
-//! - [`table`], [`output`], [`words`], [`failure`], [`exit`]: data to stdout, words to stderr, a number to the shell
+//! - [`doctor`]: what can be wrong, and what to do about it
+//! - [`top`]: the live view
+//! - [`table`], [`output`], [`colour`], [`progress`], [`words`], [`failure`], [`exit`]: data to stdout, words to stderr, a number to the shell
 
 mod admission;
 mod answer;
 mod arguments;
 mod beside;
 mod client;
+mod client_config;
+mod colour;
 mod commands;
 mod config;
 mod conversation;
+mod doctor;
 mod documents;
 mod exit;
 mod failure;
@@ -31,6 +37,7 @@ mod lives;
 mod local;
 mod output;
 mod owners;
+mod progress;
 mod refusal;
 mod service_file;
 mod session;
@@ -41,17 +48,22 @@ mod table;
 mod target;
 mod tenancy;
 mod tool_arguments;
+mod top;
 mod traces;
+mod vectors_elsewhere;
 mod words;
 
 use std::process::ExitCode;
 
-use arguments::{Arguments, Command};
-use clap::Parser;
+use arguments::{Arguments, Command, help};
 
 fn main() -> ExitCode {
     aggregator::become_watchdog_if_asked();
-    let done = match Arguments::parse().command {
+    if std::env::args_os().len() <= 1 {
+        output::say(help::OVERVIEW);
+        return ExitCode::from(exit::USAGE);
+    }
+    let done = match Arguments::of_process().command {
         Command::Stdio(arguments) => commands::stdio::run(arguments),
         Command::Serve(arguments) => commands::serve::run(arguments),
         Command::Check(arguments) => commands::check::run(&arguments),
@@ -65,7 +77,7 @@ fn main() -> ExitCode {
         Command::Show(arguments) => commands::show::run(&arguments),
         Command::Enable(arguments) => commands::switch::enable(&arguments.one),
         Command::Disable(arguments) => commands::switch::disable(&arguments.one),
-        Command::Connect(arguments) => commands::connection::connect(&arguments.one),
+        Command::Connect(arguments) => commands::connection::connect(&arguments),
         Command::Disconnect(arguments) => commands::connection::disconnect(&arguments.one, arguments.force),
         Command::Test(arguments) => commands::trial::run(&arguments),
         Command::History(arguments) => commands::history::run(&arguments),
@@ -74,6 +86,12 @@ fn main() -> ExitCode {
         Command::Skills(arguments) => commands::skills::run(&arguments),
         Command::Import(arguments) => commands::import::run(&arguments),
         Command::Export(arguments) => commands::export::run(&arguments),
+        Command::Doctor(arguments) => commands::doctor::run(&arguments),
+        Command::Top(arguments) => commands::top::run(&arguments),
+        Command::Demo(arguments) => commands::demo::run(&arguments),
+        Command::DemoServer(arguments) => commands::demo::serve_one(&arguments),
+        Command::Completions(arguments) => commands::completions::run(&arguments),
+        Command::Man(arguments) => commands::man::run(&arguments),
     };
     match done {
         Ok(()) => ExitCode::from(exit::OK),

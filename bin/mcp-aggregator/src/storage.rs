@@ -28,6 +28,15 @@ impl StorageArguments {
         }
     }
 
+    /// Whether there is a registry, as far as can be told without asking for it.
+    pub(crate) fn is_there(&self) -> bool {
+        match self.location() {
+            Ok(Location::File(file)) => file.exists(),
+            Ok(Location::Postgres(_)) => true,
+            Err(_) => false,
+        }
+    }
+
     /// Opens the registry, and makes it where there is none.
     pub(crate) async fn open(&self) -> Result<Store, Failure> {
         let location = self.location()?;

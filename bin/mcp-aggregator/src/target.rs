@@ -54,7 +54,7 @@ impl TargetArguments {
 
     /// The service that is named, or the one that runs here. One that is named must be there; one that only a file
     /// tells of may be gone.
-    async fn running(&self) -> Result<Option<Client>, Failure> {
+    pub(crate) async fn running(&self) -> Result<Option<Client>, Failure> {
         if let Some(url) = &self.url {
             return Ok(Some(Client::new(url, self.token()?)));
         }
@@ -75,7 +75,8 @@ impl TargetArguments {
         Ok(is_there.then_some(client))
     }
 
-    fn token(&self) -> Result<Option<String>, Failure> {
+    /// What opens its door, if anything is needed.
+    pub(crate) fn token(&self) -> Result<Option<String>, Failure> {
         match &self.token_file {
             Some(file) => token_in(file).map(Some),
             None => Ok(env::var(TOKEN_VARIABLE).ok().map(|token| token.trim().to_owned())),

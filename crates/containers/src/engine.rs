@@ -1,6 +1,7 @@
 //! Where the container engine is, and the few things it is asked for again and again.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bollard::query_parameters::RemoveContainerOptionsBuilder;
@@ -21,6 +22,8 @@ const LONGEST_ANSWER: u64 = 120;
 #[derive(Debug, Clone)]
 pub struct Engine {
     pub(crate) docker: Docker,
+    /// Where it is.
+    pub(crate) address: Arc<str>,
 }
 
 impl Engine {
@@ -53,7 +56,7 @@ impl Engine {
         };
         let docker = docker.map_err(|error| silent(in_words(&error)))?;
         match timeout(PATIENCE, docker.negotiate_version()).await {
-            Ok(Ok(docker)) => Ok(Self { docker }),
+            Ok(Ok(docker)) => Ok(Self { docker, address: address.into() }),
             Ok(Err(error)) if is_forbidden(&error) => Err(Trouble::Forbidden { address: address.to_owned() }),
             Ok(Err(error)) => Err(silent(in_words(&error))),
             Err(_) => Err(silent(format!("it did not answer within {} s", PATIENCE.as_secs()))),

@@ -22,6 +22,7 @@ use upstream::{Ending, Stop, Tenancy, Upstream, lineage};
 use crate::Containers;
 use crate::engine::Engine;
 use crate::gauge::Gauge;
+use crate::lookout::Post;
 use crate::recipe;
 use crate::trouble::{Trouble, in_words, status};
 
@@ -31,6 +32,8 @@ const CLOSE_GRACE: Duration = Duration::from_secs(1);
 const TERM_GRACE: i32 = 2;
 /// How long the engine may take to look at a container.
 const LOOK: Duration = Duration::from_secs(5);
+/// Before the end of a container is waited for again.
+const NEXT_LOOK: Duration = Duration::from_millis(100);
 /// Between looks at whether a container that was killed is being removed, and how many of them.
 const REMOVAL_LOOK: Duration = Duration::from_millis(50);
 const REMOVAL_LOOKS: usize = 6;
@@ -59,7 +62,9 @@ impl House {
     ) -> Result<(Self, AttachContainerResults), Trouble> {
         check_own_ports(wanted)?;
         let (id, name) = create(containers, engine, upstream, wanted).await?;
-        let opened = Self::start(engine, wanted, &id, name).await;
+        // Before it starts, so that nothing that happens to it is missed.
+        let post = containers.lookout.post(engine, &id);
+        let opened = Self::start(engine, wanted, &id, name, post).await;
         if opened.is_err() {
             containers.remove(engine, &id).await;
         }
@@ -71,6 +76,7 @@ impl House {
         wanted: &Container,
         id: &str,
         name: String,
+        post: Post,
     ) -> Result<(Self, AttachContainerResults), Trouble> {
         let docker = &engine.docker;
         // Before it starts, so that its first word is heard.
@@ -90,7 +96,7 @@ impl House {
         };
         let ending = tokio::spawn({
             let (engine, id, image) = (engine.clone(), id.to_owned(), wanted.image.shown().to_owned());
-            async move { ended(&engine, &id, limit, &image, &command).await }
+            async move { ended(&engine, &post, &id, limit, &image, &command).await }
         });
         let gauge = Arc::new(Gauge::new(engine.clone(), tenancy));
         let ports = reached(&seen, wanted);
@@ -211,37 +217,45 @@ async fn inspect(engine: &Engine, id: &str) -> Result<ContainerInspectResponse, 
     }
 }
 
-/// Waits until the engine says that the container has ended, however that came; says why.
-async fn ended(engine: &Engine, id: &str, limit: u64, image: &str, command: &str) -> Trouble {
-    let mut code = None;
+/// Waits until the container has ended, or answers no more, however that came; says why.
+async fn ended(engine: &Engine, post: &Post, id: &str, limit: u64, image: &str, command: &str) -> Trouble {
+    loop {
+        let code = tokio::select! {
+            code = exit_code(engine, id) => code,
+            () = post.news() => None,
+        };
+        let state = match inspect(engine, id).await {
+            Ok(seen) => seen.state.unwrap_or_default(),
+            Err(error) if status(&error) == Some(404) => return Trouble::RemovedFromOutside,
+            Err(error) => return Trouble::EngineLost { words: in_words(&error) },
+        };
+        if code.is_none() && state.paused == Some(true) {
+            return Trouble::PausedFromOutside;
+        }
+        if code.is_none() && state.running == Some(true) {
+            // Nothing that matters, or the engine broke off and is back.
+            sleep(NEXT_LOOK).await;
+            continue;
+        }
+        let code = code.or(state.exit_code).unwrap_or_default();
+        if code > 128 && is_being_removed(engine, id).await {
+            return Trouble::RemovedFromOutside;
+        }
+        return why(code, state.oom_killed == Some(true), limit, image, command);
+    }
+}
+
+/// Waits for the end of a container; nothing if the engine broke off first.
+async fn exit_code(engine: &Engine, id: &str) -> Option<i64> {
     loop {
         let options = WaitContainerOptionsBuilder::new().condition("not-running").build();
-        let waited = engine.docker.wait_container(id, Some(options)).next().await;
-        match waited {
-            Some(Ok(ended)) => code = Some(ended.status_code),
-            Some(Err(Error::DockerContainerWaitError { code: ended, .. })) => code = Some(ended),
+        match engine.docker.wait_container(id, Some(options)).next().await {
+            Some(Ok(ended)) => return Some(ended.status_code),
+            Some(Err(Error::DockerContainerWaitError { code, .. })) => return Some(code),
             // Some engines say nothing at all until there is something to say.
-            Some(Err(Error::RequestTimeoutError)) => continue,
-            Some(Err(_)) | None => {}
+            Some(Err(Error::RequestTimeoutError)) => {}
+            Some(Err(_)) | None => return None,
         }
-        break;
-    }
-    match inspect(engine, id).await {
-        Ok(seen) => {
-            let state = seen.state.unwrap_or_default();
-            if state.running == Some(true) && code.is_none() {
-                // The engine broke off, and is back.
-                sleep(Duration::from_millis(100)).await;
-                return Box::pin(ended(engine, id, limit, image, command)).await;
-            }
-            let code = code.or(state.exit_code).unwrap_or_default();
-            if code > 128 && is_being_removed(engine, id).await {
-                return Trouble::RemovedFromOutside;
-            }
-            why(code, state.oom_killed == Some(true), limit, image, command)
-        }
-        Err(error) if status(&error) == Some(404) => Trouble::RemovedFromOutside,
-        Err(error) => Trouble::EngineLost { words: in_words(&error) },
     }
 }
 

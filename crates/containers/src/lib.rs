@@ -7,6 +7,7 @@
 //! - `image`: having the image there
 //! - `recipe`: what the engine is asked for, with defaults that are safe
 //! - `house`: one container from creation to removal; `gauge`: what it uses
+//! - `lookout`: what the engine says has happened to containers
 //! - `attached`: a server talked to over the container's stdin and stdout
 //! - `published`: a server talked to over HTTP at a port of the container
 
@@ -15,6 +16,7 @@ pub mod engine;
 mod gauge;
 mod house;
 mod image;
+mod lookout;
 pub mod owner;
 mod published;
 mod recipe;
@@ -28,6 +30,7 @@ use upstream::failure::Cause;
 use upstream::{Ending, Life, Living, Phase, Stop, Upstream, Watcher};
 
 use crate::engine::Engine;
+use crate::lookout::Lookout;
 use crate::owner::Owner;
 use crate::trouble::Trouble;
 
@@ -39,12 +42,14 @@ pub struct Containers {
     cleared: OnceCell<()>,
     /// Containers that could not be removed when they should have been.
     owed: Mutex<Vec<String>>,
+    lookout: Arc<Lookout>,
 }
 
 impl Containers {
     /// Those of `owner`. No engine is looked for until one is needed.
     pub fn new(owner: Owner) -> Arc<Self> {
-        Arc::new(Self { owner, cleared: OnceCell::new(), owed: Mutex::default() })
+        let lookout = Lookout::new(&owner.instance);
+        Arc::new(Self { owner, cleared: OnceCell::new(), owed: Mutex::default(), lookout })
     }
 
     /// The life of a server that is no program of ours: in a container, or else as `remote` has it.

@@ -21,7 +21,7 @@ pub const SERVER_LABEL: &str = "io.mcp-aggregator.server";
 /// Whose containers are ours.
 #[derive(Debug, Clone)]
 pub struct Owner {
-    instance: String,
+    pub(crate) instance: String,
     process: String,
 }
 

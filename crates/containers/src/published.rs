@@ -2,7 +2,7 @@
 //! server elsewhere.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bollard::container::{AttachContainerResults, LogOutput};
@@ -31,6 +31,8 @@ use crate::{Containers, failed};
 const KNOCK: Duration = Duration::from_millis(50);
 /// How long a connection must stand for somebody to be behind it. An engine's proxy takes it, and drops it if nobody is.
 const STANDING: Duration = Duration::from_millis(100);
+/// How long the engine may take to tell of the end of a container, once the conversation broke off.
+const VERDICT: Duration = Duration::from_secs(2);
 /// How long we read on after its end.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
@@ -91,7 +93,7 @@ async fn reside(
         },
     }
 
-    let tenant = Arc::new(Tenant { outer: Arc::clone(watcher), verdict: Mutex::default(), ended: Mutex::default() });
+    let tenant = Arc::new(Tenant { outer: Arc::clone(watcher), connection: Mutex::default(), ended: Mutex::default() });
     let (inner_stop, stopping) = watch::channel(Stop::Never);
     let mut living = remote(over_http(upstream, wanted, here), Arc::clone(&tenant) as _, stopping);
     let mut has_ended = false;
@@ -107,14 +109,29 @@ async fn reside(
                 has_ended = true;
                 let is_asked = *inner_stop.borrow() > Stop::Never;
                 if !is_asked {
-                    tenant.decide(failed(Phase::Runtime, cause_of(ended)));
+                    tenant.evicted(upstream.index, cause_of(ended).hiding(&upstream.spec.secrets));
                 }
                 inner_stop.send_replace(Stop::Now);
             }
         }
     }
-    let ended = tenant.ended.lock().unwrap_or_else(PoisonError::into_inner).take();
-    ended.unwrap_or_else(|| told(failed(Phase::Runtime, Cause::Broken)))
+    let Some(ending) = tenant.ended().take() else { return told(failed(Phase::Runtime, Cause::Broken)) };
+    if !is_first_failure(&ending) || has_ended {
+        return ending;
+    }
+    // How the container ended, if it did, says best what happened.
+    match timeout(LAST_WORDS, &mut house.ending).await {
+        Ok(ended) => told(failed(Phase::Initialization, cause_of(ended).hiding(&upstream.spec.secrets))),
+        Err(_) => {
+            watcher.ended(upstream.index, &ending);
+            ending
+        }
+    }
+}
+
+/// Whether the server was never met. Nobody has a request there that would have to wait for the end to be told.
+fn is_first_failure(ending: &Ending) -> bool {
+    matches!(ending, Ending::Failed { phase: Phase::Initialization, .. })
 }
 
 /// Waits until stopping is more urgent than that.
@@ -191,23 +208,36 @@ fn mutter(upstream: &Upstream, tail: &Tail, attached: AttachContainerResults) ->
     vec![carrying, following]
 }
 
-/// Stands between the conversation and who watches: if the container ends, that is what happened, not that we then ended
-/// the conversation.
+/// Stands between the conversation and who watches: if the container ends, that is what happened, not that the
+/// conversation broke off or that we then ended it.
 #[derive(Debug)]
 struct Tenant {
     outer: Arc<dyn Watcher>,
-    verdict: Mutex<Option<Ending>>,
+    /// Once it is running.
+    connection: Mutex<Option<Arc<Connection>>>,
+    /// What everybody was told of the end.
     ended: Mutex<Option<Arc<Ending>>>,
 }
 
 impl Tenant {
-    fn decide(&self, ending: Ending) {
-        *self.verdict.lock().unwrap_or_else(PoisonError::into_inner) = Some(ending);
+    /// The container has ended. Everybody is told so before the conversation can be missed.
+    fn evicted(&self, index: usize, cause: Cause) {
+        let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let phase = if connection.is_some() { Phase::Runtime } else { Phase::Initialization };
+        let ending = Arc::new(failed(phase, cause));
+        *self.ended() = Some(Arc::clone(&ending));
+        self.outer.ended(index, &ending);
+        connection.into_iter().for_each(|connection| connection.end(&ending));
+    }
+
+    fn ended(&self) -> MutexGuard<'_, Option<Arc<Ending>>> {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Watcher for Tenant {
     fn running(&self, index: usize, connection: &Arc<Connection>, offer: Offer) {
+        *self.connection.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(connection));
         self.outer.running(index, connection, offer);
     }
 
@@ -228,10 +258,21 @@ impl Watcher for Tenant {
     }
 
     fn ended(&self, index: usize, ending: &Arc<Ending>) {
-        let verdict = self.verdict.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let ending = verdict.map_or_else(|| Arc::clone(ending), Arc::new);
-        *self.ended.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&ending));
-        self.outer.ended(index, &ending);
+        {
+            let mut ended = self.ended();
+            if ended.is_some() {
+                return;
+            }
+            *ended = Some(Arc::clone(ending));
+        }
+        // That may be because the container has ended: told when that is known.
+        if !is_first_failure(ending) {
+            self.outer.ended(index, ending);
+        }
+    }
+
+    fn verdict_within(&self) -> Duration {
+        VERDICT
     }
 
     fn preparing(&self, index: usize, progress: &str) {

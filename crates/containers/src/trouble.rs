@@ -90,6 +90,9 @@ pub enum Trouble {
     /// Somebody else removed it.
     #[error("its container was removed from outside")]
     RemovedFromOutside,
+    /// Somebody else stopped its clock: it is there, and answers nothing.
+    #[error("its container was paused from outside")]
+    PausedFromOutside,
     /// The engine is gone, and with it everything it ran.
     #[error("the container engine went away: {words}")]
     EngineLost {
@@ -126,9 +129,11 @@ impl Trouble {
             Self::NoCommand { .. } => Some("set `command` to a program that is in the image"),
             Self::OutOfMemory { .. } => Some("raise `memory` in its `docker` block"),
             Self::Deaf { .. } => Some("it must listen at 0.0.0.0 inside, at the first of its `ports`"),
-            Self::Exited { .. } | Self::StoppedFromOutside { .. } | Self::RemovedFromOutside | Self::Refused { .. } => {
-                None
-            }
+            Self::Exited { .. }
+            | Self::StoppedFromOutside { .. }
+            | Self::RemovedFromOutside
+            | Self::PausedFromOutside
+            | Self::Refused { .. } => None,
         }
     }
 }

@@ -24,6 +24,8 @@
 //!    stopped. A [`Report`] comes out; the document is not touched.
 //! 5. [`apply`] the report to a text, or [`save`] it into a file as it is on disk by then.
 //!
+//! [`place`] tells what holds in one line. A [`Folder`] is what others may see of the documents on disk.
+//!
 //! # Options of a block
 //!
 //! `display` (`inline`, `block`, `collapsed`) and `format` (`text`, `json`, `markdown`) may stand among the parameters,
@@ -35,8 +37,10 @@ mod binding;
 mod block;
 mod document;
 mod file;
+mod folder;
 mod lines;
 mod outline;
+mod place;
 mod plan;
 mod problem;
 mod region;
@@ -52,7 +56,9 @@ pub use binding::{Binding, Bindings, Bound, Origin, Section, bindings_for, match
 pub use block::{Addressee, Block, Display, Format, blocks};
 pub use document::{Document, Fence, Heading};
 pub use file::{FileError, Saved, assets_folder, read, save, write_attachments};
+pub use folder::{Folder, FolderError, Listing};
 pub use outline::{Outline, OutlineBlock, OutlineSection, outline};
+pub use place::{Place, PlaceBlock, place};
 pub use plan::{Plan, Selection, SelectionError, Step};
 pub use problem::{Fault, Problem, Trouble};
 pub use region::Note;

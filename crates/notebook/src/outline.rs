@@ -50,11 +50,16 @@ pub struct OutlineBlock {
 impl OutlineSection {
     /// Why the server is the one that it is, in words.
     pub fn why(&self) -> String {
-        match (&self.bound, &self.server) {
-            (Some(bound), _) => bound.to_string(),
-            (None, Some(_)) => "not bound: the first enabled server".to_owned(),
-            (None, None) => "not bound, and there is no enabled server".to_owned(),
-        }
+        why(self.bound.as_ref(), self.server.as_deref())
+    }
+}
+
+/// Why a place has the server that it has, in words.
+pub(crate) fn why(bound: Option<&Bound>, server: Option<&str>) -> String {
+    match (bound, server) {
+        (Some(bound), _) => bound.to_string(),
+        (None, Some(_)) => "not bound: the first enabled server".to_owned(),
+        (None, None) => "not bound, and there is no enabled server".to_owned(),
     }
 }
 

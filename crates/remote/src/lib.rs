@@ -9,13 +9,14 @@
 //! - `sse`: the older HTTP+SSE: requests to one address, all answers on one stream
 //! - `http`: requests and asking again; `refusal`: answers that are no success; `trouble`: what can go wrong
 //! - [`probe`]: whether somebody is well at an address; [`request`]: one request to who is no MCP server; [`Posting`]:
-//!   bodies for an address that takes them or not
+//!   bodies for an address that takes them or not; [`Exchange`]: requests whose answers come piece by piece
 //! - `pool`: connections kept for the next request; `body`: answers read from them; `news`: streams of events in those
 
 mod annotations;
 mod approach;
 mod body;
 mod courier;
+mod exchange;
 mod http;
 mod news;
 mod pool;
@@ -39,6 +40,7 @@ use upstream::{Ending, Phase, Stop, Upstream, Watcher};
 
 use crate::approach::meet;
 
+pub use exchange::{Exchange, Reply};
 pub use posting::{Posting, Untaken};
 pub use probe::probe;
 pub use request::{Request, Response, Unanswered, request};

@@ -51,12 +51,16 @@ pub async fn request(request: Request, limit: Duration) -> Result<Response, Unan
 
 async fn send(request: Request) -> Result<Response, Unanswered> {
     let Request { method, url, headers, body } = request;
-    let told = |trouble: Trouble| match trouble.left_untouched() {
-        true => Unanswered::Unreachable(trouble.to_string()),
-        false => Unanswered::Lost(trouble.to_string()),
-    };
     let http = Http::new(&Remote { url: url.as_str().into(), headers, dialect: Dialect::Unknown }).map_err(told)?;
     let response = http.once(method, body).await.map_err(told)?;
     let status = response.status();
     Ok(Response { status, body: response.into_body().whole().await.map_err(told)? })
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "the shape `map_err` asks for")]
+pub(crate) fn told(trouble: Trouble) -> Unanswered {
+    match trouble.left_untouched() {
+        true => Unanswered::Unreachable(trouble.to_string()),
+        false => Unanswered::Lost(trouble.to_string()),
+    }
 }

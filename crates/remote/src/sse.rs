@@ -115,6 +115,7 @@ impl Endpoint {
             let trouble = stream.hear_all(connection).await;
             tracing::debug!(server = %connection.server(), trouble = connection.hide(&trouble.to_string()), "its event stream ended");
             self.address.send_modify(|address| *address = Err(trouble.clone()));
+            connection.await_verdict().await;
             connection.lose_answers(&CallError::Remote {
                 server: connection.server(),
                 problem: connection.hide(&format!("its event stream ended: {trouble}")),

@@ -85,6 +85,11 @@ impl Trouble {
         !matches!(self, Self::BrokeOff(_) | Self::NoAnswer | Self::Status { .. } | Self::ForeignAnswer(_))
     }
 
+    /// Whether nobody may be there any more.
+    pub(crate) fn is_silence(&self) -> bool {
+        matches!(self, Self::Unreachable(_) | Self::BrokeOff(_) | Self::NoAnswer | Self::NotRenewed(_))
+    }
+
     /// What has become of a call that met it.
     pub(crate) fn mishap(&self) -> Mishap {
         match self {

@@ -62,6 +62,20 @@ impl Vectors {
         }
         found
     }
+
+    /// The same for one slot.
+    pub(crate) fn nearness_of(
+        &self,
+        slot: u32,
+        others: &[Vec<f32>],
+        join: impl Fn(&mut dyn Iterator<Item = f32>) -> f32,
+    ) -> Option<f32> {
+        if others.is_empty() || others.iter().any(|other| other.len() != self.rows.width()) {
+            return None;
+        }
+        let vector = self.get(slot)?;
+        Some(join(&mut others.iter().map(|other| dot(other, &vector))))
+    }
 }
 
 /// A vector of the same direction and of length one, if it has a direction.

@@ -182,7 +182,9 @@ async fn open(store: &Store, folder: &TempDir, remote: Life) -> Arc<Service> {
         probe: Some(remote::probe),
         config,
         embedder: None,
+        vectors: None,
         skills: Vec::new(),
+        classifier: None,
         traces: None,
     };
     Service::open(setup).await.unwrap()

@@ -10,7 +10,8 @@
 //! - `src/bin/fake-server`: the server
 //! - [`collector`]: a collector of traces
 //! - [`engine`]: a container engine to be thrown away
-//! - [`postgres`]: a PostgreSQL server to be thrown away
+//! - [`model_server`]: scripted language models
+//! - [`postgres`]: a PostgreSQL server to be thrown away; [`qdrant`]: a Qdrant
 //! - [`puppet`]: a server whose every move the test directs; `src/bin/puppet`: its body
 //! - [`serve`]: a running `mcp-aggregator serve`; [`http_client`]: talking to it in HTTP
 //! - [`talk`]: what all clients have in common; [`http_session`], [`sse_client`], [`modern`]: clients of all eras
@@ -37,12 +38,14 @@ pub mod http_client;
 pub mod http_server;
 pub mod http_session;
 pub mod launch;
+pub mod model_server;
 pub mod modern;
 pub mod postgres;
 mod posting;
 pub mod processes;
 pub mod program;
 pub mod puppet;
+pub mod qdrant;
 pub mod raw;
 pub mod run;
 pub mod serve;
@@ -57,6 +60,7 @@ pub use engine::Engine;
 pub use http_server::{HttpServer, Script};
 pub use http_session::HttpSession;
 pub use launch::Launch;
+pub use model_server::{Asked, ModelReply, ModelServer};
 pub use modern::{ModernHttp, ModernStdio};
 pub use postgres::Postgres;
 pub use processes::{
@@ -64,6 +68,7 @@ pub use processes::{
 };
 pub use program::program;
 pub use puppet::{Puppet, Spec};
+pub use qdrant::Qdrant;
 pub use run::{Output, run};
 pub use rustix::process::Signal;
 pub use serve::Serve;

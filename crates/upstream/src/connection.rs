@@ -97,6 +97,8 @@ pub struct Connection {
     warned: AtomicBool,
     /// The server has ended: what it left in the pipe is little, and is read without waiting for slow callers.
     read_on: watch::Sender<bool>,
+    /// It is known how the server ended.
+    is_over: watch::Sender<bool>,
 }
 
 /// What a connection needs to know of its surroundings.
@@ -136,6 +138,7 @@ impl Connection {
             deeds: AtomicU64::new(0),
             warned: AtomicBool::new(false),
             read_on: watch::Sender::new(false),
+            is_over: watch::Sender::new(false),
         }
     }
 
@@ -307,7 +310,8 @@ impl Connection {
     pub fn end(&self, ending: &Arc<Ending>) {
         let waiting = {
             let mut open = self.lock();
-            open.ended = Some(Arc::clone(ending));
+            // Whoever says so first knows best.
+            open.ended.get_or_insert_with(|| Arc::clone(ending));
             open.take_all()
         };
         let error = CallError::Ended { server: self.server(), ending: Arc::clone(ending) };
@@ -320,6 +324,16 @@ impl Connection {
         }
         callers.iter().for_each(|caller| caller.flush());
         self.withdraw_questions();
+        self.is_over.send_replace(true);
+    }
+
+    /// The server broke off. If somebody will soon know what became of it, waits for that: whoever has a request there is
+    /// to hear the cause, and not the symptom.
+    pub async fn await_verdict(&self) {
+        let patience = self.watcher.upgrade().map(|watcher| watcher.verdict_within()).unwrap_or_default();
+        if !patience.is_zero() {
+            drop(tokio::time::timeout(patience, self.is_over.subscribe().wait_for(|&is_over| is_over)).await);
+        }
     }
 
     /// Reads what the server says until it stops saying anything.

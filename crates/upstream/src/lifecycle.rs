@@ -50,6 +50,10 @@ pub trait Watcher: Send + Sync + std::fmt::Debug {
     fn preparing(&self, _index: usize, _progress: &str) {}
     /// The server lives in this container.
     fn housed(&self, _index: usize, _housing: Arc<dyn Housing>) {}
+    /// How long it may take to know what became of a server that broke off a conversation, where that will be known.
+    fn verdict_within(&self) -> Duration {
+        Duration::ZERO
+    }
     /// The server failed, and this is all there is to know. Comes after `ended`, when its last words are in.
     fn reported(&self, index: usize, report: Report);
 }

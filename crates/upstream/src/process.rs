@@ -111,14 +111,7 @@ impl Process {
     /// Starts `program`, with `extra` variables on top of its own.
     pub fn start(program: &Program, extra: &[(OsString, OsString)]) -> Result<(Self, Streams), StartError> {
         let folder = program.cwd.as_ref().map(|cwd| PathBuf::from(&cwd.value));
-        if let Some(cwd) = program.cwd.as_ref().filter(|cwd| !Path::new(&cwd.value).is_dir()) {
-            return Err(StartError::NoSuchFolder { path: cwd.shown().into() });
-        }
-        // As in any shell, a PATH of the server's own decides where its program is looked for.
-        let own_path = program.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| OsString::from(value));
-        let path = own_path.or_else(|| std::env::var_os("PATH")).unwrap_or_default();
-        let executable = find_program(&program.command.value, &path, folder.as_deref())
-            .map_err(|error| error.without(&program.command))?;
+        let executable = locate(program)?;
 
         let failed = |source| StartError::System { path: executable.clone(), source }.without(&program.command);
         let start = |mut command: Command| {
@@ -203,6 +196,18 @@ impl Process {
 
 fn missing<T>() -> io::Result<T> {
     Err(io::Error::other("a stream is missing"))
+}
+
+/// Finds what would be executed for `program`, without starting it.
+pub fn locate(program: &Program) -> Result<PathBuf, StartError> {
+    let folder = program.cwd.as_ref().map(|cwd| PathBuf::from(&cwd.value));
+    if let Some(cwd) = program.cwd.as_ref().filter(|cwd| !Path::new(&cwd.value).is_dir()) {
+        return Err(StartError::NoSuchFolder { path: cwd.shown().into() });
+    }
+    // As in any shell, a PATH of the server's own decides where its program is looked for.
+    let own_path = program.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| OsString::from(value));
+    let path = own_path.or_else(|| std::env::var_os("PATH")).unwrap_or_default();
+    find_program(&program.command.value, &path, folder.as_deref()).map_err(|error| error.without(&program.command))
 }
 
 /// Finds what the operating system would execute for `program`, or says what was looked for and where.

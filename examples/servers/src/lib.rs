@@ -4,12 +4,13 @@
 //! - this file: the messages. [`Server::serve`] is the loop, [`Server::answer`] one step of it
 //! - [`tool`]: what a tool is, and what it answers
 //! - [`input`]: what a tool asks for, told once for the schema and for the check
-//! - [`calendar`]: dates, which both example programs need
-//!
-//! The programs are `src/bin/example-notes` and `src/bin/example-calc`.
+//! - [`calendar`]: dates, which both servers need
+//! - [`notes`], [`calc`]: the two servers. The programs are in `src/bin`; `mcp-aggregator demo` has them built in
 
+pub mod calc;
 pub mod calendar;
 pub mod input;
+pub mod notes;
 pub mod tool;
 
 use serde_json::{Map, Value, json};

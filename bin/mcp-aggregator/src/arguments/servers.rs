@@ -154,11 +154,53 @@ pub(crate) struct DisableArguments {
     pub(crate) one: OneServer,
 }
 
-/// Connect a server, and tell how that went.
+/// Connect a server; or an MCP client to us: claude-desktop, claude-code, cursor or vscode.
+///
+/// A registered server of that name comes first. Else the four words mean programs: their config is changed so
+/// that they use the running service (with its token, if it has one), or start us themselves (--stdio).
+/// Only our entry is written; comments and everything else in the file stay. What the file was is kept beside it
+/// for --undo; if somebody has changed it since, --undo only takes our entry out.
 #[derive(Debug, Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  mcp-aggregator connect memory                                connect a registered server
+  mcp-aggregator connect cursor --dry-run                      what would change in Cursor's config?
+  mcp-aggregator connect cursor
+  mcp-aggregator connect cursor --undo
+  mcp-aggregator connect vscode --project                      only for the project in this folder
+  mcp-aggregator connect claude-desktop --stdio --config mcp.json
+  mcp-aggregator connect claude-code --url http://mcp.example.com:8808 --token-file token"
+)]
 pub(crate) struct ConnectArguments {
     #[command(flatten)]
     pub(crate) one: OneServer,
+    /// The client starts us, instead of using a running service
+    #[arg(long, requires = "config", conflicts_with_all = ["url", "undo"])]
+    pub(crate) stdio: bool,
+    /// The servers, for --stdio
+    #[arg(long, value_name = "FILE", requires = "stdio")]
+    pub(crate) config: Option<PathBuf>,
+    /// In the client's config for the project in this folder, instead of the user's own
+    #[arg(long)]
+    pub(crate) project: bool,
+    /// What the client calls us
+    #[arg(long = "as", value_name = "NAME", default_value = "all")]
+    pub(crate) entry: String,
+    /// Show what would change, and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Give the file back as it was before
+    #[arg(long)]
+    pub(crate) undo: bool,
+}
+
+impl ConnectArguments {
+    /// Whether an option was given that only makes sense for clients.
+    pub(crate) fn is_about_a_client(&self) -> bool {
+        self.stdio || self.project || self.dry_run || self.undo || self.entry != "all"
+    }
 }
 
 /// Disconnect a server until it is connected again, or the service starts anew.

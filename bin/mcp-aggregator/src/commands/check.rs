@@ -68,13 +68,13 @@ fn kind_of(spec: &ServerSpec) -> &'static str {
 }
 
 /// How one server did.
-struct Finding {
-    server: String,
+pub(crate) struct Finding {
+    pub(crate) server: String,
     state: ServerState,
     /// Why it failed, if it did.
     report: Option<Arc<Report>>,
-    tools: usize,
-    took: Duration,
+    pub(crate) tools: usize,
+    pub(crate) took: Duration,
 }
 
 /// Starts every server, waits until each is up or down, and tells how they did.
@@ -107,7 +107,8 @@ fn start_all(loaded: Loaded, arguments: &CheckArguments) -> Result<(), Failure> 
     Ok(())
 }
 
-async fn find(session: &mut Session) -> Result<(Arc<Fleet>, Vec<Finding>), Failure> {
+/// Waits until every server is up or down. Reports are there when all have ended.
+pub(crate) async fn find(session: &mut Session) -> Result<(Arc<Fleet>, Vec<Finding>), Failure> {
     let started = Instant::now();
     let fleet = Arc::clone(session.fleet());
     let count = fleet.view().snapshot.servers().len();
@@ -140,7 +141,7 @@ async fn start_times(fleet: &Arc<Fleet>, count: usize, started: Instant) -> Vec<
 }
 
 impl Finding {
-    fn has_failed(&self) -> bool {
+    pub(crate) fn has_failed(&self) -> bool {
         self.state != ServerState::Running
     }
 
@@ -158,7 +159,7 @@ impl Finding {
         finding
     }
 
-    fn reason(&self) -> String {
+    pub(crate) fn reason(&self) -> String {
         match (&self.report, &self.state) {
             (Some(report), _) => format!("{}: {}", report.phase, report.cause),
             (None, ServerState::Failed(how)) => how.to_string(),

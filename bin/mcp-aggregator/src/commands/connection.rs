@@ -1,13 +1,41 @@
-//! `connect` and `disconnect`: what only a running service can do.
+//! `connect` and `disconnect`: what only a running service can do. Clients are connected by `connect_client`.
 
 use super::switch::tell;
-use crate::arguments::servers::OneServer;
+use super::{connect_client, list};
+use crate::arguments::servers::{ConnectArguments, OneServer};
 use crate::client::encoded;
 use crate::failure::Failure;
+use crate::import::clients::Client;
 use crate::session;
+use crate::target::Target;
 
-pub(crate) fn connect(one: &OneServer) -> Result<(), Failure> {
-    run(one, "connect", "connected")
+/// The programs that can be connected to us. Windsurf is none: where it keeps what is known to change.
+const CLIENTS: [Client; 4] = [Client::ClaudeDesktop, Client::ClaudeCode, Client::Cursor, Client::VsCode];
+
+pub(crate) fn connect(arguments: &ConnectArguments) -> Result<(), Failure> {
+    let one = &arguments.one;
+    let client = CLIENTS.into_iter().find(|client| client.word() == one.server);
+    match client {
+        Some(client) if arguments.is_about_a_client() || !is_registered(one)? => connect_client::run(arguments, client),
+        Some(_) | None if arguments.is_about_a_client() => {
+            let known = CLIENTS.map(Client::word).join(", ");
+            Err(Failure::usage(format!("`{}` is no client that we know: {known}", one.server)))
+        }
+        Some(_) | None => run(one, "connect", "connected"),
+    }
+}
+
+/// Whether a server has that name. Where there is no registry, none is made for the question.
+fn is_registered(one: &OneServer) -> Result<bool, Failure> {
+    session::block_on(async {
+        let target = match one.target.running().await? {
+            Some(service) => Target::Service(service),
+            None if one.target.storage.is_there() => Target::Registry(one.target.storage.open().await?),
+            None => return Ok(false),
+        };
+        let servers = list::servers(&target).await?;
+        Ok(servers.iter().any(|server| server["name"] == one.server.as_str()))
+    })
 }
 
 pub(crate) fn disconnect(one: &OneServer, force: bool) -> Result<(), Failure> {

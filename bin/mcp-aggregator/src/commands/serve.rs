@@ -11,6 +11,7 @@ use aggregator::{Options, logging};
 use api::Api;
 use console::Console;
 use front::{Front, Limits};
+use notebook::Folder;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use service::{ConfigFile, Service, Setup};
 use tokio::net::TcpListener;
@@ -26,12 +27,17 @@ use crate::service_file::ServiceFile;
 use crate::session::Signals;
 use crate::storage::{StorageArguments, with_causes};
 use crate::tenancy::Tenancy;
-use crate::{config, lives, session, traces};
+use crate::{config, lives, session, traces, vectors_elsewhere};
 
 /// So many descriptors are enough for all connections and servers.
 const DESCRIPTORS: u64 = 16_384;
 
 pub(crate) fn run(arguments: ServeArguments) -> Result<(), Failure> {
+    run_announced(arguments, announce)
+}
+
+/// Serves, and lets `announce` say where, and whether tokens are wanted.
+pub(crate) fn run_announced(arguments: ServeArguments, announce: impl FnOnce(SocketAddr, bool)) -> Result<(), Failure> {
     let ServeArguments {
         config,
         storage,
@@ -41,7 +47,9 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<(), Failure> {
         allow_origin,
         names,
         skills,
+        vectors,
         surface,
+        documents,
         name,
         debug,
         log_file,
@@ -57,6 +65,9 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<(), Failure> {
     let options = Options { surface, ..options };
     let config = config.map(config_file).transpose()?;
     let skills = skills.as_deref().map(skills_in).transpose()?.unwrap_or_default();
+    let embedder = embedder();
+    let vectors = vectors_elsewhere::from(vectors, embedder.as_deref())?;
+    let documents = documents.as_deref().map(folder_of_documents).transpose()?;
     let chain = chain(config.as_ref(), &storage)?;
     make_room_for_connections();
 
@@ -76,8 +87,19 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<(), Failure> {
         });
         let (remote, probe) = (Some(containers.life_or(Arc::new(remote::life))), Some(remote::probe as _));
         let traces = traces::from_environment();
-        let embedder = embedder();
-        let setup = Setup { store: store.clone(), options, chain, remote, probe, config, embedder, skills, traces };
+        let setup = Setup {
+            store: store.clone(),
+            options,
+            chain,
+            remote,
+            probe,
+            config,
+            embedder,
+            vectors,
+            skills,
+            classifier: None,
+            traces,
+        };
         let opened = match no_history {
             true => Service::open_without_account(setup).await,
             false => Service::open(setup).await,
@@ -99,7 +121,7 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<(), Failure> {
             allowed_hosts: allow_host,
             allowed_origins: allow_origin,
             limits: Limits::default(),
-            annexe: Some(Arc::new(Beside { api: Api::new(Arc::clone(&service)), console })),
+            annexe: Some(Arc::new(Beside { api: api(&service, documents), console })),
         };
         let served = serve(front, listener, &mut signals).await;
         clearing.abort();
@@ -111,6 +133,20 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<(), Failure> {
         drop(tenancy);
         served.map_err(|error| Failure::new(format!("could not serve: {error}")))
     })
+}
+
+/// The REST API, and the documents that it may read.
+fn api(service: &Arc<Service>, documents: Option<Arc<Folder>>) -> Api {
+    let api = Api::new(Arc::clone(service));
+    match documents {
+        Some(folder) => api.with_documents(folder),
+        None => api,
+    }
+}
+
+fn folder_of_documents(path: &Path) -> Result<Arc<Folder>, Failure> {
+    let failed = |error| Failure::new(format!("could not open the folder of documents {}: {error}", path.display()));
+    Folder::open(path).map(Arc::new).map_err(failed)
 }
 
 /// What finds tools by meaning, where the program has it.

@@ -47,6 +47,7 @@ fn lines(url: &str, health: &Value) -> Vec<String> {
         ("tools", number("total_tools").to_string()),
         ("last sync", moment(health, "last_sync")),
         ("database", text(&health["checks"]["database"], "status")),
+        ("vectors", text(&health["checks"]["vectors"], "in_use")),
     ];
     aligned(&rows.map(|(label, value)| [label.to_owned(), value]))
 }
@@ -57,7 +58,7 @@ fn issue(issue: &Value) -> String {
 }
 
 /// The two largest units: `3 d 4 h`, `5 min 6 s`, `7 s`.
-fn in_words(span: Duration) -> String {
+pub(crate) fn in_words(span: Duration) -> String {
     let seconds = span.as_secs();
     let parts = [(seconds / 86_400, "d"), (seconds / 3600 % 24, "h"), (seconds / 60 % 60, "min"), (seconds % 60, "s")];
     let first = parts.iter().position(|&(count, _)| count > 0).unwrap_or(parts.len() - 1);

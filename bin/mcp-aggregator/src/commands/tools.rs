@@ -69,7 +69,7 @@ fn by_config(arguments: &ToolsArguments, config: &Path) -> Result<(), Failure> {
 }
 
 /// Every page of the list.
-async fn list(session: &mut Session) -> Result<Vec<Item>, Failure> {
+pub(crate) async fn list(session: &mut Session) -> Result<Vec<Item>, Failure> {
     let mut conversation = Conversation::new(&session.aggregator)?;
     let (mut tools, mut params) = (Vec::new(), None);
     loop {

@@ -84,15 +84,25 @@ impl Machine {
         Self { home, settings, here }
     }
 
-    /// The files of a program, whether they exist or not. In the user's own folder, those of a project are the same.
-    pub(crate) fn files(&self, client: Client) -> Vec<PathBuf> {
-        let base = |base: Base| match base {
+    /// The file in which a program is told of servers: the user's own, or that of the project here.
+    pub(crate) fn own_file(&self, client: Client, of_project: bool) -> Option<PathBuf> {
+        let places = FILES.iter().filter(|(whose, base, _)| *whose == client && (*base == Base::Here) == of_project);
+        let (_, base, path) = places.into_iter().next()?;
+        self.base(*base).map(|folder| folder.join(path))
+    }
+
+    fn base(&self, base: Base) -> Option<&Path> {
+        match base {
             Base::Home => self.home.as_deref(),
             Base::Settings => self.settings.as_deref(),
             Base::Here => Some(self.here.as_path()),
-        };
+        }
+    }
+
+    /// The files of a program, whether they exist or not. In the user's own folder, those of a project are the same.
+    pub(crate) fn files(&self, client: Client) -> Vec<PathBuf> {
         let of_client = FILES.iter().filter(|(whose, _, _)| *whose == client);
-        of_client.filter_map(|(_, at, path)| base(*at).map(|folder: &Path| folder.join(path))).collect()
+        of_client.filter_map(|(_, at, path)| self.base(*at).map(|folder| folder.join(path))).collect()
     }
 }
 
@@ -118,6 +128,16 @@ mod tests {
         assert_eq!(desktop("windows"), "/me/AppData/Roaming/Claude/claude_desktop_config.json");
         assert_eq!(files("linux", Client::ClaudeCode), ["/home/me/.claude.json", "/project/.mcp.json"]);
         assert_eq!(files("linux", Client::Windsurf), ["/home/me/.codeium/windsurf/mcp_config.json"]);
+    }
+
+    #[test]
+    fn a_program_is_told_of_servers_in_one_file_of_the_user_and_one_of_the_project() {
+        let folder = |name: &str| (name == "HOME").then(|| PathBuf::from("/home/me"));
+        let machine = Machine::of("linux", folder, PathBuf::from("/project"));
+        let own = |client, of_project| machine.own_file(client, of_project).map(|path| path.display().to_string());
+        assert_eq!(own(Client::VsCode, false).unwrap(), "/home/me/.config/Code/User/mcp.json");
+        assert_eq!(own(Client::VsCode, true).unwrap(), "/project/.vscode/mcp.json");
+        assert_eq!(own(Client::ClaudeDesktop, true), None);
     }
 
     #[test]

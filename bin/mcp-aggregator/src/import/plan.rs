@@ -107,7 +107,7 @@ fn problem_with(found: &Found) -> Option<String> {
 }
 
 /// Whether it leads back to us: by the program, or by an address anywhere in it, for bridges have it as an argument.
-fn is_ours(config: &Value, url: Option<&str>) -> bool {
+pub(crate) fn is_ours(config: &Value, url: Option<&str>) -> bool {
     let command = config["command"].as_str().unwrap_or_default();
     let program = command.rsplit(['/', '\\']).next().unwrap_or_default().trim_end_matches(".exe");
     let addresses: Vec<String> = [Some(USUAL), url].into_iter().flatten().map(normal).collect();

@@ -2,7 +2,7 @@
 
 use crate::{PROGRAM, expect};
 
-const VERBS: [&str; 18] = [
+pub(crate) const VERBS: [&str; 23] = [
     "stdio",
     "serve",
     "check",
@@ -21,6 +21,11 @@ const VERBS: [&str; 18] = [
     "status",
     "import",
     "export",
+    "doctor",
+    "top",
+    "demo",
+    "completions",
+    "man",
 ];
 
 #[test]
@@ -39,6 +44,25 @@ fn help_shows_every_verb_with_examples_and_exit_codes() {
 }
 
 #[test]
+fn help_has_the_verbs_in_groups_and_colours_only_for_terminals() {
+    let help = testkit::run(PROGRAM, ["--help"]).stdout;
+    let groups = ["Serve:", "Look and try:", "Servers:", "Other programs:", "Documents:", "This program:", "Options:"];
+    let at: Vec<usize> = groups.iter().map(|group| help.find(&format!("\n{group}\n")).expect(group)).collect();
+    assert!(at.is_sorted(), "{help}");
+    assert!(!help.contains('\u{1b}'), "{help}");
+}
+
+#[test]
+fn the_bare_name_explains_itself_in_ten_lines_that_no_client_takes_for_messages() {
+    let output = testkit::run(PROGRAM, [""; 0]);
+    expect(&output, 2);
+    assert_eq!((output.stdout.as_str(), output.stderr.lines().count()), ("", 10), "{}", output.stderr);
+    for needed in ["Usage: mcp-aggregator <COMMAND>", "mcp-aggregator serve ", "--help", "mcp-aggregator import"] {
+        assert!(output.stderr.contains(needed), "{needed} in\n{}", output.stderr);
+    }
+}
+
+#[test]
 fn the_version_is_that_of_the_package() {
     let output = testkit::run(PROGRAM, ["--version"]);
     expect(&output, 0);
@@ -48,8 +72,7 @@ fn the_version_is_that_of_the_package() {
 #[test]
 fn a_command_line_that_makes_no_sense_is_exit_status_2_and_leaves_stdout_empty() {
     for (arguments, expected) in [
-        (&[][..], "Usage:"),
-        (&["serve", "--database", "mysql://host/db"], "`mysql` databases are not known"),
+        (&["serve", "--database", "mysql://host/db"][..], "`mysql` databases are not known"),
         (&["serve", "--config", "c", "--listen", "here"], "127.0.0.1:8808"),
         (&["serve", "--config", "c", "--allow-host", "http://x"], "is no host name"),
         (&["serve", "--config", "c", "--allow-origin", "x"], "is no origin"),

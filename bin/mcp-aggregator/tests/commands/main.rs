@@ -4,7 +4,11 @@
 
 mod call;
 mod check;
+mod connect;
+mod demo;
+mod doctor;
 mod help;
+mod manual;
 mod remote;
 mod serve;
 mod stdio;

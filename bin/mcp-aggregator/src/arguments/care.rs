@@ -1,0 +1,69 @@
+//! The command line of the verbs that look after all of it: `doctor` and `top`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::listen_address;
+use crate::target::TargetArguments;
+
+/// Look for what is wrong, and say what to do about it.
+///
+/// Looks at the config (if one is given), its variables, the programs it names, and starts each of its servers;
+/// at the running service and its servers, or at the port and the registry for one; at the container engine, if
+/// it is needed; and at all tools together: names that some client refuses, more tools than clients take, what
+/// the list costs a model. Nothing is changed. Each line is ok, warning or problem. The exit status is 1 if
+/// there is a problem.
+#[derive(Debug, Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  mcp-aggregator doctor
+  mcp-aggregator doctor --config mcp.json
+  mcp-aggregator doctor --config mcp.json --no-start --json | jq '.findings[] | select(.level != \"ok\")'"
+)]
+pub(crate) struct DoctorArguments {
+    /// Look at this config, too
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Do not start the servers of the config
+    #[arg(long, requires = "config")]
+    pub(crate) no_start: bool,
+    /// Where a service should listen: ADDRESS:PORT, or a port on this machine [default: 127.0.0.1:8808]
+    #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]
+    pub(crate) listen: Option<SocketAddr>,
+    /// Print JSON: {"ok", "findings": [{"topic", "level", "message", "advice"}]}
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Tell everything that happens, on stderr
+    #[arg(long)]
+    pub(crate) debug: bool,
+    #[command(flatten)]
+    pub(crate) target: TargetArguments,
+}
+
+/// Watch servers and calls live. Needs a running service.
+///
+/// Servers with their calls, failures and times in the last minute, and below them the latest calls, anew every
+/// second. Keys: j, k or arrows choose a server, whose calls are then shown; s sorts; q, Esc or Ctrl-C ends.
+#[derive(Debug, Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  mcp-aggregator top
+  mcp-aggregator top --once
+  mcp-aggregator top --json | jq '.servers[] | select(.errors > 0)'"
+)]
+pub(crate) struct TopArguments {
+    /// Print a single frame
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// Print what would be shown as JSON, once
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) target: TargetArguments,
+}

@@ -1,0 +1,41 @@
+//! The command line of the verbs about this program itself: completions and manual pages.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+/// Print a script that completes our commands in your shell.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  mcp-aggregator completions bash > ~/.local/share/bash-completion/completions/mcp-aggregator
+  mcp-aggregator completions zsh > ~/.zfunc/_mcp-aggregator           with ~/.zfunc in fpath, before compinit
+  mcp-aggregator completions fish > ~/.config/fish/completions/mcp-aggregator.fish")]
+pub(crate) struct CompletionsArguments {
+    /// Your shell
+    #[arg(value_enum, value_name = "SHELL")]
+    pub(crate) shell: Shell,
+}
+
+/// A shell that can complete commands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Shell {
+    Bash,
+    Zsh,
+    Fish,
+}
+
+/// Print the manual page of a command, or write those of all commands.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  mcp-aggregator man serve | man -l -
+  mcp-aggregator man --dir ~/.local/share/man/man1; man mcp-aggregator-serve")]
+pub(crate) struct ManArguments {
+    /// The command [default: mcp-aggregator itself]
+    #[arg(value_name = "COMMAND")]
+    pub(crate) command: Option<String>,
+    /// Write the pages of all commands into this folder, one file each
+    #[arg(long, value_name = "FOLDER", conflicts_with = "command")]
+    pub(crate) dir: Option<PathBuf>,
+}

@@ -1,0 +1,13 @@
+//! The config files of MCP clients, changed so that they use us and back again.
+//!
+//! - [`edit`]: one member of a JSON text with comments is set or taken out, and no other byte is touched
+//! - [`entry`]: what we are in the words of each client
+//! - `scan`: where things stand in such a text
+//! - [`file`]: the file, what it was before, and what we made of it
+//! - [`diff`]: what would change, for people
+
+pub(crate) mod diff;
+pub(crate) mod edit;
+pub(crate) mod entry;
+pub(crate) mod file;
+mod scan;

@@ -1,0 +1,179 @@
+//! The file of a client: read, replaced in one step, and given back as it was.
+//!
+//! Beside it are kept `FILE.before-mcp-aggregator`, what it was before our first change, and
+//! `FILE.by-mcp-aggregator`, what we made of it, by which is seen whether anybody changed it since.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// A file that may not be there yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ClientFile {
+    path: PathBuf,
+}
+
+/// How a file stands to what we made of it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Since {
+    /// It is as we left it; this is what it was before, if it was there.
+    Untouched { before: Option<String> },
+    /// Somebody has changed it.
+    Changed,
+    /// We never changed it, or it was given back.
+    NotOurs,
+}
+
+impl ClientFile {
+    /// The file at `path`. Where that is a link, what it leads to: a link must stay one.
+    pub(crate) fn at(path: &Path) -> io::Result<Self> {
+        match path.canonicalize() {
+            Ok(path) => Ok(Self { path }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self { path: std::path::absolute(path)? }),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What is in it; nothing if it is not there.
+    pub(crate) fn read(&self) -> io::Result<Option<String>> {
+        if_there(&self.path)
+    }
+
+    /// Where what it was before is kept.
+    pub(crate) fn backup(&self) -> PathBuf {
+        self.beside("before")
+    }
+
+    fn written(&self) -> PathBuf {
+        self.beside("by")
+    }
+
+    fn beside(&self, word: &str) -> PathBuf {
+        let mut name = self.path.clone().into_os_string();
+        name.push(format!(".{word}-mcp-aggregator"));
+        name.into()
+    }
+
+    pub(crate) fn since(&self) -> io::Result<Since> {
+        let Some(written) = if_there(&self.written())? else { return Ok(Since::NotOurs) };
+        if self.read()?.as_ref() != Some(&written) {
+            return Ok(Since::Changed);
+        }
+        Ok(Since::Untouched { before: if_there(&self.backup())? })
+    }
+
+    /// Writes it anew. What it was is kept, unless an older backup still says how it was before us.
+    pub(crate) fn replace(&self, text: &str) -> io::Result<()> {
+        let now = self.read()?;
+        if let Some(folder) = self.path.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        if !matches!(self.since()?, Since::Untouched { .. }) {
+            match &now {
+                Some(now) => self.put(&self.backup(), now)?,
+                None => remove_if_there(&self.backup())?,
+            }
+        }
+        self.put(&self.path, text)?;
+        self.put(&self.written(), text)
+    }
+
+    /// Gives it back as it was, and forgets that it was ours.
+    pub(crate) fn give_back(&self, before: Option<&str>) -> io::Result<()> {
+        match before {
+            Some(before) => self.put(&self.path, before)?,
+            None => remove_if_there(&self.path)?,
+        }
+        self.forget()
+    }
+
+    /// Writes it, and forgets that it was ours.
+    pub(crate) fn release(&self, text: &str) -> io::Result<()> {
+        self.put(&self.path, text)?;
+        self.forget()
+    }
+
+    fn forget(&self) -> io::Result<()> {
+        remove_if_there(&self.backup())?;
+        remove_if_there(&self.written())
+    }
+
+    /// Under another name first: whoever reads it sees all of it or nothing. There may be a token in it, so what is new
+    /// is for its user only; else who may read it stays as it was.
+    fn put(&self, path: &Path, text: &str) -> io::Result<()> {
+        let mode = fs::metadata(&self.path).map_or(0o600, |metadata| metadata.permissions().mode() & 0o777);
+        let mut draft = path.to_path_buf().into_os_string();
+        draft.push(format!(".{}", std::process::id()));
+        let draft = PathBuf::from(draft);
+        let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&draft)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&draft, path)
+    }
+}
+
+fn if_there(path: &Path) -> io::Result<Option<String>> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn remove_if_there(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_given_back_as_it_was_however_often_it_was_changed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("deep/mcp.json");
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, "first").unwrap();
+        let file = ClientFile::at(&path).unwrap();
+        assert_eq!(file.since().unwrap(), Since::NotOurs);
+        file.replace("second").unwrap();
+        file.replace("third").unwrap();
+        let Since::Untouched { before } = file.since().unwrap() else { panic!() };
+        file.give_back(before.as_deref()).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "first");
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_file_that_was_not_there_goes_and_a_changed_one_is_seen() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = ClientFile::at(&folder.path().join("mcp.json")).unwrap();
+        file.replace("ours").unwrap();
+        assert_eq!(fs::metadata(file.path()).unwrap().permissions().mode() & 0o777, 0o600);
+        fs::write(file.path(), "theirs").unwrap();
+        assert_eq!(file.since().unwrap(), Since::Changed);
+        fs::write(file.path(), "ours").unwrap();
+        assert_eq!(file.since().unwrap(), Since::Untouched { before: None });
+        file.give_back(None).unwrap();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_link_stays_a_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let (real, link) = (folder.path().join("real"), folder.path().join("link"));
+        fs::write(&real, "x").unwrap();
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        ClientFile::at(&link).unwrap().replace("y").unwrap();
+        assert!(link.is_symlink());
+        assert_eq!(fs::read_to_string(&real).unwrap(), "y");
+    }
+}

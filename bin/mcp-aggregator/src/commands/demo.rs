@@ -1,0 +1,105 @@
+//! `demo`: a service with two small servers, to look around. Everything it needs is in this program.
+
+use std::fs;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::Path;
+
+use clap::Parser;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::serve;
+use crate::arguments::demo::{DemoArguments, DemoServer, DemoServerArguments};
+use crate::arguments::{Arguments, Command, ServeArguments};
+use crate::failure::Failure;
+use crate::output::say;
+
+/// Where a service usually is.
+const USUAL_PORT: u16 = 8808;
+/// Something to read and to find.
+const FIRST_NOTE: &str = "# Welcome\n\nThis note was written by `mcp-aggregator demo`. It goes away with it.\n";
+
+pub(crate) fn run(arguments: &DemoArguments) -> Result<(), Failure> {
+    let listen = match arguments.listen {
+        Some(listen) => listen,
+        None => free_address().map_err(|error| failed(&error))?,
+    };
+    let folder = TempDir::with_prefix("mcp-aggregator-demo-").map_err(|error| failed(&error))?;
+    let config = furnish(folder.path()).map_err(|error| failed(&error))?;
+    let served = serve::run_announced(as_typed(listen, &config, folder.path())?, |address, _| announce(address));
+    // By hand, so that what could not be removed is told.
+    let path = folder.path().to_owned();
+    if let Err(error) = folder.close() {
+        say(format_args!("warning: could not remove {}: {error}", path.display()));
+    }
+    served
+}
+
+/// One of the two servers, started by the service.
+pub(crate) fn serve_one(arguments: &DemoServerArguments) -> Result<(), Failure> {
+    let server = match arguments.server {
+        DemoServer::Calc => example_servers::calc::server(),
+        DemoServer::Notes => example_servers::notes::server(arguments.dir.clone()),
+    };
+    server.serve().map_err(|error| Failure::new(format!("could not go on: {error}")))
+}
+
+fn failed(error: &io::Error) -> Failure {
+    Failure::new(format!("could not prepare the demo: {error}"))
+}
+
+/// The usual address, or another one if somebody is there.
+fn free_address() -> io::Result<SocketAddr> {
+    let at = |port: u16| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).and_then(|listener| listener.local_addr());
+    at(USUAL_PORT).or_else(|_| at(0))
+}
+
+/// Puts a config and a note into the folder.
+fn furnish(folder: &Path) -> io::Result<std::path::PathBuf> {
+    let program = std::env::current_exe()?;
+    let notes = folder.join("notes");
+    fs::create_dir(&notes)?;
+    fs::write(notes.join("welcome.md"), FIRST_NOTE)?;
+    let server = |name: &str| -> Value {
+        json!({"command": program.display().to_string(), "args": ["demo-server", name, "--dir", notes.display().to_string()]})
+    };
+    let config = folder.join("servers.json");
+    fs::write(&config, json!({"mcpServers": {"calc": server("calc"), "notes": server("notes")}}).to_string())?;
+    Ok(config)
+}
+
+/// What somebody would type who had the folder already.
+fn as_typed(listen: SocketAddr, config: &Path, folder: &Path) -> Result<ServeArguments, Failure> {
+    let (listen, data) = (listen.to_string(), folder.join("data"));
+    let typed = [
+        "mcp-aggregator".as_ref(),
+        "serve".as_ref(),
+        "--listen".as_ref(),
+        listen.as_ref(),
+        "--config".as_ref(),
+        config.as_os_str(),
+        "--data-dir".as_ref(),
+        data.as_os_str(),
+    ];
+    match Arguments::try_parse_from(typed).map(|arguments| arguments.command) {
+        Ok(Command::Serve(arguments)) => Ok(arguments),
+        Ok(_) => Err(Failure::new("could not prepare the demo")),
+        Err(error) => Err(Failure::new(error.to_string())),
+    }
+}
+
+fn announce(address: SocketAddr) {
+    let url = format!("http://{address}");
+    say(format_args!("listening on {url}"));
+    say(format_args!(
+        "This is a service with two small servers, `calc` and `notes`. Ctrl-C ends it; nothing of it stays.
+
+Try, in another terminal:
+  mcp-aggregator call --url {url} calc.evaluate expression='0.1 + 0.2'
+  mcp-aggregator call --url {url} notes.search query=demo
+  mcp-aggregator top --url {url}
+
+MCP clients find it at {url}/mcp; programs, and people who are curious, at {url}/api/docs"
+    ));
+}

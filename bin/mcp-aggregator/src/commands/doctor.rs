@@ -1,0 +1,115 @@
+//! `doctor`: looks at everything that can be wrong, and says what to do.
+
+use serde_json::{Value, json};
+
+use crate::arguments::care::DoctorArguments;
+use crate::doctor::finding::{self, Finding, Level};
+use crate::doctor::{configuration, offered, servers, surroundings};
+use crate::failure::Failure;
+use crate::output::{self, say};
+use crate::target::Target;
+use crate::{local, progress, session, words};
+
+pub(crate) fn run(arguments: &DoctorArguments) -> Result<(), Failure> {
+    words::tell_without_failures(arguments.debug);
+    let mut findings = Vec::new();
+    if let Some(config) = &arguments.config {
+        findings.extend(of_config(arguments, config)?);
+    }
+    findings.extend(session::block_on(progress::shown("looking around", of_machine(arguments)))?);
+    tell(&findings, arguments.json)
+}
+
+/// The config, and unless it should not, every server in it.
+fn of_config(arguments: &DoctorArguments, config: &std::path::Path) -> Result<Vec<Finding>, Failure> {
+    let (mut findings, loaded) = configuration::examine(config);
+    let Some(loaded) = loaded else { return Ok(findings) };
+    if servers::want_containers(&loaded) {
+        findings.push(session::block_on(async { Ok(surroundings::engine().await) })?);
+    }
+    if !arguments.no_start {
+        let (started, tools) = servers::start(loaded)?;
+        findings.extend(started);
+        findings.extend(offered::examine(&tools));
+    }
+    Ok(findings)
+}
+
+/// The running service, or the place where one could run.
+async fn of_machine(arguments: &DoctorArguments) -> Result<Vec<Finding>, Failure> {
+    let service = match arguments.target.running().await {
+        Ok(service) => service,
+        Err(failure) => return Ok(vec![failed("service", failure)]),
+    };
+    let Some(service) = service else { return Ok(without_service(arguments).await) };
+    let health = match service.get("/health").await {
+        Ok(health) => health,
+        Err(denial) => return Ok(vec![failed("service", denial.into())]),
+    };
+    let mut findings = vec![Finding::ok("service", format!("runs at {}", service.url())), database(&health)];
+    let (told, tools) = servers::ask(&service).await?;
+    findings.extend(told);
+    // The tools of a config have been looked at before.
+    if arguments.config.is_none() {
+        findings.extend(offered::examine(&tools));
+    }
+    Ok(findings)
+}
+
+fn database(health: &Value) -> Finding {
+    let check = &health["checks"]["database"];
+    match check["status"].as_str() {
+        Some("healthy" | "ok") => Finding::ok("registry", "the service can write it"),
+        other => {
+            let why = check["message"].as_str().or(other).unwrap_or("it does not say how it is");
+            Finding::problem("registry", format!("the service cannot use it: {why}"))
+                .advise("see the log of the service")
+        }
+    }
+}
+
+async fn without_service(arguments: &DoctorArguments) -> Vec<Finding> {
+    let storage = &arguments.target.storage;
+    let mut findings = vec![Finding::ok("service", "none runs here"), surroundings::port(arguments.listen)];
+    let registry = surroundings::registry(storage).await;
+    let is_there = registry.iter().any(|finding| finding.topic == "registry" && finding.message.contains("opened"));
+    findings.extend(registry);
+    if is_there && let Ok(Target::Registry(store)) = arguments.target.find().await {
+        let known = local::list(&store).await.unwrap_or_default();
+        store.close().await;
+        if servers::any_in_containers(&known) {
+            findings.push(surroundings::engine().await);
+        }
+        findings.push(Finding::ok("registry", format!("{} servers in it; a running service tries them", known.len())));
+    }
+    findings
+}
+
+fn failed(topic: &'static str, failure: Failure) -> Finding {
+    let finding = Finding::problem(topic, failure.message);
+    match failure.hint {
+        Some(hint) => finding.advise(hint),
+        None => finding,
+    }
+}
+
+fn tell(findings: &[Finding], as_json: bool) -> Result<(), Failure> {
+    let count = |level: Level| findings.iter().filter(|finding| finding.level == level).count();
+    let (problems, warnings) = (count(Level::Problem), count(Level::Warning));
+    if as_json {
+        let findings: Vec<Value> = findings.iter().map(Finding::to_json).collect();
+        output::print_json(&json!({"ok": problems == 0, "findings": findings}))?;
+    } else {
+        output::print_lines(&finding::lines(findings))?;
+    }
+    let counted = |count: usize, thing: &str| format!("{count} {thing}{}", if count == 1 { "" } else { "s" });
+    match (problems, warnings) {
+        (0, 0) => say("all is well"),
+        (0, warnings) => say(format_args!("no problem, {}", counted(warnings, "warning"))),
+        (problems, 0) => return Err(Failure::new(counted(problems, "problem"))),
+        (problems, warnings) => {
+            return Err(Failure::new(format!("{}, {}", counted(problems, "problem"), counted(warnings, "warning"))));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,138 @@
+//! All tools together, as clients will take them: their names, their number, what they cost.
+
+use super::finding::Finding;
+
+/// A tool as it is listed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Tool {
+    /// Its canonical name.
+    pub(crate) name: String,
+    /// How long its definition is, in bytes.
+    pub(crate) size: usize,
+}
+
+/// What the specification asks of a name.
+const LONGEST_NAME: usize = 128;
+/// What the strictest clients and model APIs take.
+const LONGEST_SAFE_NAME: usize = 64;
+/// How many tools clients take: what is beyond is left out, or everything is refused.
+const CLIENT_LIMITS: [(&str, usize); 3] = [("Cursor", 40), ("Windsurf", 100), ("VS Code and Copilot", 128)];
+/// A tenth of a usual context.
+const MANY_TOKENS: usize = 20_000;
+/// Of JSON, roughly.
+const BYTES_PER_TOKEN: usize = 4;
+/// More would be a list.
+const SHOWN: usize = 3;
+
+/// What is to be said about all tools.
+pub(crate) fn examine(tools: &[Tool]) -> Vec<Finding> {
+    if tools.is_empty() {
+        return Vec::new();
+    }
+    let mut findings = names(tools);
+    findings.push(count(tools.len()));
+    findings.push(cost(tools));
+    findings
+}
+
+fn names(tools: &[Tool]) -> Vec<Finding> {
+    let is_known = |character: char| character.is_ascii_alphanumeric() || "_.-".contains(character);
+    let odd = |tool: &&Tool| !tool.name.chars().all(is_known) || tool.name.len() > LONGEST_NAME;
+    let odd: Vec<&Tool> = tools.iter().filter(odd).collect();
+    let long: Vec<&Tool> = tools.iter().filter(|tool| tool.name.len() > LONGEST_SAFE_NAME).collect();
+    let mut findings = Vec::new();
+    if !odd.is_empty() {
+        let message = format!("{}: outside of what the specification allows, some clients refuse that", some(&odd));
+        findings.push(Finding::warning("names", message).advise("serve with `--names safe`"));
+    }
+    if !long.is_empty() {
+        let message = format!(
+            "{}: longer than {LONGEST_SAFE_NAME} characters; most clients see them shortened, with a number behind",
+            some(&long)
+        );
+        findings.push(Finding::warning("names", message).advise("give the server a shorter name"));
+    }
+    if findings.is_empty() {
+        findings.push(Finding::ok("names", "every client we know accepts all names"));
+    }
+    findings
+}
+
+fn count(tools: usize) -> Finding {
+    let beyond: Vec<String> = CLIENT_LIMITS
+        .iter()
+        .filter(|(_, limit)| tools > *limit)
+        .map(|(client, limit)| format!("{client} ({limit})"))
+        .collect();
+    if beyond.is_empty() {
+        return Finding::ok("tools", format!("{tools}, which every client takes"));
+    }
+    Finding::warning("tools", format!("{tools}: more than {} can take", beyond.join(", ")))
+        .advise("serve with `--surface auto`, or let such a client connect to /mcp?surface=search")
+}
+
+fn cost(tools: &[Tool]) -> Finding {
+    let tokens = |bytes: usize| bytes.div_ceil(BYTES_PER_TOKEN);
+    let total = tokens(tools.iter().map(|tool| tool.size).sum());
+    let largest = tools.iter().max_by_key(|tool| tool.size).expect("nobody asks about no tools");
+    let message = format!(
+        "the list costs a model about {total} tokens; the largest is {} with {}",
+        largest.name,
+        tokens(largest.size)
+    );
+    if total <= MANY_TOKENS {
+        return Finding::ok("cost", message);
+    }
+    Finding::warning("cost", message).advise("disable what you do not need, or serve with `--surface search`")
+}
+
+/// The first few of them, and how many more there are.
+fn some(tools: &[&Tool]) -> String {
+    let first: Vec<String> = tools.iter().take(SHOWN).map(|tool| format!("`{}`", tool.name)).collect();
+    match tools.len().saturating_sub(SHOWN) {
+        0 => first.join(", "),
+        more => format!("{} and {more} more", first.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::finding::Level;
+    use super::*;
+
+    fn levels(tools: &[Tool]) -> Vec<(&'static str, Level)> {
+        examine(tools).into_iter().map(|finding| (finding.topic, finding.level)).collect()
+    }
+
+    fn tool(name: &str, size: usize) -> Tool {
+        Tool { name: name.to_owned(), size }
+    }
+
+    #[test]
+    fn a_few_ordinary_tools_are_fine_and_none_are_nothing() {
+        assert_eq!(levels(&[tool("git.log", 400)]), [("names", Level::Ok), ("tools", Level::Ok), ("cost", Level::Ok)]);
+        assert_eq!(levels(&[]), []);
+    }
+
+    #[test]
+    fn names_that_some_client_refuses_are_told() {
+        let findings = examine(&[tool("git.über", 4), tool(&format!("git.{}", "x".repeat(70)), 4)]);
+        assert!(findings[0].message.starts_with("`git.über`: outside"), "{findings:?}");
+        assert!(findings[1].message.contains("longer than 64"), "{findings:?}");
+        assert!(findings[..2].iter().all(|finding| finding.level == Level::Warning && finding.advice.is_some()));
+    }
+
+    #[test]
+    fn more_tools_than_a_client_takes_are_told_with_the_client() {
+        let tools: Vec<Tool> = (0..101).map(|number| tool(&format!("a.t{number}"), 4)).collect();
+        let count = &examine(&tools)[1];
+        assert_eq!(count.message, "101: more than Cursor (40), Windsurf (100) can take");
+    }
+
+    #[test]
+    fn a_list_that_fills_the_context_is_told_with_its_largest() {
+        let cost = examine(&[tool("a.small", 4), tool("a.huge", 100_000)]).remove(2);
+        assert_eq!(cost.level, Level::Warning);
+        assert!(cost.message.contains("25001 tokens") && cost.message.contains("a.huge with 25000"), "{cost:?}");
+    }
+}

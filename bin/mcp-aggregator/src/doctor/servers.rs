@@ -1,0 +1,96 @@
+//! Every server: those of a config are started for it, those of a running service are asked for.
+
+use aggregator::load::Loaded;
+use aggregator::{Fleet, NamePolicy};
+use catalog::Transport;
+use serde_json::Value;
+use std::time::Duration;
+
+use super::finding::Finding;
+use super::offered::Tool;
+use crate::arguments::usual_separator;
+use crate::client::Client;
+use crate::commands::{check, list, tools};
+use crate::failure::Failure;
+use crate::progress;
+use crate::session;
+
+/// Longer than this is slow: clients give up on servers, and people on clients.
+const SLOW: Duration = Duration::from_secs(10);
+
+/// Whether a server of the config wants a container.
+pub(crate) fn want_containers(loaded: &Loaded) -> bool {
+    loaded.config.servers.iter().any(|spec| matches!(spec.transport, Transport::Container(_)))
+}
+
+/// Starts every server of a config; what is to be said about them, and all their tools.
+pub(crate) fn start(loaded: Loaded) -> Result<(Vec<Finding>, Vec<Tool>), Failure> {
+    let options = session::options("mcp-aggregator", usual_separator(), NamePolicy::Canonical, session::NOTHING)?;
+    let what = format!("starting {} servers", loaded.config.servers.len());
+    let (fleet, started, tools) = session::with(loaded, options, async |session| {
+        let (fleet, started) = progress::shown(&what, check::find(session)).await?;
+        let tools = tools::list(session).await?;
+        Ok((fleet, started, tools))
+    })?;
+    let findings = started.into_iter().enumerate().map(|(place, one)| judged(&fleet, place, &one)).collect();
+    let tools = tools.iter().map(|tool| Tool { name: tool.id.clone(), size: tool.definition.len() }).collect();
+    Ok((findings, tools))
+}
+
+fn judged(fleet: &Fleet, place: usize, one: &check::Finding) -> Finding {
+    let (name, seconds) = (&one.server, one.took.as_secs_f64());
+    if !one.has_failed() {
+        let message = format!("{name} starts in {seconds:.2} s and has {} tools", one.tools);
+        return match one.took > SLOW {
+            true => Finding::warning("server", message)
+                .advise("start it once by hand: a first start of npx or uvx downloads the server"),
+            false => Finding::ok("server", message),
+        };
+    }
+    // A report is complete only when its server has ended, which by now all have.
+    let Some(report) = fleet.report(place) else {
+        return Finding::problem("server", format!("{name} does not start: {}", one.reason()));
+    };
+    let last_words = report.last_words.iter().fold(String::new(), |words, line| format!("{words}\n{line}"));
+    let finding =
+        Finding::problem("server", format!("{name} does not start: {}: {}{last_words}", report.phase, report.cause));
+    finding.advise(report.hint.unwrap_or("see what it says above, and try its command by hand"))
+}
+
+/// How the servers of a running service are, and all their tools.
+pub(crate) async fn ask(service: &Client) -> Result<(Vec<Finding>, Vec<Tool>), Failure> {
+    let servers = list::servers_of(service).await?;
+    let tools = service.get("/tools").await?;
+    let tools = tools.as_array().into_iter().flatten().map(tool).collect();
+    Ok((servers.iter().map(told).collect(), tools))
+}
+
+fn tool(tool: &Value) -> Tool {
+    let sizes = ["name", "description", "input_schema"].map(|key| match &tool[key] {
+        Value::Null => 0,
+        some => some.to_string().len(),
+    });
+    Tool { name: tool["name"].as_str().unwrap_or_default().to_owned(), size: sizes.iter().sum() }
+}
+
+fn told(server: &Value) -> Finding {
+    let name = server["name"].as_str().unwrap_or("?");
+    let standing = crate::shown::standing(server);
+    let why = server["error_message"].as_str().unwrap_or_default();
+    match server["status"].as_str() {
+        _ if server["auto_disabled"] == true => {
+            Finding::problem("server", format!("{name}: switched off, it failed too often: {why}"))
+                .advise(format!("put it right, then `mcp-aggregator enable {name}`"))
+        }
+        Some("error") => Finding::problem("server", format!("{name}: {standing}: {why}"))
+            .advise(format!("`mcp-aggregator show {name}` tells more; `mcp-aggregator enable {name}` tries again")),
+        Some("degraded") => Finding::warning("server", format!("{name}: {standing}: {why}"))
+            .advise(format!("`mcp-aggregator history {name}` shows since when")),
+        _ => Finding::ok("server", format!("{name}: {standing}")),
+    }
+}
+
+/// Whether a server of a service wants a container.
+pub(crate) fn any_in_containers(servers: &[Value]) -> bool {
+    servers.iter().any(|server| server["connection_config"]["docker"].is_object())
+}

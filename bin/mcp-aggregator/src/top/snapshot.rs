@@ -1,0 +1,170 @@
+//! How a service stands at one moment: its servers, and the calls of the last minute.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::client::Client;
+use crate::commands::list;
+use crate::failure::Failure;
+use crate::shown;
+use crate::table::printable;
+
+/// How far back calls are looked at.
+const WINDOW: Duration = Duration::from_secs(60);
+/// How many calls are asked for at most.
+const MOST_CALLS: usize = 500;
+
+/// How a service stands.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Snapshot {
+    pub(crate) url: String,
+    pub(crate) uptime: Duration,
+    pub(crate) tools: u64,
+    /// Whether calls are refused until somebody allows them again.
+    pub(crate) is_stopped: bool,
+    pub(crate) servers: Vec<Server>,
+    /// Newest first.
+    pub(crate) calls: Vec<Call>,
+    /// Whether there were more calls than were asked for.
+    pub(crate) has_more: bool,
+}
+
+/// A server, with the numbers of the last minute.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Server {
+    pub(crate) name: String,
+    pub(crate) status: String,
+    pub(crate) tools: u64,
+    pub(crate) calls: usize,
+    pub(crate) errors: usize,
+    pub(crate) p50: Option<f64>,
+    pub(crate) p95: Option<f64>,
+}
+
+/// A call.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Call {
+    pub(crate) time: String,
+    pub(crate) server: String,
+    pub(crate) tool: String,
+    pub(crate) status: String,
+    pub(crate) millis: Option<f64>,
+    pub(crate) source: String,
+}
+
+impl Call {
+    fn is_failed(&self) -> bool {
+        matches!(self.status.as_str(), "error" | "timeout")
+    }
+
+    pub(crate) fn is_under_way(&self) -> bool {
+        matches!(self.status.as_str(), "pending" | "executing")
+    }
+}
+
+/// Asks a service how it stands.
+pub(crate) async fn take(service: &Client) -> Result<Snapshot, Failure> {
+    let since = Timestamp::now() - jiff::SignedDuration::try_from(WINDOW).expect("a minute is no long time");
+    let state = service.get("/state").await?;
+    let servers = list::servers_of(service).await?;
+    let calls = service.get(&format!("/executions?limit={MOST_CALLS}&since={since}")).await?;
+    Ok(read(service.url(), &state, &servers, &calls))
+}
+
+fn read(url: &str, state: &Value, servers: &[Value], calls: &Value) -> Snapshot {
+    let calls: Vec<Call> = calls.as_array().into_iter().flatten().map(call).collect();
+    let uptime = Duration::try_from_secs_f64(state["uptime_seconds"].as_f64().unwrap_or_default());
+    Snapshot {
+        url: printable(url),
+        uptime: uptime.unwrap_or_default(),
+        tools: state["total_tools"].as_u64().unwrap_or_default(),
+        is_stopped: state["executions_stopped"] == true,
+        servers: servers.iter().map(|described| server(described, &calls)).collect(),
+        has_more: calls.len() >= MOST_CALLS,
+        calls,
+    }
+}
+
+fn call(call: &Value) -> Call {
+    let moment = shown::moment(call, "submitted_at");
+    Call {
+        time: moment.split_once(' ').map_or(moment.as_str(), |(_, time)| time.trim_end_matches('Z')).to_owned(),
+        server: shown::text(call, "server_name"),
+        tool: shown::text(call, "tool_name"),
+        status: shown::text(call, "status"),
+        millis: call["duration_ms"].as_f64(),
+        source: shown::text(call, "source"),
+    }
+}
+
+fn server(described: &Value, calls: &[Call]) -> Server {
+    let name = shown::text(described, "name");
+    let own: Vec<&Call> = calls.iter().filter(|call| call.server == name).collect();
+    let mut times: Vec<f64> = own.iter().filter_map(|call| call.millis).collect();
+    times.sort_by(f64::total_cmp);
+    Server {
+        status: shown::text(described, "status"),
+        tools: described["tool_count"].as_u64().unwrap_or_default(),
+        calls: own.len(),
+        errors: own.iter().filter(|call| call.is_failed()).count(),
+        p50: percentile(&times, 50),
+        p95: percentile(&times, 95),
+        name,
+    }
+}
+
+/// The nearest rank among sorted numbers.
+fn percentile(sorted: &[f64], percent: usize) -> Option<f64> {
+    let rank = (sorted.len() * percent).div_ceil(100);
+    sorted.get(rank.saturating_sub(1)).copied()
+}
+
+impl Snapshot {
+    pub(crate) fn to_json(&self) -> Value {
+        let servers = self.servers.iter().map(|server| {
+            json!({"name": server.name, "status": server.status, "tools": server.tools, "calls": server.calls,
+                "errors": server.errors, "p50_ms": server.p50, "p95_ms": server.p95})
+        });
+        let calls = self.calls.iter().map(|call| {
+            json!({"time": call.time, "server": call.server, "tool": call.tool, "status": call.status,
+                "duration_ms": call.millis, "source": call.source})
+        });
+        json!({"url": self.url, "uptime_seconds": self.uptime.as_secs(), "tools": self.tools, "stopped": self.is_stopped,
+            "servers": servers.collect::<Vec<_>>(), "calls": calls.collect::<Vec<_>>()})
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_numbers_of_a_server_are_those_of_its_calls() {
+        let call = |server: &str, status: &str, millis: Value| {
+            json!({"server_name": server, "tool_name": "t", "status": status, "duration_ms": millis, "source": "mcp",
+                "submitted_at": "2026-07-28T12:00:01.5Z"})
+        };
+        let calls = json!([
+            call("a", "executing", Value::Null),
+            call("a", "success", json!(1.0)),
+            call("a", "error", json!(3.0)),
+            call("b", "success", json!(9.0)),
+        ]);
+        let servers = [json!({"name": "a", "status": "connected", "tool_count": 2}), json!({"name": "c"})];
+        let snapshot = read("http://x", &json!({"uptime_seconds": 61.5, "total_tools": 2}), &servers, &calls);
+        let a = &snapshot.servers[0];
+        assert_eq!((a.calls, a.errors, a.p50, a.p95), (3, 1, Some(1.0), Some(3.0)));
+        assert_eq!((snapshot.servers[1].calls, snapshot.servers[1].p50), (0, None));
+        assert_eq!((snapshot.calls[0].time.as_str(), snapshot.calls[0].is_under_way()), ("12:00:01", true));
+        assert_eq!(snapshot.to_json()["servers"][0]["p95_ms"], 3.0);
+    }
+
+    #[test]
+    fn the_rank_of_a_percentile_is_the_nearest() {
+        let numbers: Vec<f64> = (1..=20).map(f64::from).collect();
+        assert_eq!((percentile(&numbers, 50), percentile(&numbers, 95)), (Some(10.0), Some(19.0)));
+        assert_eq!(percentile(&[], 50), None);
+    }
+}

@@ -1,0 +1,144 @@
+//! Answers that are JSON. Not every server can be told a schema, so there is a ladder: the schema as a rule, JSON as a
+//! rule, or a request in words; the answer is looked through for a JSON object in any case. That it keeps to the schema
+//! is for the caller to check: even a rule is only as good as the server that keeps it.
+
+use std::sync::atomic::Ordering;
+
+use serde_json::{Map, Value, json};
+
+use crate::conversation::Conversation;
+use crate::failure::{Failure, Trouble, excerpt};
+use crate::provider::Dialect;
+use crate::{Ask, Model, SafeNames, Tool};
+
+/// How many places of an answer are tried.
+const MOST_PLACES: usize = 1000;
+
+/// A question whose answer is a JSON object.
+#[derive(Debug, Clone, Copy)]
+pub struct Question<'q> {
+    /// What the task is.
+    pub system: &'q str,
+    /// What it is about.
+    pub user: &'q str,
+    /// What the answer is called, in letters, digits and `_`.
+    pub name: &'q str,
+    /// The JSON Schema of the answer: an object, strict in OpenAI's sense (everything required, nothing additional).
+    pub schema: &'q Value,
+    /// The longest answer, if it matters.
+    pub most_tokens: Option<u32>,
+}
+
+/// Ways to ask for JSON, the best first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rung {
+    Schema,
+    Object,
+    Words,
+}
+
+const LADDER: [Rung; 3] = [Rung::Schema, Rung::Object, Rung::Words];
+
+impl Model {
+    /// The JSON object that a model answers with. A way of asking that its server refuses is not tried again.
+    pub async fn json(&self, question: Question<'_>) -> Result<Value, Failure> {
+        let _turn = self.turn().await;
+        let mut rung = usize::from(self.rung.load(Ordering::Relaxed));
+        loop {
+            match self.json_by(question, LADDER[rung]).await {
+                Err(failure) if rung + 1 < LADDER.len() && is_refused(&failure) => rung += 1,
+                Ok(answer) => {
+                    self.rung.store(u8::try_from(rung).expect("the ladder is short"), Ordering::Relaxed);
+                    return Ok(answer);
+                }
+                failed => return failed,
+            }
+        }
+    }
+
+    async fn json_by(&self, question: Question<'_>, rung: Rung) -> Result<Value, Failure> {
+        let mut conversation = Conversation::new(question.system);
+        conversation.ask(question.user);
+        if rung != Rung::Schema {
+            let told = "Answer with nothing but one JSON object that keeps to this JSON Schema:";
+            conversation.system = format!("{}\n\n{told}\n{}", conversation.system, question.schema);
+        }
+        let names = SafeNames::default();
+        let ask = Ask { conversation: &conversation, tools: &[], names: &names, most_tokens: question.most_tokens };
+        let mut request = self.request(&ask);
+        self.demand(&mut request, question, rung);
+        let answer = self.converse(&request, &mut |_| {}).await?;
+        let called = answer.calls.iter().find_map(|call| call.parsed().ok()).map(Value::Object);
+        called.or_else(|| first_object(&answer.text)).ok_or_else(|| {
+            let told = format!("{} ({:?})", excerpt(&answer.text), answer.stop);
+            self.failure(Trouble::NoJson(told))
+        })
+    }
+
+    fn demand(&self, request: &mut Map<String, Value>, question: Question<'_>, rung: Rung) {
+        let Question { name, schema, .. } = question;
+        match (self.provider.dialect, rung) {
+            (Dialect::OpenAi, Rung::Schema) => {
+                let rule = json!({ "name": name, "schema": schema, "strict": true });
+                request.insert("response_format".to_owned(), json!({ "type": "json_schema", "json_schema": rule }));
+            }
+            (Dialect::OpenAi, Rung::Object) => {
+                request.insert("response_format".to_owned(), json!({ "type": "json_object" }));
+            }
+            // A tool that must be called is the way there that all models know.
+            (Dialect::Anthropic, Rung::Schema | Rung::Object) => {
+                let tool = Tool::new(name, "Takes the answer.", schema.clone());
+                request.insert("tools".to_owned(), json!([crate::Format::Anthropic.tool(&tool, name)]));
+                request.insert("tool_choice".to_owned(), json!({ "type": "tool", "name": name }));
+            }
+            (_, Rung::Words) => {}
+        }
+    }
+}
+
+/// Whether the request was refused as it is; what else is wrong with it shows on the last rung.
+fn is_refused(failure: &Failure) -> bool {
+    matches!(failure.trouble, Trouble::Refused { status: 400 | 404 | 415 | 422 | 501, .. })
+}
+
+/// The first JSON object in a text, whatever is around it. What a model thought aloud is no answer.
+pub fn first_object(text: &str) -> Option<Value> {
+    let said = text.rsplit_once("</think>").map_or(text, |(_, said)| said);
+    let places = said.match_indices('{').map(|(place, _)| place).take(MOST_PLACES);
+    let mut tried_until = 0;
+    for place in places {
+        if place < tried_until {
+            continue;
+        }
+        let mut values = serde_json::Deserializer::from_str(&said[place..]).into_iter::<Value>();
+        if let Some(Ok(value)) = values.next() {
+            // `{}` in prose is no answer, unless there is nothing else.
+            if value.as_object().is_some_and(|object| !object.is_empty()) || said.trim() == "{}" {
+                return Some(value);
+            }
+            tried_until = place + values.byte_offset();
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_is_found_whatever_is_around_it() {
+        for text in [
+            r#"{"a": 1}"#,
+            "Sure! Here it is:\n```json\n{\"a\": 1}\n```\nAnything else?",
+            r#"<think>maybe {"a": 2}?</think>{"a": 1}"#,
+            r#"In {braces} we trust: {"a": 1} {"a": 2}"#,
+        ] {
+            assert_eq!(first_object(text), Some(json!({"a": 1})), "{text}");
+        }
+        assert_eq!(first_object("{}"), Some(json!({})));
+        for text in ["", "no", "{", r#"{"a": "#, "[1, 2]"] {
+            assert_eq!(first_object(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! A folder whose documents others may list, read and have run: nothing outside of it is ever touched.
+//!
+//! A path is walked step by step from the folder itself, and no step may be a link: what is checked is what is opened,
+//! so nobody can put a link in between.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::path::{Component, Path, PathBuf};
+
+use jiff::Timestamp;
+use rustix::fs::{self, Dir, FileType, Mode, OFlags};
+use rustix::io::Errno;
+use serde::Serialize;
+
+use crate::file::{FileError, Saved, save};
+use crate::run::Report;
+
+/// A document that is longer is none that anybody reads.
+const LONGEST: u64 = 16 * 1024 * 1024;
+/// So many documents are listed at most.
+const MOST_LISTED: usize = 10_000;
+/// Folders in folders in folders: deeper ones are not looked into.
+const DEEPEST: usize = 24;
+
+/// A folder with documents.
+#[derive(Debug)]
+pub struct Folder {
+    root: PathBuf,
+}
+
+/// A document in a folder.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Listing {
+    /// Where it is, as seen from the folder, with `/` between the steps.
+    pub path: String,
+    /// How long it is.
+    pub bytes: u64,
+    /// When it was last written.
+    pub modified_at: Option<String>,
+}
+
+/// Why a document of a folder cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum FolderError {
+    /// There is none, or it is none that may be seen.
+    #[error("there is no document `{path}`: {why}")]
+    NoDocument {
+        /// What was asked for.
+        path: String,
+        /// Why not.
+        why: &'static str,
+    },
+    /// It is there, but cannot be read or written.
+    #[error(transparent)]
+    File(#[from] FileError),
+}
+
+impl Folder {
+    /// The folder at a path; it must be there.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let root = path.canonicalize()?;
+        if !root.is_dir() {
+            return Err(io::Error::new(io::ErrorKind::NotADirectory, "this is no folder"));
+        }
+        Ok(Self { root })
+    }
+
+    /// Where it is.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Its documents, by path. Hidden files and folders, links, and what is no `.md` are not among them.
+    pub fn list(&self) -> io::Result<Vec<Listing>> {
+        let mut found = Vec::new();
+        collect(&self.root_folder()?, "", 0, &mut found)?;
+        found.sort_by(|left, right| left.path.cmp(&right.path));
+        Ok(found)
+    }
+
+    /// The whole path of a document, for those who do not know where the folder is. It need not exist.
+    pub fn whole_path(&self, path: &str) -> Result<PathBuf, FolderError> {
+        Ok(self.root.join(steps(path)?.iter().collect::<PathBuf>()))
+    }
+
+    /// The path as seen from the folder, of one that is whole and leads into it.
+    pub fn relative(&self, path: &str) -> Option<String> {
+        Path::new(path).strip_prefix(&self.root).ok()?.to_str().map(str::to_owned)
+    }
+
+    /// The text of a document.
+    pub fn read(&self, path: &str) -> Result<String, FolderError> {
+        let file = self.find(path)?;
+        let whole = || self.root.join(path);
+        let mut bytes = Vec::new();
+        let read = file.take(LONGEST + 1).read_to_end(&mut bytes);
+        read.map_err(|source| FileError::Read { path: whole(), source })?;
+        if bytes.len() as u64 > LONGEST {
+            return Err(no_document(path, "it is too long"));
+        }
+        String::from_utf8(bytes).map_err(|_| FileError::NotText { path: whole() }.into())
+    }
+
+    /// Puts the results of a run into a document as it is on disk now.
+    pub fn save(&self, path: &str, report: &Report, force: bool) -> Result<Saved, FolderError> {
+        // Only to see that it may be; who can put a link there in the next moment can write the file themselves.
+        drop(self.find(path)?);
+        Ok(save(&self.whole_path(path)?, None, report, force)?)
+    }
+
+    fn root_folder(&self) -> io::Result<OwnedFd> {
+        Ok(fs::open(&self.root, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
+    }
+
+    /// Walks to a document, and opens it.
+    fn find(&self, path: &str) -> Result<File, FolderError> {
+        let steps = steps(path)?;
+        let (name, folders) = steps.split_last().ok_or_else(|| no_document(path, "this is no path"))?;
+        if !is_document(&name.to_string_lossy()) {
+            return Err(no_document(path, "only Markdown files (`.md`) are documents"));
+        }
+        let failed = |error: Errno| match error {
+            Errno::LOOP | Errno::MLINK => no_document(path, "links are not followed"),
+            Errno::NOENT | Errno::NOTDIR => no_document(path, "nothing is there"),
+            other => FileError::Read { path: self.root.join(path), source: other.into() }.into(),
+        };
+        let unreadable = |source: io::Error| FileError::Read { path: self.root.clone(), source };
+        let mut folder = self.root_folder().map_err(unreadable)?;
+        for step in folders {
+            folder = open_folder(&folder, step).map_err(failed)?;
+        }
+        // A pipe without a writer would hold us up for ever.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = fs::openat(&folder, name, flags, Mode::empty()).map_err(failed)?;
+        let kind = fs::fstat(&file).map(|stat| FileType::from_raw_mode(stat.st_mode)).map_err(failed)?;
+        if kind != FileType::RegularFile {
+            return Err(no_document(path, "it is no file"));
+        }
+        Ok(File::from(file))
+    }
+}
+
+fn open_folder(parent: &OwnedFd, step: &OsString) -> rustix::io::Result<OwnedFd> {
+    fs::openat(parent, step, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// The steps of a path that stays where it begins.
+fn steps(path: &str) -> Result<Vec<OsString>, FolderError> {
+    let mut steps = Vec::new();
+    for component in Path::new(path).components() {
+        match component {
+            Component::CurDir => {}
+            Component::Normal(step) if !step.to_string_lossy().starts_with('.') => steps.push(step.to_owned()),
+            Component::Normal(_) => return Err(no_document(path, "hidden files and folders are not shown")),
+            Component::ParentDir | Component::RootDir | Component::Prefix(_) => {
+                return Err(no_document(path, "a path begins at the folder of documents and stays in it"));
+            }
+        }
+    }
+    if path.contains('\0') || steps.is_empty() {
+        return Err(no_document(path, "this is no path"));
+    }
+    Ok(steps)
+}
+
+fn collect(folder: &OwnedFd, prefix: &str, depth: usize, found: &mut Vec<Listing>) -> io::Result<()> {
+    for entry in Dir::read_from(folder)? {
+        let entry = entry?;
+        // A name that is no text could not be asked for.
+        let Ok(name) = entry.file_name().to_str() else { continue };
+        if name.starts_with('.') || found.len() >= MOST_LISTED {
+            continue;
+        }
+        let path = format!("{prefix}{name}");
+        // It may be gone by now, or be something else.
+        let Ok(stat) = fs::statat(folder, name, fs::AtFlags::SYMLINK_NOFOLLOW) else { continue };
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Directory if depth < DEEPEST => {
+                let Ok(inner) = open_folder(folder, &name.into()) else { continue };
+                collect(&inner, &format!("{path}/"), depth + 1, found)?;
+            }
+            FileType::RegularFile if is_document(name) => {
+                let modified_at = Timestamp::from_second(stat.st_mtime).ok().map(|at| at.to_string());
+                found.push(Listing { path, bytes: u64::try_from(stat.st_size).unwrap_or_default(), modified_at });
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn is_document(name: &str) -> bool {
+    let extension = name.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
+    matches!(extension.as_deref(), Some("md" | "markdown"))
+}
+
+fn no_document(path: &str, why: &'static str) -> FolderError {
+    FolderError::NoDocument { path: path.to_owned(), why }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn folder() -> (tempfile::TempDir, Folder) {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().join("notes");
+        std::fs::create_dir_all(root.join("work/.hidden")).unwrap();
+        std::fs::write(root.join("b.md"), "# B").unwrap();
+        std::fs::write(root.join("work/a.MD"), "# A").unwrap();
+        std::fs::write(root.join("work/.hidden/c.md"), "no").unwrap();
+        std::fs::write(root.join("work/d.txt"), "no").unwrap();
+        std::fs::write(place.path().join("secret.md"), "secret").unwrap();
+        symlink(place.path().join("secret.md"), root.join("link.md")).unwrap();
+        symlink(place.path(), root.join("out")).unwrap();
+        let folder = Folder::open(&root).unwrap();
+        (place, folder)
+    }
+
+    #[test]
+    fn documents_below_the_folder_are_listed_and_read() {
+        let (_place, folder) = folder();
+        let paths: Vec<String> = folder.list().unwrap().into_iter().map(|listing| listing.path).collect();
+        assert_eq!(paths, ["b.md", "work/a.MD"]);
+        assert_eq!(folder.read("work/a.MD").unwrap(), "# A");
+        assert_eq!(folder.read("./b.md").unwrap(), "# B");
+        assert!(folder.whole_path("work/a.MD").unwrap().ends_with("notes/work/a.MD"));
+    }
+
+    #[test]
+    fn nothing_outside_of_the_folder_can_be_had() {
+        let (place, folder) = folder();
+        let absolute = place.path().join("secret.md");
+        for path in [
+            "../secret.md",
+            "work/../../secret.md",
+            "work/../b.md",
+            "link.md",
+            "out/secret.md",
+            absolute.to_str().unwrap(),
+            "",
+            ".",
+            "work",
+            "work/.hidden/c.md",
+            "work/d.txt",
+            "none.md",
+            "b.md/x.md",
+            "b.md\0",
+        ] {
+            assert!(matches!(folder.read(path), Err(FolderError::NoDocument { .. })), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_pipe_that_looks_like_a_document_holds_nobody_up() {
+        let (place, folder) = folder();
+        fs::mkfifoat(fs::CWD, place.path().join("notes/pipe.md"), Mode::RUSR | Mode::WUSR).unwrap();
+        assert!(matches!(folder.read("pipe.md"), Err(FolderError::NoDocument { .. })));
+    }
+}

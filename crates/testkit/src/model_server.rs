@@ -1,0 +1,181 @@
+//! Scripted language models over real HTTP: one that speaks like OpenAI, and one that speaks like Anthropic.
+//!
+//! It answers as it is told, request by request, or by a function of the request; and it remembers what it was asked.
+//! - here: HTTP, and what was asked; [`ModelReply`]: answers in both dialects, whole, in pieces, broken or refused
+//!
+//! ```no_run
+//! use testkit::{ModelReply, ModelServer};
+//!
+//! let server = ModelServer::start();
+//! server.say(ModelReply::openai_calls(&[("call_1", "git_log", r#"{"count": 3}"#)]));
+//! server.say(ModelReply::openai_text("Three commits.").cut(1));
+//! // ... let a program ask with `OPENAI_BASE_URL` set to `server.openai_url()` ...
+//! assert_eq!(server.wait_for(2)[1].body["messages"][2]["role"], "tool");
+//! ```
+
+mod reply;
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io::{self, BufReader};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use serde_json::Value;
+
+pub use reply::ModelReply;
+
+use crate::http_server::Request;
+use crate::wait_until;
+
+/// A running server of models. It stops when this is dropped.
+#[derive(Debug)]
+pub struct ModelServer {
+    address: SocketAddr,
+    shared: Arc<Mutex<State>>,
+}
+
+/// What a model was asked.
+#[derive(Debug, Clone)]
+pub struct Asked {
+    /// Such as `/v1/chat/completions`.
+    pub path: String,
+    /// The JSON that was sent.
+    pub body: Value,
+    /// All of it.
+    pub request: Request,
+}
+
+type Answering = Arc<dyn Fn(&Asked) -> ModelReply + Send + Sync>;
+
+#[derive(Default)]
+struct State {
+    closed: bool,
+    sockets: Vec<TcpStream>,
+    asked: Vec<Asked>,
+    script: VecDeque<ModelReply>,
+    otherwise: Option<Answering>,
+}
+
+impl ModelServer {
+    /// Starts a server on a free port of the loopback interface. Without a script it answers with status 500.
+    #[track_caller]
+    pub fn start() -> Self {
+        Self::start_on(0)
+    }
+
+    /// Starts a server on this port, for instance the one of a server that was stopped.
+    #[track_caller]
+    pub fn start_on(port: u16) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).expect("a test may listen on the loopback");
+        let address = listener.local_addr().expect("a bound listener has an address");
+        let shared = Arc::new(Mutex::new(State::default()));
+        let accepting = Arc::clone(&shared);
+        std::thread::spawn(move || {
+            for (number, stream) in listener.incoming().flatten().enumerate() {
+                let shared = Arc::clone(&accepting);
+                {
+                    let mut state = shared.lock().expect("nobody panics with it");
+                    if state.closed {
+                        return;
+                    }
+                    state.sockets.extend(stream.try_clone());
+                }
+                std::thread::spawn(move || {
+                    // A client that is gone is no error: the test will tell.
+                    serve(&stream, number + 1, &shared).ok();
+                    stream.shutdown(Shutdown::Both).ok();
+                });
+            }
+        });
+        Self { address, shared }
+    }
+
+    /// For `OPENAI_BASE_URL`.
+    pub fn openai_url(&self) -> String {
+        format!("http://{}/v1", self.address)
+    }
+
+    /// For `ANTHROPIC_BASE_URL`.
+    pub fn anthropic_url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Where it listens.
+    pub fn port(&self) -> u16 {
+        self.address.port()
+    }
+
+    /// The answer to the next request that has none yet.
+    pub fn say(&self, reply: ModelReply) {
+        self.state().script.push_back(reply);
+    }
+
+    /// The answers to all requests that no answer of [`say`](Self::say) is left for.
+    pub fn answer_by(&self, answering: impl Fn(&Asked) -> ModelReply + Send + Sync + 'static) {
+        self.state().otherwise = Some(Arc::new(answering));
+    }
+
+    /// What was asked so far.
+    pub fn asked(&self) -> Vec<Asked> {
+        self.state().asked.clone()
+    }
+
+    /// Waits until so much was asked.
+    #[track_caller]
+    pub fn wait_for(&self, count: usize) -> Vec<Asked> {
+        wait_until(&format!("{count} requests to the model"), || {
+            let asked = self.asked();
+            (asked.len() >= count).then_some(asked)
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.shared.lock().expect("nobody panics with it")
+    }
+}
+
+impl Drop for ModelServer {
+    fn drop(&mut self) {
+        {
+            let mut state = self.state();
+            state.closed = true;
+            for socket in state.sockets.drain(..) {
+                // It fails if the client was faster.
+                socket.shutdown(Shutdown::Both).ok();
+            }
+        }
+        // `accept` has no time-out. If this fails, the listener is gone and so is the thread.
+        drop(TcpStream::connect(self.address));
+    }
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("State").field("asked", &self.asked).field("script", &self.script).finish_non_exhaustive()
+    }
+}
+
+/// Answers request after request on one connection.
+fn serve(stream: &TcpStream, number: usize, shared: &Mutex<State>) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let (mut reader, mut writer) = (BufReader::new(stream), stream);
+    while let Some(request) = Request::read(&mut reader, &mut writer, number)? {
+        let asked = Asked {
+            path: request.bare_path().to_owned(),
+            body: serde_json::from_slice(&request.body).unwrap_or(Value::Null),
+            request,
+        };
+        let (next, otherwise) = {
+            let mut state = shared.lock().expect("nobody panics with it");
+            state.asked.push(asked.clone());
+            (state.script.pop_front(), state.otherwise.clone())
+        };
+        let reply = next.or_else(|| Some(otherwise?(&asked)));
+        let reply = reply.unwrap_or_else(|| ModelReply::refused(500, "the script is at its end"));
+        if !reply.write(stream)? {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
