@@ -22,13 +22,15 @@ fn streamed(body: &Value) -> Ask {
 
 /// A service with a folder of documents, and a secret beside it.
 fn with_documents() -> (Rest, tempfile::TempDir) {
-    let place = tempfile::TempDir::with_prefix("documents-").unwrap();
+    let place = tempfile::TempDir::with_prefix("documents-").expect("the test can write there");
     let folder = place.path().join("notes");
-    fs::create_dir_all(folder.join("work")).unwrap();
-    fs::write(folder.join("a.md"), format!("# A\n\n{}", block("one", "echo", "text: hello\n"))).unwrap();
-    fs::write(folder.join("work/b.md"), "# B\n<!-- mcp: one -->\n").unwrap();
-    fs::write(place.path().join("secret.md"), "secret").unwrap();
-    std::os::unix::fs::symlink(place.path().join("secret.md"), folder.join("link.md")).unwrap();
+    fs::create_dir_all(folder.join("work")).expect("the test can write there");
+    fs::write(folder.join("a.md"), format!("# A\n\n{}", block("one", "echo", "text: hello\n")))
+        .expect("the test can write there");
+    fs::write(folder.join("work/b.md"), "# B\n<!-- mcp: one -->\n").expect("the test can write there");
+    fs::write(place.path().join("secret.md"), "secret").expect("the test can write there");
+    std::os::unix::fs::symlink(place.path().join("secret.md"), folder.join("link.md"))
+        .expect("the test can write there");
     let rest = Rest::start_as(|launch| launch.arg("--documents").arg(&folder));
     (rest, place)
 }
