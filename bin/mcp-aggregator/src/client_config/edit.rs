@@ -121,11 +121,10 @@ fn rest_of<'t>(text: &'t str, end: usize, close: usize, tail: &str) -> &'t str {
 fn without(text: &str, object: &Object, place: usize) -> String {
     let member = &object.members[place];
     let start = text[..member.key_start].trim_end().len();
-    let mut gone = vec![start..member.value.end];
     // A comment that ends its line must keep the line break that ends it.
-    if super::scan::ends_in_line_comment(text, object.start, start) {
-        gone[0].start = member.key_start;
-    }
+    let is_after_comment = super::scan::ends_in_line_comment(text, object.start, start);
+    let start = if is_after_comment { member.key_start } else { start };
+    let mut gone = Vec::from([start..member.value.end]);
     match (place.checked_sub(1).map(|before| &object.members[before]), member.comma) {
         (Some(before), _) => gone.extend(before.comma.map(|comma| comma..comma + 1)),
         (None, Some(comma)) => gone.push(comma..comma + 1),
