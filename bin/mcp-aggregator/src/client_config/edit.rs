@@ -124,7 +124,7 @@ fn without(text: &str, object: &Object, place: usize) -> String {
     // A comment that ends its line must keep the line break that ends it.
     let is_after_comment = super::scan::ends_in_line_comment(text, object.start, start);
     let start = if is_after_comment { member.key_start } else { start };
-    let mut gone = Vec::from([start..member.value.end]);
+    let mut gone: Vec<_> = std::iter::once(start..member.value.end).collect();
     match (place.checked_sub(1).map(|before| &object.members[before]), member.comma) {
         (Some(before), _) => gone.extend(before.comma.map(|comma| comma..comma + 1)),
         (None, Some(comma)) => gone.push(comma..comma + 1),
