@@ -116,7 +116,8 @@ pub(crate) async fn ask(model: &Model, hands: &Noting, bounds: Bounds) -> Went {
 /// The results that the last request of a model had in it, as text.
 pub(crate) fn last_results(server: &ModelServer) -> String {
     let asked = server.asked();
-    let messages = asked.last().unwrap().body["messages"].as_array().unwrap().clone();
+    let messages =
+        asked.last().expect("something was asked").body["messages"].as_array().expect("there are messages").clone();
     let after = messages.iter().rposition(|message| message["role"] == "assistant").map_or(0, |at| at + 1);
     json!(messages[after..]).to_string()
 }
