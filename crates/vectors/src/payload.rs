@@ -36,7 +36,9 @@ pub(crate) fn written(payload: Payload) -> qdrant_client::Payload {
     fields.insert(IS_EXTERNAL, payload.is_external);
     fields.insert(IS_CLASSIFIED, payload.is_classified);
     fields.insert(SKILLS, payload.skill_ids);
-    fields.insert(PRIMARY_SKILL, Value { kind: payload.primary_skill_id.map(Kind::StringValue) });
+    // A null has to be said: a value without a kind is refused.
+    let primary_skill = payload.primary_skill_id.map_or(Kind::NullValue(0), Kind::StringValue);
+    fields.insert(PRIMARY_SKILL, Value { kind: Some(primary_skill) });
     fields.insert(TEXT_HASH, payload.text_hash);
     fields
 }
