@@ -9,7 +9,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use upstream::Stop;
 
 use crate::failure::Failure;
-use crate::lives;
+use crate::{lives, progress};
 
 /// Running servers, and an ear for Ctrl-C.
 pub(crate) struct Session {
@@ -91,7 +91,7 @@ impl Session {
     /// Waits until every server is up or down, but not beyond Ctrl-C.
     pub(crate) async fn all_decided(&mut self) -> Result<(), Failure> {
         let fleet = Arc::clone(self.fleet());
-        self.unless_interrupted(fleet.all_decided()).await
+        self.unless_interrupted(progress::shown("starting the servers", fleet.all_decided())).await
     }
 
     /// Stops every server. Gently, so that what they were last told still reaches them; at once for a user who asks again.

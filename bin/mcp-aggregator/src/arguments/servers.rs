@@ -98,6 +98,9 @@ pub(crate) struct RemoveArguments {
     /// Cancel calls that are under way instead of waiting for them
     #[arg(long)]
     pub(crate) force: bool,
+    /// Print JSON: {"removed"}
+    #[arg(long)]
+    pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) target: TargetArguments,
 }

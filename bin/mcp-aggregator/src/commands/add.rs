@@ -15,7 +15,7 @@ use crate::output::{self, say};
 use crate::shown::standing;
 use crate::table::printable;
 use crate::target::Target;
-use crate::{local, session};
+use crate::{local, progress, session};
 
 /// How long the first start of a server is watched. Some are downloaded then.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -27,7 +27,7 @@ pub(crate) fn run(arguments: &AddArguments) -> Result<(), Failure> {
     let (server, runs) = session::block_on(async {
         match arguments.target.find().await? {
             Target::Service(service) => {
-                let added = service.post("/servers", Some(&new)).await?;
+                let added = progress::shown("connecting it", service.post("/servers", Some(&new))).await?;
                 Ok((decided(&service, added).await?, true))
             }
             Target::Registry(store) => {

@@ -6,8 +6,8 @@ use crate::arguments::servers::{ConnectArguments, OneServer};
 use crate::client::encoded;
 use crate::failure::Failure;
 use crate::import::clients::Client;
-use crate::session;
 use crate::target::Target;
+use crate::{progress, session};
 
 /// The programs that can be connected to us. Windsurf is none: where it keeps what is known to change.
 const CLIENTS: [Client; 4] = [Client::ClaudeDesktop, Client::ClaudeCode, Client::Cursor, Client::VsCode];
@@ -45,7 +45,9 @@ pub(crate) fn disconnect(one: &OneServer, force: bool) -> Result<(), Failure> {
 fn run(one: &OneServer, verb: &str, done: &str) -> Result<(), Failure> {
     let server = session::block_on(async {
         let service = one.target.service().await?;
-        Ok(service.post(&format!("/servers/{}/{verb}", encoded(&one.server)), None).await?)
+        let path = format!("/servers/{}/{verb}", encoded(&one.server));
+        let what = format!("waiting for `{}` to be {done}", one.server);
+        Ok(progress::shown(&what, service.post(&path, None)).await?)
     })?;
     tell(one, &server, done)
 }

@@ -100,6 +100,7 @@ Try, in another terminal:
   mcp-aggregator call --url {url} notes.search query=demo
   mcp-aggregator top --url {url}
 
-MCP clients find it at {url}/mcp; programs, and people who are curious, at {url}/api/docs"
+In a browser: {url}/
+MCP clients find it at {url}/mcp; programs that want REST, at {url}/api/docs"
     ));
 }

@@ -1,9 +1,11 @@
 //! `remove`: a server goes, with all that is known of it.
 
+use serde_json::json;
+
 use crate::arguments::servers::RemoveArguments;
 use crate::client::encoded;
 use crate::failure::Failure;
-use crate::output::say;
+use crate::output::{self, say};
 use crate::target::Target;
 use crate::{local, session};
 
@@ -15,6 +17,9 @@ pub(crate) fn run(arguments: &RemoveArguments) -> Result<(), Failure> {
                 service.delete(&path).await?;
             }
             Target::Registry(store) => local::remove(&store, &arguments.server).await?,
+        }
+        if arguments.json {
+            return output::print_json(&json!({"removed": arguments.server}));
         }
         say(format_args!("removed `{}`", arguments.server));
         Ok(())

@@ -6,14 +6,15 @@ use crate::arguments::servers::TestArguments;
 use crate::client::encoded;
 use crate::failure::Failure;
 use crate::output::{self, say};
-use crate::session;
 use crate::table::printable;
+use crate::{progress, session};
 
 pub(crate) fn run(arguments: &TestArguments) -> Result<(), Failure> {
     let one = &arguments.one;
     let report = session::block_on(async {
         let service = one.target.service().await?;
-        Ok(service.post(&format!("/servers/{}/test", encoded(&one.server)), None).await?)
+        let path = format!("/servers/{}/test", encoded(&one.server));
+        Ok(progress::shown(&format!("trying `{}`", one.server), service.post(&path, None)).await?)
     })?;
     if one.json {
         output::print_json(&report)?;
