@@ -15,12 +15,12 @@ const TOOLS: &str = include_str!("../crates/search/tests/quality/mcp.tools.jsonl
 const REQUESTS: &str = include_str!("../crates/search/tests/quality/mcp.queries.jsonl");
 
 fn lines(text: &str) -> Vec<Value> {
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    text.lines().map(|line| serde_json::from_str(line).expect("the set is JSON")).collect()
 }
 
 /// A name for a collection that nobody else has.
 fn collection() -> String {
-    let moment = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos();
+    let moment = std::time::UNIX_EPOCH.elapsed().expect("it is later than 1970").as_nanos();
     format!("test-{}-{moment}", std::process::id())
 }
 
@@ -51,20 +51,20 @@ fn wait_for_vectors(serve: &Serve, tools: usize) {
 fn servers() -> BTreeMap<String, Puppet> {
     let mut specs: BTreeMap<String, Spec> = BTreeMap::new();
     for tool in lines(TOOLS) {
-        let schema = json!({"type": "object", "properties": tool["parameters"].as_object().unwrap().keys().map(|name| (name.clone(), json!({}))).collect::<serde_json::Map<_, _>>()});
+        let schema = json!({"type": "object", "properties": tool["parameters"].as_object().expect("the answer has it").keys().map(|name| (name.clone(), json!({}))).collect::<serde_json::Map<_, _>>()});
         let definition =
             json!({"name": tool["name"], "description": tool["description"], "inputSchema": schema}).to_string();
-        let spec = specs.remove(tool["server"].as_str().unwrap()).unwrap_or_else(Spec::legacy);
-        specs.insert(tool["server"].as_str().unwrap().to_owned(), spec.raw_tool(&definition));
+        let spec = specs.remove(tool["server"].as_str().expect("the answer has it")).unwrap_or_else(Spec::legacy);
+        specs.insert(tool["server"].as_str().expect("the answer has it").to_owned(), spec.raw_tool(&definition));
     }
     specs.into_iter().map(|(name, spec)| (name, Puppet::over_http(spec.echoes()))).collect()
 }
 
 /// What was found, with its scores to three digits.
 fn found(whole: &Value) -> Vec<(String, i64)> {
-    let score = |tool: &Value| (tool["score"].as_f64().unwrap() * 1000.0).round() as i64;
-    let tools = whole["tools"].as_array().unwrap();
-    tools.iter().map(|tool| (tool["name"].as_str().unwrap().to_owned(), score(tool))).collect()
+    let score = |tool: &Value| (tool["score"].as_f64().expect("the answer has it") * 1000.0).round() as i64;
+    let tools = whole["tools"].as_array().expect("the answer has it");
+    tools.iter().map(|tool| (tool["name"].as_str().expect("the answer has it").to_owned(), score(tool))).collect()
 }
 
 /// Whether two searches found the same, in the same order but for what differs by less than can be told.

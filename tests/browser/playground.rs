@@ -35,7 +35,8 @@ fn a_tool_is_run_by_form_shows_progress_asks_and_answers() {
         assert_eq!(call.value()["params"]["arguments"], json!({"name": "Bob", "class": "second"}));
         call.progress(r#""progress":1,"total":4,"message":"looking""#);
         browser.wait_for_text("looking").await;
-        let schema = json!({"type": "object", "required": ["side"], "properties": {"side": {"enum": ["window", "aisle"]}}});
+        let schema =
+            json!({"type": "object", "required": ["side"], "properties": {"side": {"enum": ["window", "aisle"]}}});
         let question = json!({"message": "Window or aisle?", "requestedSchema": schema});
         call.ask("77", "elicitation/create", &question.to_string());
         browser.wait_for_text("Window or aisle?").await;

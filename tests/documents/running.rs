@@ -129,7 +129,9 @@ fn limits_time_outs_and_missing_servers_are_told_in_the_document() {
     let said = home.fails(1, &["run", "notes.md"]);
     let line = |number: usize| {
         let begin = format!("block {number}, ");
-        let mut lines = said.lines().filter(|line| line.starts_with(&begin) && !line.ends_with("executing") && !line.ends_with("pending"));
+        let mut lines = said
+            .lines()
+            .filter(|line| line.starts_with(&begin) && !line.ends_with("executing") && !line.ends_with("pending"));
         lines.next().unwrap_or_else(|| panic!("nothing about block {number} in\n{said}"))
     };
     assert!(line(1).contains("failed in ") && line(1).contains("0.3 s"), "{}", line(1));

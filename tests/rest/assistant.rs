@@ -6,7 +6,12 @@ use super::{Rest, expect, expect_error, expect_problems};
 
 /// What it is offered: `server.tool`.
 fn offered(answer: &Value) -> Vec<String> {
-    answer["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+    answer["tools"]
+        .as_array()
+        .expect("tools have names")
+        .iter()
+        .map(|tool| tool["name"].as_str().expect("tools have names").to_owned())
+        .collect()
 }
 
 fn two_servers() -> Rest {

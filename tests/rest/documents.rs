@@ -22,13 +22,15 @@ fn streamed(body: &Value) -> Ask {
 
 /// A service with a folder of documents, and a secret beside it.
 fn with_documents() -> (Rest, tempfile::TempDir) {
-    let place = tempfile::TempDir::with_prefix("documents-").unwrap();
+    let place = tempfile::TempDir::with_prefix("documents-").expect("the test can write there");
     let folder = place.path().join("notes");
-    fs::create_dir_all(folder.join("work")).unwrap();
-    fs::write(folder.join("a.md"), format!("# A\n\n{}", block("one", "echo", "text: hello\n"))).unwrap();
-    fs::write(folder.join("work/b.md"), "# B\n<!-- mcp: one -->\n").unwrap();
-    fs::write(place.path().join("secret.md"), "secret").unwrap();
-    std::os::unix::fs::symlink(place.path().join("secret.md"), folder.join("link.md")).unwrap();
+    fs::create_dir_all(folder.join("work")).expect("the test can write there");
+    fs::write(folder.join("a.md"), format!("# A\n\n{}", block("one", "echo", "text: hello\n")))
+        .expect("the test can write there");
+    fs::write(folder.join("work/b.md"), "# B\n<!-- mcp: one -->\n").expect("the test can write there");
+    fs::write(place.path().join("secret.md"), "secret").expect("the test can write there");
+    std::os::unix::fs::symlink(place.path().join("secret.md"), folder.join("link.md"))
+        .expect("the test can write there");
     let rest = Rest::start_as(|launch| launch.arg("--documents").arg(&folder));
     (rest, place)
 }
@@ -42,7 +44,9 @@ fn a_text_comes_back_with_its_results_and_the_account_has_its_path_and_lines() {
     assert_eq!((&told["ok"], &told["saved"]), (&json!(true), &json!(false)));
     assert_eq!((&told["blocks"][0]["status"], &told["blocks"][0]["written"]), (&json!("done"), &json!("written")));
     let after = told["text"].as_str().unwrap();
-    assert!(after.starts_with(&text[..text.len() - 1]) && after.contains("hello") && after.contains("<!-- mcp-result "));
+    assert!(
+        after.starts_with(&text[..text.len() - 1]) && after.contains("hello") && after.contains("<!-- mcp-result ")
+    );
 
     let edit = &told["edits"][0];
     let at = |name: &str| usize::try_from(edit[name].as_u64().unwrap()).unwrap();
@@ -182,7 +186,10 @@ fn the_context_of_a_line_is_its_binding_its_block_and_the_tools_that_may_be_used
     let text = format!("# Free\n\n# Bound\n<!-- mcp: two -->\n\n{}", block("one", "size", ""));
     let at = |line: u64| expect(200, &rest.post("/documents/context", &json!({"text": text, "line": line})));
     let (free, bound) = (at(1), at(6));
-    assert_eq!((free["tools"].as_array().unwrap().len(), &free["bound"], &free["block"]), (3, &Value::Null, &Value::Null));
+    assert_eq!(
+        (free["tools"].as_array().unwrap().len(), &free["bound"], &free["block"]),
+        (3, &Value::Null, &Value::Null)
+    );
     assert_eq!(names(&bound["tools"]).iter().filter(|name| name.starts_with("two.")).count(), 1);
     assert_eq!((&bound["allowed_servers"], bound["tools"].as_array().unwrap().len()), (&json!(["two"]), 1));
     assert_eq!(bound["block"]["problem"]["trouble"], "refused");
@@ -190,7 +197,10 @@ fn the_context_of_a_line_is_its_binding_its_block_and_the_tools_that_may_be_used
     let lines = json!({"document": "/x/a.md", "start_line": 5, "end_line": 9, "server_id": "two"});
     expect(201, &rest.post("/bindings", &lines));
     let known = expect(200, &rest.get("/documents/context?path=/x/a.md&line=7"));
-    assert_eq!((&known["server"], &known["text_is_known"], &known["remarks"]), (&json!("two"), &json!(false), &json!([])));
+    assert_eq!(
+        (&known["server"], &known["text_is_known"], &known["remarks"]),
+        (&json!("two"), &json!(false), &json!([]))
+    );
     let heading = json!({"document": "/x/a.md", "heading_text": "Free", "server_id": "two"});
     expect(201, &rest.post("/bindings", &heading));
     let known = expect(200, &rest.get("/documents/context?path=/x/a.md&line=1"));

@@ -13,6 +13,7 @@
 //! - [`documents`]: Markdown documents that run tools
 //! - [`mod@assistant`]: a model that may use tools
 //! - [`import`]: the servers of other programs
+//! - [`advisers`]: models elsewhere that help to find tools
 //! - [`client_config`]: the configs of other programs, changed so that they use us, and back
 //! - [`traces`]: where traces of calls are sent
 //! - [`doctor`]: what can be wrong, and what to do about it
@@ -20,6 +21,7 @@
 //! - [`table`], [`output`], [`colour`], [`progress`], [`words`], [`failure`], [`exit`]: data to stdout, words to stderr, a number to the shell
 
 mod admission;
+mod advisers;
 mod answer;
 mod arguments;
 mod assistant;

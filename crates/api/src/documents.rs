@@ -36,7 +36,9 @@ impl Meant {
         match (asked.body.text("text"), path) {
             (Some(text), path) => Ok(Self { text, path, file: None }),
             (None, Some(path)) => Self::in_folder(asked.documents.as_ref(), path).await,
-            (None, None) => Err(refuse(&["body", "text"], "missing", "send `text`, or the `path` of a served document")),
+            (None, None) => {
+                Err(refuse(&["body", "text"], "missing", "send `text`, or the `path` of a served document"))
+            }
         }
     }
 
@@ -116,7 +118,9 @@ pub(crate) fn not_found(path: &str, error: &FolderError) -> Error {
 }
 
 /// Does what takes a disk, or a processor for longer than a moment, away from the threads that move calls.
-pub(crate) async fn away<T: Send + 'static>(work: impl FnOnce() -> Result<T, Error> + Send + 'static) -> Result<T, Error> {
+pub(crate) async fn away<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
     let done = tokio::task::spawn_blocking(work).await;
     done.unwrap_or_else(|error| Err(Error::Internal { what: format!("a document could not be looked at: {error}") }))
 }

@@ -48,7 +48,6 @@ impl Stream {
         }
         Self { opening: Some(opening.into()), next: Some(Box::pin(sources.next())) }
     }
-
 }
 
 impl Pieces for Stream {

@@ -354,6 +354,17 @@ fn skill() -> Schema {
         .with("primary_tool_count", Schema::count().about("Those of them that are best at it."))
 }
 
+/// A skill that a classifier missed.
+pub(crate) fn suggestion() -> Schema {
+    Schema::object()
+        .with("id", Schema::text())
+        .with("name", Schema::text())
+        .with("description", Schema::text().about("What its tools would do."))
+        .with("tools", Schema::list(Schema::text()).about("Some that would have it, as `server.tool`."))
+        .with("rejected", Schema::truth())
+        .with("suggested_at", moment())
+}
+
 /// What a skill is to be.
 pub(crate) fn changed_skill() -> Schema {
     Schema::object()

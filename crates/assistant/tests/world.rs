@@ -29,7 +29,7 @@ pub(crate) fn model(server: &ModelServer, plays: Plays) -> Model {
 
 pub(crate) fn with(provider: Provider) -> Model {
     let limits = Limits { tries: 2, first_pause: Duration::from_millis(1), ..Limits::default() };
-    Model::new(provider, limits, Budget::unlimited().into()).unwrap()
+    Model::new(provider, limits, Budget::unlimited().into()).expect("the provider is right")
 }
 
 /// Tools: one that reads, one that writes, one that destroys.
@@ -60,7 +60,10 @@ pub(crate) struct Noting {
 
 impl Hands for Noting {
     async fn call(&self, tool: &str, arguments: &str) -> Result<String, Mishap> {
-        self.done.lock().unwrap().push((tool.to_owned(), serde_json::from_str(arguments).unwrap()));
+        self.done
+            .lock()
+            .expect("no test panics while it holds this")
+            .push((tool.to_owned(), serde_json::from_str(arguments).expect("arguments are JSON")));
         if self.is_stuck {
             std::future::pending::<()>().await;
         }
@@ -83,7 +86,7 @@ impl Hands for Noting {
 
 impl Noting {
     pub(crate) fn names(&self) -> Vec<String> {
-        self.done.lock().unwrap().iter().map(|(name, _)| name.clone()).collect()
+        self.done.lock().expect("no test panics while it holds this").iter().map(|(name, _)| name.clone()).collect()
     }
 }
 
@@ -113,7 +116,8 @@ pub(crate) async fn ask(model: &Model, hands: &Noting, bounds: Bounds) -> Went {
 /// The results that the last request of a model had in it, as text.
 pub(crate) fn last_results(server: &ModelServer) -> String {
     let asked = server.asked();
-    let messages = asked.last().unwrap().body["messages"].as_array().unwrap().clone();
+    let messages =
+        asked.last().expect("something was asked").body["messages"].as_array().expect("there are messages").clone();
     let after = messages.iter().rposition(|message| message["role"] == "assistant").map_or(0, |at| at + 1);
     json!(messages[after..]).to_string()
 }

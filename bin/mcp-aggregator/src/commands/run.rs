@@ -130,7 +130,7 @@ async fn run_and_watch(
             return concluded;
         }
         // One that failed is run again when it is changed.
-        concluded.unwrap_or_else(|failure| say(failure));
+        concluded.unwrap_or_else(say);
         watched.is_now(&written.text);
         // Somebody may have written while we ran.
         document = Document::parse(&written.text);

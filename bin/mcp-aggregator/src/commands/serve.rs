@@ -47,6 +47,7 @@ pub(crate) fn run_announced(arguments: ServeArguments, announce: impl FnOnce(Soc
         allow_origin,
         names,
         skills,
+        advisers,
         vectors,
         surface,
         documents,
@@ -65,8 +66,6 @@ pub(crate) fn run_announced(arguments: ServeArguments, announce: impl FnOnce(Soc
     let options = Options { surface, ..options };
     let config = config.map(config_file).transpose()?;
     let skills = skills.as_deref().map(skills_in).transpose()?.unwrap_or_default();
-    let embedder = embedder();
-    let vectors = vectors_elsewhere::from(vectors, embedder.as_deref())?;
     let documents = documents.as_deref().map(folder_of_documents).transpose()?;
     let chain = chain(config.as_ref(), &storage)?;
     make_room_for_connections();
@@ -87,6 +86,8 @@ pub(crate) fn run_announced(arguments: ServeArguments, announce: impl FnOnce(Soc
         });
         let (remote, probe) = (Some(containers.life_or(Arc::new(remote::life))), Some(remote::probe as _));
         let traces = traces::from_environment();
+        let (embedder, classifier) = (advisers.embedder()?.or_else(embedder), advisers.classifier()?);
+        let vectors = vectors_elsewhere::from(vectors, embedder.as_deref())?;
         let setup = Setup {
             store: store.clone(),
             options,
@@ -97,7 +98,7 @@ pub(crate) fn run_announced(arguments: ServeArguments, announce: impl FnOnce(Soc
             embedder,
             vectors,
             skills,
-            classifier: None,
+            classifier,
             traces,
         };
         let opened = match no_history {

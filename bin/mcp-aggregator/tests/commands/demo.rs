@@ -58,8 +58,10 @@ fn a_newcomer_types_what_the_program_says_and_a_tool_answers() {
     assert!(answer.stdout.contains("0.3"), "{}", answer.stdout);
     let found = demo.run(&["call", "notes.search", "query=demo"]);
     assert!(found.stdout.contains("welcome"), "{}", found.stdout);
-    let frame = demo.run(&["top", "--once"]).stdout;
-    assert!(frame.contains("calc.evaluate") && frame.contains("success"), "{frame}");
+    wait_until("the call is in the live view", || {
+        let frame = demo.run(&["top", "--once"]).stdout;
+        frame.lines().any(|line| line.contains("calc.evaluate") && line.contains("success")).then_some(())
+    });
     let doctor = demo.run(&["doctor"]);
     expect(&doctor, 0);
     assert!(doctor.stdout.contains("calc: connected, "), "{}", doctor.stdout);
@@ -148,6 +150,9 @@ fn top_is_live_obeys_its_keys_and_gives_the_terminal_back() {
     terminal.keys(&["q"]);
     let after = terminal.shows("ended with 0");
     assert!(!after.contains("q quit"), "{after}");
-    let after = terminal.shows("icanon");
-    assert!(!after.contains("-icanon"), "{after}");
+    let after = wait_until("the terminal's mode is told", || {
+        let screen = terminal.tmux(&["capture-pane", "-p"]);
+        screen.lines().any(|line| line.trim_end().ends_with("icanon") && !line.contains("stty")).then_some(screen)
+    });
+    assert!(after.lines().any(|line| line.trim_end() == "icanon"), "{after}");
 }

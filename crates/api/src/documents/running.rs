@@ -180,9 +180,7 @@ fn described(report: &Report, done: Option<&Done>, output: Output) -> Value {
     });
     let Some(done) = done else { return answer };
     if !done.is_saved {
-        let shown = |file: &notebook::Attachment| {
-            json!({ "path": format!("{}/{}", done.assets, file.name), "base64": STANDARD.encode(&file.bytes) })
-        };
+        let shown = |file: &notebook::Attachment| json!({ "path": format!("{}/{}", done.assets, file.name), "base64": STANDARD.encode(&file.bytes) });
         answer["attachments"] = done.applied.attachments.iter().map(shown).collect();
     }
     if matches!(output, Output::Text | Output::Both) {

@@ -57,7 +57,8 @@ async fn by_query(asked: Asked) -> Result<Answer, Error> {
         let parts = asked.text(name).unwrap_or_default().split(',').map(str::trim);
         parts.filter(|part| !part.is_empty()).map(str::to_owned).collect()
     };
-    let narrowing = Narrowing { servers: list("servers"), skills: list("skills"), format: format(asked.text("format")) };
+    let narrowing =
+        Narrowing { servers: list("servers"), skills: list("skills"), format: format(asked.text("format")) };
     let meant = match asked.text("path") {
         Some(path) => Some(Meant::in_folder(asked.documents.as_ref(), path.to_owned()).await?),
         None => None,
@@ -84,12 +85,7 @@ fn format(word: Option<&str>) -> Option<Format> {
     word.and_then(|word| word.trim().to_ascii_lowercase().parse().ok())
 }
 
-async fn offered(
-    service: &Service,
-    meant: Option<Meant>,
-    line: u64,
-    narrowing: &Narrowing,
-) -> Result<Value, Error> {
+async fn offered(service: &Service, meant: Option<Meant>, line: u64, narrowing: &Narrowing) -> Result<Value, Error> {
     // Without a document, every line of no text at all: bound to nothing.
     let meant = meant.unwrap_or_else(|| Meant { text: String::new(), path: None, file: None });
     let Context { place, mut tools, .. } = Context::of(service, meant, line).await?;

@@ -32,10 +32,16 @@ pub(crate) fn line() -> Schema {
 /// A run to be made.
 pub(crate) fn run() -> Schema {
     meant()
-        .may_have("blocks", Schema::list(Schema::integer(1, i64::from(i32::MAX))).about("Only these, by number from 1."))
+        .may_have(
+            "blocks",
+            Schema::list(Schema::integer(1, i64::from(i32::MAX))).about("Only these, by number from 1."),
+        )
         .may_have("section", Schema::text().about("Only those under this heading: `Tools`, or `## Tools`."))
         .may_have("line", line().about("Only the one that is in this line."))
-        .may_have("dry_run", Schema::truth().by_default(false).about("Look tools up and check parameters; call nothing."))
+        .may_have(
+            "dry_run",
+            Schema::truth().by_default(false).about("Look tools up and check parameters; call nothing."),
+        )
         .may_have("force", Schema::truth().by_default(false).about("Replace results that somebody edited."))
         .may_have("jobs", Schema::integer(1, 64).by_default(1).about("How many blocks may run at once."))
         .may_have(
@@ -109,17 +115,12 @@ fn map() -> Schema {
 }
 
 fn problem() -> Schema {
-    let troubles = [
-        "unclosed",
-        "torn_result",
-        "edited_result",
-        "bad_yaml",
-        "bad_arguments",
-        "no_server",
-        "no_tool",
-        "refused",
-    ];
-    Schema::object().with("trouble", Schema::word(troubles)).with("faults", Schema::list(Schema::named("Remark"))).or_null()
+    let troubles =
+        ["unclosed", "torn_result", "edited_result", "bad_yaml", "bad_arguments", "no_server", "no_tool", "refused"];
+    Schema::object()
+        .with("trouble", Schema::word(troubles))
+        .with("faults", Schema::list(Schema::named("Remark")))
+        .or_null()
 }
 
 fn outcome() -> Schema {
@@ -146,9 +147,8 @@ fn outcome() -> Schema {
         .with("text", Schema::text().about("What comes there."))
         .with("start_utf16", Schema::count().about("The same in units of UTF-16."))
         .with("end_utf16", Schema::count());
-    let attachment = Schema::object()
-        .with("path", Schema::text().about("As the document links it."))
-        .with("base64", Schema::text());
+    let attachment =
+        Schema::object().with("path", Schema::text().about("As the document links it.")).with("base64", Schema::text());
     Schema::object()
         .with("ok", Schema::truth().about("Whether everything that was to be run was, without an error."))
         .with("blocks", Schema::list(block))
