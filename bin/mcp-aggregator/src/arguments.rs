@@ -1,6 +1,8 @@
-//! The command line. Verbs for registered servers are in `servers`, those for documents in `documents`, those that look
+//! The command line. Verbs for registered servers are in `servers`, those for documents in `documents`, those for an
+//! assistant in `assistant`, those that look
 //! after all of it in `care`, those about this program in `manual`; `help` says how all of it is explained.
 
+pub(crate) mod assistant;
 pub(crate) mod care;
 pub(crate) mod demo;
 pub(crate) mod documents;
@@ -14,6 +16,7 @@ use std::path::PathBuf;
 use aggregator::{NamePolicy, Separator, Surface};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use self::assistant::{AskArguments, ContextArguments};
 use crate::advisers::AdviserArguments;
 use crate::storage::StorageArguments;
 use crate::target::TargetArguments;
@@ -56,6 +59,7 @@ Examples:
   mcp-aggregator call memory.read_graph
   mcp-aggregator search remember something
   mcp-aggregator run notes.md                         run the tools that a document names
+  mcp-aggregator ask \"What time is it in Rome?\"       ask a model that may use the tools
   mcp-aggregator status
   mcp-aggregator import --dry-run                     which servers do other programs on this machine have?
 
@@ -108,6 +112,8 @@ pub(crate) enum Command {
     Call(CallArguments),
     Run(RunArguments),
     Doc(DocArguments),
+    Ask(AskArguments),
+    Context(ContextArguments),
     Add(AddArguments),
     Remove(RemoveArguments),
     List(ListArguments),

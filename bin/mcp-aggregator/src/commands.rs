@@ -1,12 +1,14 @@
 //! One file per verb, or per pair of verbs.
 
 pub(crate) mod add;
+pub(crate) mod ask;
 pub(crate) mod bind;
 pub(crate) mod call;
 pub(crate) mod check;
 pub(crate) mod completions;
 pub(crate) mod connect_client;
 pub(crate) mod connection;
+pub(crate) mod context;
 pub(crate) mod demo;
 pub(crate) mod doc;
 pub(crate) mod doctor;

@@ -1,9 +1,10 @@
 //! Documents that run tools, for the verbs `run` and `doc`.
 //!
 //! - here: which servers there are for a document, and what the registry binds its parts to
-//! - `by_config`, `by_service`: who makes the calls
+//! - `by_config`, `by_service`: who makes the calls; `answering`: who answers `assistant` blocks
 //! - `progress`: what is told meanwhile
 
+mod answering;
 mod by_config;
 mod by_service;
 mod progress;
@@ -19,8 +20,9 @@ use crate::failure::Failure;
 use crate::local;
 use crate::storage::with_causes;
 use crate::target::Target;
+pub(crate) use answering::Answering;
 pub(crate) use by_config::ConfigTools;
-pub(crate) use by_service::ServiceTools;
+pub(crate) use by_service::{Execution, ServiceTools};
 pub(crate) use progress::{Told, in_words};
 
 /// How many bindings are asked for at once: as many as REST gives.

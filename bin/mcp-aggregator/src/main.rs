@@ -11,6 +11,7 @@
 //! - [`target`]: where a command about registered servers is carried out: by a running service ([`client`], [`refusal`]),
 //!   found by its [`service_file`], or on the registry itself ([`local`]); [`shown`]: its answers in columns
 //! - [`documents`]: Markdown documents that run tools
+//! - [`mod@assistant`]: a model that may use tools
 //! - [`import`]: the servers of other programs
 //! - [`advisers`]: models elsewhere that help to find tools
 //! - [`client_config`]: the configs of other programs, changed so that they use us, and back
@@ -23,6 +24,7 @@ mod admission;
 mod advisers;
 mod answer;
 mod arguments;
+mod assistant;
 mod beside;
 mod client;
 mod client_config;
@@ -73,6 +75,8 @@ fn main() -> ExitCode {
         Command::Call(arguments) => commands::call::run(&arguments),
         Command::Run(arguments) => commands::run::run(&arguments),
         Command::Doc(arguments) => commands::doc::run(&arguments),
+        Command::Ask(arguments) => commands::ask::run(&arguments),
+        Command::Context(arguments) => commands::context::run(&arguments),
         Command::Add(arguments) => commands::add::run(&arguments),
         Command::Remove(arguments) => commands::remove::run(&arguments),
         Command::List(arguments) => commands::list::run(&arguments),

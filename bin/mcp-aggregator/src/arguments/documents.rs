@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use notebook::Selection;
 
+use super::assistant::ModelArguments;
 use crate::target::TargetArguments;
 
 /// Run the tools that a Markdown document names, and put each result under its block.
@@ -63,6 +64,11 @@ pub(crate) struct RunArguments {
     /// Print what became of every block as JSON
     #[arg(long)]
     pub(crate) json: bool,
+    /// Let `assistant` blocks call tools that may destroy something, without asking
+    #[arg(long)]
+    pub(crate) yes: bool,
+    #[command(flatten)]
+    pub(crate) model: ModelArguments,
     #[command(flatten)]
     pub(crate) servers: ServersArguments,
 }

@@ -7,13 +7,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use aggregator::NamePolicy;
 use notebook::{
-    Applied, ApplyOptions, Binding, Bindings, Document, Placement, Plan, Report, RunOptions, Selection, Server, Toolbox,
+    Applied, ApplyOptions, Binding, Bindings, Document, Placement, Plan, Report, RunOptions, Selection, Server, Step,
+    Toolbox,
 };
 use serde_json::{Value, json};
 
 use crate::arguments::documents::RunArguments;
 use crate::commands::list;
-use crate::documents::{self, ConfigTools, ServiceTools, Told, file_failed};
+use crate::documents::{self, Answering, ConfigTools, ServiceTools, Told, file_failed};
 use crate::failure::Failure;
 use crate::output::{self, say};
 use crate::session::{self, Signals};
@@ -53,8 +54,12 @@ fn by_service(arguments: &RunArguments, text: &str) -> Result<(), Failure> {
         drop(plan(arguments, &arguments.selection(), &Document::parse(text), &around)?);
         // Only now: until there is something to be kept, Ctrl-C may simply end us.
         let mut signals = Signals::new().map_err(|error| Failure::new(format!("could not start: {error}")))?;
-        let mut toolbox =
-            ServiceTools::new(service, around.servers.clone(), &documents::whole_path(&arguments.document));
+        let mut toolbox = ServiceTools::new(
+            service,
+            around.servers.clone(),
+            &documents::whole_path(&arguments.document),
+            answering(arguments),
+        );
         let mut first = true;
         run_and_watch(arguments, text, &around, async |selection, document| {
             if !std::mem::take(&mut first) {
@@ -73,18 +78,30 @@ fn by_config(arguments: &RunArguments, text: &str, config: &Path) -> Result<(), 
     let around = Around { servers: documents::servers_of_config(&loaded.config), registered: Vec::new() };
     let document = Document::parse(text);
     let first = plan(arguments, &arguments.selection(), &document, &around)?;
-    let is_needed = |name: &str| arguments.watch || first.steps.iter().any(|step| step.server() == Some(name));
+    let is_needed = |name: &str| arguments.watch || first.steps.iter().any(|step| may_use(step, name));
     loaded.config.servers.retain(|spec| is_needed(spec.name.as_str()));
     let separator = crate::arguments::usual_separator();
     let options = session::options("mcp-aggregator", separator, NamePolicy::Canonical, session::NOTHING)?;
     session::with(loaded, options, async |session| {
-        let toolbox = ConfigTools { aggregator: session.aggregator.clone(), servers: around.servers.clone() };
+        let answering = Some(answering(arguments));
+        let toolbox =
+            ConfigTools { aggregator: session.aggregator.clone(), servers: around.servers.clone(), answering };
         run_and_watch(arguments, text, &around, async |selection, document| {
             let plan = plan(arguments, selection, document, &around)?;
             Ok(carry_out(arguments, &plan, &toolbox, session.interrupted()).await)
         })
         .await
     })
+}
+
+/// Whether a block may come to use a server. What the assistant will use, nobody knows yet.
+fn may_use(step: &Step<'_>, server: &str) -> bool {
+    step.server().map_or_else(|| step.title() == "assistant", |named| named == server)
+}
+
+/// Who answers its `assistant` blocks.
+fn answering(arguments: &RunArguments) -> Answering {
+    Answering::new(&arguments.model, arguments.yes, documents::whole_path(&arguments.document))
 }
 
 /// Runs the document, and with `--watch` what changed in it, until somebody ends that.

@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use aggregator::Aggregator;
 use catalog::{Kind, NameStyle, Scope};
-use notebook::{Failure, Lookup, Request, Server, Toolbox};
+use notebook::{Answer, Failure, Lookup, Question, Request, Server, Toolbox};
 use protocol::reply;
 use serde_json::Value;
 
+use super::Answering;
 use crate::answer;
+use crate::assistant::{Offered, Wanted, Way};
 use crate::conversation::Conversation;
 
 /// The servers of a config.
@@ -16,6 +18,8 @@ pub(crate) struct ConfigTools {
     pub(crate) aggregator: Arc<Aggregator>,
     /// All of them; only those that the document needs were started.
     pub(crate) servers: Vec<Server>,
+    /// Who answers `assistant` blocks, where there are any.
+    pub(crate) answering: Option<Answering>,
 }
 
 impl Toolbox for ConfigTools {
@@ -49,6 +53,16 @@ impl Toolbox for ConfigTools {
             Ok(result) => Ok(String::from_utf8_lossy(result).into_owned()),
             Err(error) => Err(Failure::new(answer::refusal(error))),
         }
+    }
+
+    async fn ask(&self, question: &Question) -> Result<Answer, Failure> {
+        let nobody = || Failure::new("there is no assistant here");
+        let answering = self.answering.as_ref().ok_or_else(nobody)?;
+        self.aggregator.fleet.all_decided().await;
+        let wanted = Wanted::of_server(question.server.as_deref());
+        let offered = Offered::by_config(&self.aggregator.fleet, &self.servers, &wanted);
+        let offered = offered.map_err(|failure| Failure::new(failure.message))?;
+        answering.answer(question, &offered, Way::Config(self)).await
     }
 }
 

@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Method;
-use notebook::{Failure, Lookup, Request, Server, Toolbox};
+use notebook::{Answer, Failure, Lookup, Question, Request, Server, Toolbox};
 use protocol::reply;
 use serde_json::Value;
 
+use super::Answering;
+use crate::assistant::{Offered, Wanted, Way};
 use crate::client::{Client, Denial, encoded};
 use crate::refusal;
 
@@ -25,13 +27,22 @@ pub(crate) struct ServiceTools {
     document: String,
     /// What the calls of this run count for.
     session: String,
+    answering: Answering,
+}
+
+/// What the account of a call says about where it came from.
+pub(crate) struct Execution<'a> {
+    pub(crate) source: &'a str,
+    /// The document's whole path.
+    pub(crate) document: Option<&'a str>,
+    pub(crate) session: &'a str,
 }
 
 impl ServiceTools {
     /// For one run of a document.
-    pub(crate) fn new(service: Client, servers: Vec<Server>, document: &Path) -> Self {
+    pub(crate) fn new(service: Client, servers: Vec<Server>, document: &Path, answering: Answering) -> Self {
         let document = document.to_string_lossy().into_owned();
-        Self { service, servers, document, session: new_session() }
+        Self { service, servers, document, session: new_session(), answering }
     }
 
     /// What is called from now on belongs to another run.
@@ -72,22 +83,41 @@ impl Toolbox for ServiceTools {
     }
 
     async fn call(&self, request: &Request) -> Result<String, Failure> {
-        let body = reply::object([
+        let (document, session) = (Some(self.document.as_str()), self.session.as_str());
+        Execution { source: SOURCE, document, session }.of(&self.service, request).await
+    }
+
+    async fn ask(&self, question: &Question) -> Result<Answer, Failure> {
+        let wanted = Wanted::of_server(question.server.as_deref());
+        let offered = Offered::by_service(&self.service, &wanted).await;
+        let offered = offered.map_err(|failure| Failure::new(failure.message))?;
+        let way = Way::Service { service: &self.service, document: Some(&self.document), session: &self.session };
+        self.answering.answer(question, &offered, way).await
+    }
+}
+
+impl Execution<'_> {
+    /// Makes a call. Dropping this cancels it: the service sees that nobody waits any more.
+    pub(crate) async fn of(&self, service: &Client, request: &Request) -> Result<String, Failure> {
+        let mut members = vec![
             ("name", reply::string(&request.tool)),
             ("server_id", reply::string(&request.server)),
             ("arguments", request.arguments.clone().into_bytes()),
-            ("source", reply::string(SOURCE)),
-            ("document_path", reply::string(&self.document)),
-            ("section_line", request.line.to_string().into_bytes()),
-            ("session", reply::string(&self.session)),
-        ]);
-        let response = self.service.send(Method::POST, "/execute", Bytes::from(body), LONGEST_CALL).await;
+            ("source", reply::string(self.source)),
+            ("session", reply::string(self.session)),
+        ];
+        if let Some(document) = self.document {
+            members.push(("document_path", reply::string(document)));
+            members.push(("section_line", request.line.to_string().into_bytes()));
+        }
+        let body = Bytes::from(reply::object(members));
+        let response = service.send(Method::POST, "/execute", body, LONGEST_CALL).await;
         let response =
             response.map_err(|(Denial::Absent(failure) | Denial::Other(failure))| Failure::new(failure.message))?;
         if response.status.is_success() {
             return Ok(String::from_utf8_lossy(&response.body).into_owned());
         }
-        let message = refusal::told(self.service.url(), response.status, &response.body).message;
+        let message = refusal::told(service.url(), response.status, &response.body).message;
         let said: Value = serde_json::from_slice(&response.body).unwrap_or_default();
         let is_stopped = matches!(said["error_code"].as_str(), Some("EXECUTION_CANCELLED" | "EXECUTION_STOPPED"));
         Err(Failure { is_stopped, message })

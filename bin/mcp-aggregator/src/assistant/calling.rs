@@ -1,0 +1,71 @@
+//! Who makes the calls of an assistant: a running service, or the servers of a config.
+
+use std::collections::HashMap;
+
+use assistant::{Hands, Mishap, Offer, Permission};
+use notebook::{Request, Toolbox};
+use serde_json::Value;
+
+use super::{Consent, Offered, SOURCE};
+use crate::client::Client;
+use crate::documents::{ConfigTools, Execution};
+
+/// Which way calls go.
+pub(crate) enum Way<'a> {
+    /// Its limits hold, and its account has them.
+    Service {
+        service: &'a Client,
+        /// Where the document is that is asked from.
+        document: Option<&'a str>,
+        /// What the calls count for.
+        session: &'a str,
+    },
+    Config(&'a ConfigTools),
+}
+
+/// Hands that call tools as they were offered.
+pub(crate) struct CallingHands<'a> {
+    way: Way<'a>,
+    /// The line of the document.
+    line: usize,
+    consent: &'a Consent,
+    /// Whose a tool is, and what its server calls it.
+    whose: HashMap<String, (String, String)>,
+}
+
+impl<'a> CallingHands<'a> {
+    pub(crate) fn new(way: Way<'a>, line: usize, consent: &'a Consent, offered: &Offered) -> Self {
+        let text = |tool: &Value, member: &str| tool[member].as_str().unwrap_or_default().to_owned();
+        let whose = offered
+            .tools()
+            .iter()
+            .map(|tool| (text(tool, "name"), (text(tool, "server_name"), text(tool, "tool_name"))))
+            .collect();
+        Self { way, line, consent, whose }
+    }
+}
+
+impl Hands for CallingHands<'_> {
+    async fn call(&self, tool: &str, arguments: &str) -> Result<String, Mishap> {
+        let Some((server, own)) = self.whose.get(tool) else {
+            return Err(Mishap::Failed(format!("there is no tool `{tool}`")));
+        };
+        // Servers over stdio are sent lines, and between two tokens a blank does as well as a line end.
+        let arguments = arguments.replace(['\n', '\r'], " ");
+        let request = Request { server: server.clone(), tool: own.clone(), arguments, line: self.line };
+        let result = match &self.way {
+            Way::Service { service, document, session } => {
+                Execution { source: SOURCE, document: *document, session }.of(service, &request).await
+            }
+            Way::Config(tools) => tools.call(&request).await,
+        };
+        result.map_err(|failure| match failure.is_stopped {
+            true => Mishap::Stopped(failure.message),
+            false => Mishap::Failed(failure.message),
+        })
+    }
+
+    async fn permit(&self, offer: &Offer, arguments: &str) -> Permission {
+        self.consent.ask(&offer.tool.name, arguments).await
+    }
+}

@@ -1,0 +1,146 @@
+//! Which tools an assistant may use: those of a service, or those of the servers of a config, in the same shape.
+
+use aggregator::Fleet;
+use assistant::Offer;
+use catalog::{Kind, NameStyle};
+use models::{Format, SafeNames, Tool};
+use notebook::{Bindings, Document, Place, Server};
+use serde_json::{Value, json};
+
+use crate::arguments::assistant::NarrowingArguments;
+use crate::client::Client;
+use crate::documents::{file_failed, whole_path};
+use crate::failure::Failure;
+
+/// What is wanted, and with it what is not.
+#[derive(Debug, Default)]
+pub(crate) struct Wanted {
+    /// The text of a document, and where it is.
+    pub(crate) document: Option<(String, String)>,
+    pub(crate) line: u32,
+    pub(crate) servers: Vec<String>,
+    pub(crate) skills: Vec<String>,
+    pub(crate) format: Option<Format>,
+}
+
+/// The tools, as REST describes them.
+pub(crate) struct Offered(pub(crate) Value);
+
+impl Wanted {
+    pub(crate) fn new(arguments: &NarrowingArguments, format: Option<Format>) -> Result<Self, Failure> {
+        let document = match &arguments.doc {
+            Some(path) => {
+                let text = notebook::read(path).map_err(file_failed)?;
+                Some((text, whole_path(path).to_string_lossy().into_owned()))
+            }
+            None => None,
+        };
+        let NarrowingArguments { line, server, skill, .. } = arguments;
+        Ok(Self { document, line: *line, servers: server.clone(), skills: skill.clone(), format })
+    }
+
+    /// All that one server has.
+    pub(crate) fn of_server(server: Option<&str>) -> Self {
+        Self { line: 1, servers: server.map(str::to_owned).into_iter().collect(), ..Self::default() }
+    }
+
+    /// Where in the document it is, as far as the document itself says that.
+    fn place(&self, servers: &[Server]) -> Place {
+        let text = self.document.as_ref().map_or("", |(text, _)| text);
+        let document = Document::parse(text);
+        let line = usize::try_from(self.line).unwrap_or(usize::MAX);
+        notebook::place(&document, servers, &Bindings::of(&document, &[]), line)
+    }
+
+    /// The servers of a config that are needed for it.
+    pub(crate) fn needed(&self, servers: &[Server]) -> Result<Vec<String>, Failure> {
+        let unknown = self.servers.iter().find(|wanted| !servers.iter().any(|server| server.name == **wanted));
+        if let Some(unknown) = unknown {
+            return Err(Failure::usage(format!("the config has no server `{unknown}`")));
+        }
+        let mut needed = self.place(servers).allowed_servers;
+        needed.retain(|name| self.servers.is_empty() || self.servers.contains(name));
+        Ok(needed)
+    }
+}
+
+impl Offered {
+    /// What a running service offers.
+    pub(crate) async fn by_service(service: &Client, wanted: &Wanted) -> Result<Self, Failure> {
+        let mut body = json!({ "line": wanted.line, "servers": wanted.servers, "skills": wanted.skills });
+        if let Some((text, path)) = &wanted.document {
+            body["text"] = json!(text);
+            body["path"] = json!(path);
+        }
+        if let Some(format) = wanted.format {
+            body["format"] = json!(format.as_str());
+        }
+        Ok(Self(service.post("/assistant/tools", Some(&body)).await?))
+    }
+
+    /// What the servers of a config offer that are running. Only those that are needed were started.
+    pub(crate) fn by_config(fleet: &Fleet, servers: &[Server], wanted: &Wanted) -> Result<Self, Failure> {
+        let needed = wanted.needed(servers)?;
+        let place = wanted.place(servers);
+        let view = fleet.view();
+        let snapshot = &view.snapshot;
+        let described = snapshot.listed(Kind::Tool, NameStyle::Canonical).filter_map(|route| {
+            let server = snapshot.servers()[route.server].name.as_str();
+            if !needed.iter().any(|name| name == server) {
+                return None;
+            }
+            let item = snapshot.item(Kind::Tool, route);
+            let definition: Value = serde_json::from_slice(&item.definition).ok()?;
+            let says = |hint: &str| definition["annotations"][hint] == true;
+            Some(json!({
+                "server_name": server,
+                "tool_name": item.id.to_string(),
+                "name": snapshot.listed_name(Kind::Tool, route, NameStyle::Canonical),
+                "description": definition["description"],
+                "input_schema": definition["inputSchema"],
+                "is_read_only": says("readOnlyHint"),
+                "is_idempotent": says("idempotentHint"),
+                "is_destructive": says("destructiveHint") && !says("readOnlyHint"),
+            }))
+        });
+        let mut tools: Vec<Value> = described.collect();
+        let models: Vec<Tool> = tools.iter().map(tool).collect();
+        let names = SafeNames::of(models.iter().map(|tool| tool.name.as_str()));
+        for (shown, tool) in tools.iter_mut().zip(&models) {
+            shown["safe_name"] = json!(names.safe(&tool.name));
+        }
+        Ok(Self(json!({
+            "tools": tools,
+            "enabled_servers": needed,
+            "section_binding": place.bound.as_ref().map(|bound| &bound.binding.server),
+            "why": place.why,
+            "format": wanted.format.map(Format::as_str),
+            "provider_tools": wanted.format.map(|format| format.tools(&models, &names)),
+        })))
+    }
+
+    /// The tools, each described.
+    pub(crate) fn tools(&self) -> &[Value] {
+        self.0["tools"].as_array().map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// The tools as the assistant takes them.
+    pub(crate) fn offers(&self) -> Vec<Offer> {
+        let offer = |described: &Value| Offer {
+            tool: tool(described),
+            is_read_only: described["is_read_only"] == true,
+            is_idempotent: described["is_idempotent"] == true,
+            is_destructive: described["is_destructive"] == true,
+        };
+        self.tools().iter().map(offer).collect()
+    }
+}
+
+fn tool(described: &Value) -> Tool {
+    let text = |member: &str| described[member].as_str().unwrap_or_default();
+    let schema = match &described["input_schema"] {
+        Value::Null => json!({}),
+        schema => schema.clone(),
+    };
+    Tool::new(text("name"), text("description"), schema)
+}

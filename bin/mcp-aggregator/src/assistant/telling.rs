@@ -1,0 +1,86 @@
+//! What is told while an assistant works: its words to stdout, its calls to stderr.
+
+use std::io::{self, IsTerminal};
+
+use assistant::Told;
+
+use crate::output::{self, say};
+use crate::table::{cut, printable};
+
+/// How much of the arguments of a call is shown.
+const ARGUMENTS_WIDTH: usize = 200;
+
+/// Who tells it.
+pub(crate) struct Telling {
+    /// Whether the words go to stdout: else only calls are told.
+    with_words: bool,
+    is_terminal: bool,
+    /// The last words did not end their line.
+    is_in_line: bool,
+}
+
+impl Telling {
+    pub(crate) fn all() -> Self {
+        Self { with_words: true, is_terminal: io::stdout().is_terminal(), is_in_line: false }
+    }
+
+    pub(crate) fn calls_only() -> Self {
+        Self { with_words: false, ..Self::all() }
+    }
+
+    pub(crate) fn tell(&mut self, told: Told<'_>) {
+        match told {
+            Told::Words(words) if self.with_words && !words.is_empty() => {
+                self.print(&if self.is_terminal { harmless(words) } else { words.to_owned() });
+                self.is_in_line = !words.ends_with('\n');
+            }
+            Told::Words(_) => {}
+            Told::EndOfWords => self.end_line(),
+            Told::Calling { tool, arguments } => say(format_args!("calling {}", call_line(tool, arguments))),
+            Told::Called { tool, took, problem: None } => {
+                say(format_args!("done in {} ms: {}", took.as_millis(), printable(tool)));
+            }
+            Told::Called { tool, problem: Some(problem), .. } => {
+                say(format_args!("failed: {}: {}", printable(tool), printable(problem)));
+            }
+        }
+    }
+
+    /// Whatever comes next begins a line, also after words that broke off.
+    pub(crate) fn end_line(&mut self) {
+        if std::mem::take(&mut self.is_in_line) {
+            self.print("\n");
+        }
+    }
+
+    fn print(&self, words: &str) {
+        if let Err(failure) = output::print(words.as_bytes()) {
+            say(failure);
+        }
+    }
+}
+
+/// A call, on one line.
+pub(crate) fn call_line(tool: &str, arguments: &str) -> String {
+    let arguments = arguments.trim();
+    let arguments = if arguments.is_empty() { "{}" } else { arguments };
+    format!("{} {}", printable(tool), cut(&printable(arguments), ARGUMENTS_WIDTH))
+}
+
+/// Without what would steer a terminal: the words are a stranger's.
+fn harmless(words: &str) -> String {
+    let is_harmless = |character: char| !character.is_control() || matches!(character, '\n' | '\t');
+    words.chars().filter(|&character| is_harmless(character)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_is_shown_on_one_line_and_steers_no_terminal() {
+        assert_eq!(call_line("a.b", "{\"x\":\n 1}"), "a.b {\"x\":  1}");
+        assert_eq!(call_line("a.b", " "), "a.b {}");
+        assert_eq!(harmless("a\u{1b}[2Jb\tc\n"), "a[2Jb\tc\n");
+    }
+}
