@@ -15,6 +15,7 @@ pub(crate) mod history;
 pub(crate) mod import;
 pub(crate) mod list;
 pub(crate) mod man;
+mod progress;
 pub(crate) mod remove;
 pub(crate) mod run;
 pub(crate) mod search;
