@@ -3,12 +3,14 @@
 //! - [`running`]: by a running service, with its limits and its account of calls
 //! - [`configured`]: by the servers of a config, started for the run
 //! - [`bound`]: what the registry binds parts of documents to
+//! - [`watched`]: again and again, whenever it is saved
 //! - [`maps`]: what is in a document, and which server is where
 
 mod bound;
 mod configured;
 mod maps;
 mod running;
+mod watched;
 
 use std::fs;
 use std::io::{BufRead, BufReader};

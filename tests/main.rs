@@ -1,9 +1,11 @@
 //! Black-box tests of the real programs, one module per behaviour.
 
 mod bad_input;
+mod browser;
 mod calls;
 mod command_line;
 mod config_errors;
+mod console;
 mod containers;
 mod cycles;
 mod documents;
@@ -28,3 +30,4 @@ mod stopping;
 mod surface;
 mod traces;
 mod transparency;
+mod vectors;

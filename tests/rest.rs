@@ -3,11 +3,14 @@
 //! - [`servers`]: registered, changed, connected, tried, removed; [`config_file`]: those that a file names
 //! - [`story`]: the whole of it, with restarts in between, on either database
 //! - [`tools`]: what there is, and calls; [`executions`]: the account of them; [`skills`]: what tools are for
+//! - [`documents`]: Markdown documents that run tools; [`assistant`]: what an assistant may use
 //! - [`overview`]: state, health, settings, audit, metrics; [`events`]: what happens, as it happens
 //! - [`mistakes`]: what makes no sense, in one shape; [`document`]: what the OpenAPI document promises
 
+mod assistant;
 mod config_file;
 mod document;
+mod documents;
 mod events;
 mod executions;
 mod mistakes;

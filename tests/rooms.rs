@@ -9,14 +9,16 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("crates/catalog", &["protocol"]),
     ("crates/registry", &["protocol", "catalog"]),
     ("crates/search", &[]),
+    ("crates/vectors", &["search"]),
     ("crates/upstream", &["protocol", "catalog"]),
     ("crates/remote", &["protocol", "catalog", "upstream"]),
     ("crates/containers", &["protocol", "catalog", "upstream"]),
     ("crates/models", &["protocol", "remote"]),
+    ("crates/assistant", &["models"]),
     ("crates/aggregator", &["protocol", "catalog", "upstream"]),
     ("crates/service", &["protocol", "catalog", "upstream", "aggregator", "models", "registry", "search"]),
     ("crates/http", &["protocol", "catalog", "upstream", "aggregator"]),
-    ("crates/api", &["registry", "service"]),
+    ("crates/api", &["models", "notebook", "registry", "service"]),
     ("crates/console", &["registry", "service"]),
     ("crates/notebook", &[]),
     ("crates/testkit", &[]),
@@ -26,6 +28,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &[
             "aggregator",
             "api",
+            "assistant",
             "console",
             "containers",
             "example-servers",
@@ -39,6 +42,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "search",
             "registry",
             "service",
+            "vectors",
         ],
     ),
     ("examples/servers", &[]),
@@ -55,11 +59,13 @@ const OUR_ROOMS: &[&str] = &[
     "service",
     "search",
     "models",
+    "assistant",
     "notebook",
     "front",
     "api",
     "console",
     "testkit",
+    "vectors",
 ];
 
 /// The room that speaks SQL.
@@ -214,6 +220,15 @@ fn the_tiny_program_has_no_database() {
 }
 
 #[test]
+fn the_tiny_program_compares_no_vectors() {
+    let rooms = all_below("mcp-simple-aggregator");
+    for room in ["crates/search", "crates/vectors"] {
+        assert!(!rooms.contains(&room), "{rooms:?}");
+        assert!(all_below("mcp-aggregator").contains(&room));
+    }
+}
+
+#[test]
 fn only_one_room_speaks_sql() {
     assert!(dependencies(&read(&root().join(SPEAKS_SQL).join("Cargo.toml"))).contains(&"rusqlite".to_owned()));
     for room in MAY_USE.iter().map(|(room, _)| *room).filter(|room| *room != SPEAKS_SQL) {
@@ -284,6 +299,7 @@ fn only_upstreams_process_and_watchdog_start_programs() {
         "crates/models",
         "crates/registry",
         "crates/search",
+        "crates/vectors",
         "crates/aggregator",
         "crates/service",
         "crates/http",
@@ -310,6 +326,7 @@ fn nothing_but_the_front_writes_to_stdout() {
         "crates/models",
         "crates/registry",
         "crates/search",
+        "crates/vectors",
         "crates/aggregator",
         "crates/service",
         "crates/http",

@@ -203,12 +203,32 @@ fn what_is_pinned_is_listed_beside_our_tools() {
 }
 
 #[test]
+fn what_was_found_is_on_the_list_from_then_on_where_that_is_wanted() {
+    let (files, mail) = (files(), mail());
+    let serve = serving(&[("files", &files), ("mail", &mail)]);
+    let mut client = serve.session("/mcp?surface=grow");
+    assert_eq!(client.ids("tools/list"), OWN);
+    wait_until_found_first(&mut client, "write an e-mail", "mail.send_message");
+    found(&mut client, &json!({"query": "read a file", "limit": 1}));
+    let listed = client.ids("tools/list");
+    assert_eq!(listed[..4], [OWN[0], OWN[1], OWN[2], "files.read_file"], "{listed:?}");
+    assert!(listed.contains(&"mail.send_message".to_owned()), "{listed:?}");
+    let answer = call(&mut client, "files.read_file", &json!({"path": "b"}));
+    assert_eq!(answer["result"]["structuredContent"]["path"], "b");
+    // Others have their own list.
+    assert_eq!(serve.session("/mcp?surface=grow").ids("tools/list"), OWN);
+    let mut still = serve.session("/mcp?surface=search");
+    found(&mut still, &json!({"query": "read a file"}));
+    assert_eq!(still.ids("tools/list"), OWN);
+}
+
+#[test]
 fn an_unknown_surface_is_refused() {
     let serve = Serve::start(&Config::new());
     let refused = serve.fetch(&Ask::post("/mcp?surface=tiny", "{}"));
     assert_eq!(refused.status, 400);
     let message = refused.json()["error"]["message"].as_str().unwrap().to_owned();
-    assert!(message.contains("use `full`, `search` or `auto`"), "{message}");
+    assert!(message.contains("use `full`, `search`, `grow` or `auto`"), "{message}");
 }
 
 fn search(rest: &Rest, body: &Value) -> Value {

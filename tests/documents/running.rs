@@ -10,7 +10,7 @@ use crate::service_cli::Home;
 
 const PREFIX: &str = "/api/v1/aggregator";
 
-fn executions(serve: &Serve, query: &str) -> Vec<Value> {
+pub(super) fn executions(serve: &Serve, query: &str) -> Vec<Value> {
     serve.fetch(&Ask::new("GET", &format!("{PREFIX}/executions{query}"))).json().as_array().cloned().unwrap_or_default()
 }
 
@@ -36,6 +36,7 @@ fn results_stand_under_their_blocks_and_a_second_run_replaces_them() {
     let output = home.run(&["run", "notes.md"]);
     assert_eq!(output.status.code(), Some(0), "{}", output.stderr);
     assert_eq!(output.stdout, "");
+    assert!(output.stderr.starts_with("block 1, line 6, one.echo: pending\nblock 2, "), "{}", output.stderr);
     assert!(output.stderr.contains("block 1, line 6, one.echo: executing"), "{}", output.stderr);
     assert!(output.stderr.contains("block 2, line 13, one.raw: done in "), "{}", output.stderr);
     assert!(output.stderr.contains("2 blocks: 2 done"), "{}", output.stderr);
@@ -128,7 +129,9 @@ fn limits_time_outs_and_missing_servers_are_told_in_the_document() {
     let said = home.fails(1, &["run", "notes.md"]);
     let line = |number: usize| {
         let begin = format!("block {number}, ");
-        let mut lines = said.lines().filter(|line| line.starts_with(&begin) && !line.ends_with("executing"));
+        let mut lines = said
+            .lines()
+            .filter(|line| line.starts_with(&begin) && !line.ends_with("executing") && !line.ends_with("pending"));
         lines.next().unwrap_or_else(|| panic!("nothing about block {number} in\n{said}"))
     };
     assert!(line(1).contains("failed in ") && line(1).contains("0.3 s"), "{}", line(1));

@@ -3,7 +3,7 @@
 use serde_json::json;
 use testkit::{Config, Serve, wait_until};
 
-use super::{Rest, expect_error, fake, names};
+use super::{Rest, expect, expect_error, fake, names};
 
 #[test]
 fn what_the_config_file_says_is_changed_there_and_nowhere_else() {
@@ -24,4 +24,28 @@ fn what_the_config_file_says_is_changed_there_and_nowhere_else() {
     wait_until("what the file no longer names is gone", || {
         (names(&rest.get("/servers").json()) == ["mine"]).then_some(())
     });
+}
+
+#[test]
+fn a_config_file_that_is_broken_or_gone_is_told_and_what_it_said_stays() {
+    let serve = Serve::start(&Config::new().server("given", testkit::fake()));
+    let rest = Rest { serve, folder: tempfile::tempdir().unwrap(), database: None };
+    rest.wait_for_status("given", "connected");
+    let file = rest.serve.folder().join("config.json");
+    let whole = std::fs::read(&file).unwrap();
+    let wait_for_issue = |words: &str| {
+        wait_until(words, || {
+            let health = expect(200, &rest.get("/health"));
+            let issues = health["issues"].as_array().unwrap();
+            let told = issues.iter().any(|issue| issue["component"] == "config" && issue.to_string().contains(words));
+            (told && health["status"] == "degraded").then_some(())
+        });
+    };
+    std::fs::write(&file, "{").unwrap();
+    wait_for_issue("cannot be used");
+    std::fs::remove_file(&file).unwrap();
+    wait_for_issue("is gone");
+    rest.wait_for_status("given", "connected");
+    std::fs::write(&file, whole).unwrap();
+    wait_until("all is well", || (expect(200, &rest.get("/health"))["status"] == "healthy").then_some(()));
 }

@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use aggregator::{NamePolicy, Separator, Surface};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use crate::advisers::AdviserArguments;
 use crate::storage::StorageArguments;
 use crate::target::TargetArguments;
 use care::{DoctorArguments, TopArguments};
@@ -227,10 +228,21 @@ pub(crate) struct ServeArguments {
     /// {"id", "name", "description", "examples": []}; `mcp-aggregator skills --json` shows all
     #[arg(long, verbatim_doc_comment, value_name = "FILE")]
     pub(crate) skills: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) advisers: AdviserArguments,
+    /// Keep the vectors by which tools are found in Qdrant, too, and compare them there:
+    /// http://HOST[:PORT][/COLLECTION], the port for gRPC; else the variable MCP_VECTORS. A key goes into QDRANT_API_KEY
+    #[arg(long, verbatim_doc_comment, value_name = "URL")]
+    pub(crate) vectors: Option<String>,
     /// What clients see: `full` is every tool, `search` a few tools of ours that find and call all others,
-    /// `auto` is full unless the client would drown; an address may say otherwise: /mcp?surface=search
-    #[arg(long, verbatim_doc_comment, value_name = "full|search|auto", default_value_t = Surface::Full)]
+    /// `grow` the same and what was found, `auto` is full unless the client would drown; an address may say
+    /// otherwise: /mcp?surface=search
+    #[arg(long, verbatim_doc_comment, value_name = "full|search|grow|auto", default_value_t = Surface::Full)]
     pub(crate) surface: Surface,
+    /// The folder whose Markdown files may be listed, read, run and rewritten over REST and in the console;
+    /// nothing outside of it is, and links are not followed
+    #[arg(long, verbatim_doc_comment, value_name = "DIR")]
+    pub(crate) documents: Option<PathBuf>,
     /// The name reported to clients
     #[arg(long, value_name = "NAME", default_value = "mcp-aggregator")]
     pub(crate) name: String,

@@ -12,6 +12,7 @@
 //!   found by its [`service_file`], or on the registry itself ([`local`]); [`shown`]: its answers in columns
 //! - [`documents`]: Markdown documents that run tools
 //! - [`import`]: the servers of other programs
+//! - [`advisers`]: models elsewhere that help to find tools
 //! - [`client_config`]: the configs of other programs, changed so that they use us, and back
 //! - [`traces`]: where traces of calls are sent
 //! - [`doctor`]: what can be wrong, and what to do about it
@@ -19,6 +20,7 @@
 //! - [`table`], [`output`], [`colour`], [`progress`], [`words`], [`failure`], [`exit`]: data to stdout, words to stderr, a number to the shell
 
 mod admission;
+mod advisers;
 mod answer;
 mod arguments;
 mod beside;
@@ -50,6 +52,7 @@ mod tenancy;
 mod tool_arguments;
 mod top;
 mod traces;
+mod vectors_elsewhere;
 mod words;
 
 use std::process::ExitCode;

@@ -1,7 +1,7 @@
 //! One service for one registry: a second would start every server again, and neither would see what the other writes.
 //!
-//! It is a lock on a file beside the database, which ends with the process, however that ends. For PostgreSQL there is no
-//! such file: several may share it, on several machines.
+//! It is a lock on a file beside the database, which ends with the process, however that ends. PostgreSQL several may
+//! share, on several machines; but each has a data directory of its own, where it says where it is.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::Write;
@@ -13,6 +13,9 @@ use registry::Location;
 use crate::failure::Failure;
 use crate::service_file;
 
+/// Locked in the data directory where the database is elsewhere.
+const FOLDER_LOCK: &str = "service.lock";
+
 /// The right to keep a registry, for as long as this lives.
 #[derive(Debug)]
 pub(crate) struct Tenancy {
@@ -22,8 +25,11 @@ pub(crate) struct Tenancy {
 impl Tenancy {
     /// Takes the registry at `location` over, unless another service keeps it. In `folder` that one says where it is.
     pub(crate) fn take(location: &Location, folder: Option<&Path>) -> Result<Self, Failure> {
-        let Location::File(database) = location else { return Ok(Self { _lock: None }) };
-        let path = lock_beside(database);
+        let path = match (location, folder) {
+            (Location::File(database), _) => lock_beside(database),
+            (_, Some(folder)) => folder.join(FOLDER_LOCK),
+            (_, None) => return Ok(Self { _lock: None }),
+        };
         let failed = |error: std::io::Error| Failure::new(format!("could not lock {}: {error}", path.display()));
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).map_err(failed)?;
@@ -55,7 +61,11 @@ fn taken(location: &Location, lock: &Path, folder: Option<&Path>) -> Failure {
         None if pid.is_empty() => "a process that is just starting".to_owned(),
         None => format!("process {pid}"),
     };
-    Failure::new(format!("another service keeps the registry at {location} already: {who}"))
+    let what = match location {
+        Location::File(_) => format!("keeps the registry at {location}"),
+        Location::Postgres(_) => format!("has the data directory {}", folder.unwrap_or(lock).display()),
+    };
+    Failure::new(format!("another service {what} already: {who}"))
         .with_hint("use that one, stop it first, or give this one a folder of its own with --data-dir")
 }
 
@@ -63,6 +73,18 @@ fn taken(location: &Location, lock: &Path, folder: Option<&Path>) -> Failure {
 mod tests {
     use super::*;
     use crate::service_file::ServiceFile;
+
+    #[test]
+    fn two_services_on_one_postgresql_need_folders_of_their_own() {
+        let folder = std::env::temp_dir().join(format!("tenancy-postgres-{}", std::process::id()));
+        let location = Location::parse("postgres://me@localhost/mcp").unwrap();
+        let first = Tenancy::take(&location, Some(&folder)).unwrap();
+        let refused = Tenancy::take(&location, Some(&folder)).unwrap_err().message;
+        assert!(refused.contains("has the data directory"), "{refused}");
+        Tenancy::take(&location, Some(&folder.join("other"))).unwrap();
+        drop(first);
+        fs::remove_dir_all(&folder).unwrap();
+    }
 
     #[test]
     fn a_second_service_is_refused_and_told_where_the_first_is() {

@@ -18,7 +18,7 @@ use upstream::Party;
 use crate::answering::Answering;
 use crate::level::Level;
 use crate::questions::Questions;
-use crate::surface::Surface;
+use crate::surface::{Found, Grown, Surface};
 use crate::way::{Message, Way, What};
 
 /// So many requests may wait for servers to start; further ones get what there is.
@@ -69,6 +69,8 @@ struct State {
     /// The lists it has asked for, so that it wants to know when they change.
     listed: [bool; 4],
     level: Option<Level>,
+    /// What it has found, where that is added to its list.
+    grown: Grown,
     /// Requests that wait for something of ours, by ticket.
     parked: HashMap<u64, Parked>,
     last_ticket: u64,
@@ -102,6 +104,7 @@ impl Client {
             is_initialized: false,
             listed: [false; 4],
             level: None,
+            grown: Grown::default(),
             parked: HashMap::new(),
             last_ticket: 0,
         };
@@ -130,6 +133,18 @@ impl Client {
     /// How much of the tools it sees.
     pub fn surface(&self) -> Surface {
         self.setup.surface
+    }
+
+    /// It has found these tools, the best first: they are on its list from now on.
+    pub(crate) fn found(&self, tools: Vec<Found>) {
+        if self.lock().grown.add(tools) {
+            self.list_changed(Kind::Tool, false);
+        }
+    }
+
+    /// What it has found, newest first.
+    pub(crate) fn grown(&self) -> Vec<Found> {
+        self.lock().grown.tools()
     }
 
     /// What it calls itself.

@@ -6,8 +6,10 @@
 //!
 //! - here: which surface a client has, and who knows what fits a wish ([`Guide`])
 //! - [`own`]: our own tools: what they are called, how they are described
+//! - [`grown`]: what a client has found, where that is added to its list
 //! - [`taking`]: calls of them; [`showing`]: what is told of the tools of servers; [`signature`]: one, in a line
 
+mod grown;
 mod own;
 mod showing;
 mod signature;
@@ -27,6 +29,7 @@ use crate::client::Client;
 use crate::dispatch::Aggregator;
 use crate::fleet::View;
 
+pub(crate) use grown::Grown;
 pub(crate) use taking::take;
 
 /// How much of the catalogue a client sees.
@@ -37,6 +40,8 @@ pub enum Surface {
     Full,
     /// A few tools of our own, with which all others are found and called.
     Search,
+    /// The same, and what a client has found is on its list from then on, if it hears of changes.
+    Grow,
     /// `Full`, unless that is more than the client copes with.
     Auto,
 }
@@ -87,7 +92,7 @@ fn is_small(aggregator: &Aggregator, client: &Client, view: &View) -> bool {
     }
     match client.surface() {
         Surface::Full => false,
-        Surface::Search => true,
+        Surface::Search | Surface::Grow => true,
         Surface::Auto => count(view, client) > comfort_of(&client.name()),
     }
 }
@@ -117,9 +122,9 @@ fn comfort_of(client_name: &str) -> usize {
     KNOWN.iter().find(|(start, _)| client_name.starts_with(start)).map_or(OTHERS, |&(_, comfort)| comfort)
 }
 
-/// A `--surface` that is none of the three.
+/// A `--surface` that is none of the four.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a surface; use `full`, `search` or `auto`")]
+#[error("`{0}` is not a surface; use `full`, `search`, `grow` or `auto`")]
 pub struct UnknownSurface(String);
 
 impl FromStr for Surface {
@@ -129,6 +134,7 @@ impl FromStr for Surface {
         match text {
             "full" => Ok(Self::Full),
             "search" => Ok(Self::Search),
+            "grow" => Ok(Self::Grow),
             "auto" => Ok(Self::Auto),
             _ => Err(UnknownSurface(text.to_owned())),
         }
@@ -140,6 +146,7 @@ impl fmt::Display for Surface {
         f.write_str(match self {
             Self::Full => "full",
             Self::Search => "search",
+            Self::Grow => "grow",
             Self::Auto => "auto",
         })
     }
@@ -151,11 +158,11 @@ mod tests {
 
     #[test]
     fn a_surface_is_read_as_it_is_written() {
-        for surface in [Surface::Full, Surface::Search, Surface::Auto] {
+        for surface in [Surface::Full, Surface::Search, Surface::Grow, Surface::Auto] {
             assert_eq!(surface.to_string().parse(), Ok(surface));
         }
         let error = "Search".parse::<Surface>().unwrap_err().to_string();
-        assert_eq!(error, "`Search` is not a surface; use `full`, `search` or `auto`");
+        assert_eq!(error, "`Search` is not a surface; use `full`, `search`, `grow` or `auto`");
     }
 
     #[test]

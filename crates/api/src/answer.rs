@@ -1,6 +1,7 @@
 //! What is sent back: JSON, another text, a stream of events, or nothing.
 
 use std::convert::Infallible;
+use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -9,8 +10,6 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName};
 use http::{HeaderValue, Response, StatusCode};
 use http_body::{Frame, SizeHint};
 use serde::Serialize;
-
-use crate::events::Stream;
 
 static TOTAL: HeaderName = HeaderName::from_static("x-total-count");
 /// Asks proxies to pass on every event as it comes.
@@ -28,7 +27,13 @@ pub struct Body(Kind);
 #[derive(Debug)]
 enum Kind {
     Whole(Bytes),
-    Events(Box<Stream>),
+    Events(Box<dyn Pieces>),
+}
+
+/// What is sent piece by piece, each when it is there.
+pub(crate) trait Pieces: fmt::Debug + Send {
+    /// The next piece; nothing at the end.
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>>;
 }
 
 impl Answer {
@@ -63,7 +68,7 @@ impl Answer {
     }
 
     /// Events, as long as somebody reads them.
-    pub(crate) fn events(stream: Stream) -> Self {
+    pub(crate) fn events(stream: impl Pieces + 'static) -> Self {
         let mut answer = Self::new(StatusCode::OK, Kind::Events(Box::new(stream)));
         answer.header(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
         answer.header(UNBUFFERED.clone(), HeaderValue::from_static("no"));

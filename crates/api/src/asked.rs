@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
+use notebook::Folder;
 use registry::Page;
 use serde::Serialize;
 use serde::de::{Deserializer as _, MapAccess, Visitor};
@@ -26,6 +27,8 @@ pub(crate) struct Asked {
     pub(crate) headers: HeaderMap,
     /// Turns true when we stop.
     pub(crate) closing: watch::Receiver<bool>,
+    /// The documents that may be read.
+    pub(crate) documents: Option<Arc<Folder>>,
     pub(crate) path: Vec<(&'static str, String)>,
     pub(crate) query: Map<String, Value>,
     pub(crate) body: Members,
@@ -141,6 +144,10 @@ pub(crate) fn query(endpoint: &Endpoint, query: Option<&str>) -> Result<Map<Stri
         let place = ["query".to_owned(), parameter.name.to_owned()];
         parameter.schema.check(&place, &value, &mut problems);
         given.insert(parameter.name.to_owned(), value);
+    }
+    for missing in endpoint.query.iter().filter(|it| it.is_required && !given.contains_key(it.name)) {
+        let place = vec!["query".to_owned(), missing.name.to_owned()];
+        problems.push(problem(place, "missing", "this is missing".to_owned()));
     }
     if problems.is_empty() { Ok(given) } else { Err(problems) }
 }

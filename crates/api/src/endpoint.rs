@@ -34,6 +34,7 @@ pub(crate) struct Endpoint {
 pub(crate) struct Parameter {
     pub(crate) name: &'static str,
     pub(crate) schema: Schema,
+    pub(crate) is_required: bool,
 }
 
 /// A body.
@@ -109,7 +110,13 @@ impl Endpoint {
 
     /// The query may have this.
     pub(crate) fn asks(mut self, name: &'static str, schema: Schema) -> Self {
-        self.query.push(Parameter { name, schema });
+        self.query.push(Parameter { name, schema, is_required: false });
+        self
+    }
+
+    /// The query must have this.
+    pub(crate) fn needs(mut self, name: &'static str, schema: Schema) -> Self {
+        self.query.push(Parameter { name, schema, is_required: true });
         self
     }
 

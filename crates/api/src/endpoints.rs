@@ -1,7 +1,9 @@
 //! Everything that can be asked for, group by group: each file says what, and does it.
 
+mod assistant;
 mod backup;
 mod bindings;
+mod documents;
 mod executions;
 mod overview;
 mod page;
@@ -20,7 +22,9 @@ pub(crate) fn all() -> Vec<Endpoint> {
         group("Search", search::endpoints()),
         group("Skills", skills::endpoints()),
         group("Executions", executions::endpoints()),
+        group("Documents", documents::endpoints()),
         group("Documents", bindings::endpoints()),
+        group("Assistant", assistant::endpoints()),
         group("Service", overview::endpoints()),
         group("Backup", backup::endpoints()),
         group("This document", page::endpoints()),

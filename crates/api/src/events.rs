@@ -14,9 +14,11 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
+use crate::answer::Pieces;
+
 /// How often a silent stream says that it is still there.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-const STILL_HERE: &[u8] = b": still here\n\n";
+pub(crate) const STILL_HERE: &[u8] = b": still here\n\n";
 
 /// What follows next; made when it is asked for.
 type Next = Pin<Box<dyn Future<Output = (Sources, Option<Bytes>)> + Send>>;
@@ -46,8 +48,10 @@ impl Stream {
         }
         Self { opening: Some(opening.into()), next: Some(Box::pin(sources.next())) }
     }
+}
 
-    pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+impl Pieces for Stream {
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         if let Some(opening) = self.opening.take() {
             return Poll::Ready(Some(opening));
         }

@@ -10,11 +10,13 @@
 //! - `endpoint`: one thing that can be asked for; `endpoints` and below: all of them, and what they do
 //! - `result`: what a tool answered, with a note on how it got there; `events`: what happens, as a stream; `metrics`:
 //!   numbers
+//! - `documents`: Markdown documents that run tools, and who makes their calls
 //! - `answer`: what is sent back; `mistake`: what can go wrong
 //! - `openapi`: the document, made from the endpoints; `page.html` shows it
 
 mod answer;
 mod asked;
+mod documents;
 mod endpoint;
 mod endpoints;
 mod events;
@@ -31,6 +33,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::request::Parts;
 use http::{Response, StatusCode};
+use notebook::Folder;
 use service::{Actor, Service};
 use tokio::sync::watch;
 
@@ -46,6 +49,7 @@ const NOBODY: &str = "rest";
 pub struct Api {
     service: Arc<Service>,
     endpoints: Vec<Endpoint>,
+    documents: Option<Arc<Folder>>,
     closing: watch::Sender<bool>,
 }
 
@@ -53,7 +57,12 @@ impl Api {
     /// The API of a service.
     pub fn new(service: Arc<Service>) -> Self {
         let endpoints = endpoints::all();
-        Self { service, endpoints, closing: watch::Sender::new(false) }
+        Self { service, endpoints, documents: None, closing: watch::Sender::new(false) }
+    }
+
+    /// The documents in this folder may be listed, read, run and written.
+    pub fn with_documents(self, folder: Arc<Folder>) -> Self {
+        Self { documents: Some(folder), ..self }
     }
 
     /// Whether a path leads here.
@@ -86,7 +95,8 @@ impl Api {
         let service = Arc::clone(&self.service);
         let name = if principal.is_empty() { Arc::from(NOBODY) } else { principal };
         let (actor, closing) = (Actor { name }, self.closing.subscribe());
-        let asked = Asked { service, actor, headers: parts.headers, closing, path, query, body };
+        let documents = self.documents.clone();
+        let asked = Asked { service, actor, headers: parts.headers, closing, documents, path, query, body };
         (endpoint.run)(asked).await.map_err(|error| mistake::answer(&error))
     }
 

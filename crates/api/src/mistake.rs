@@ -29,6 +29,7 @@ pub(crate) const ALL: &[Mistake] = &[
     mistake("SERVER_CONNECTION_FAILED", 503, "the server could not be connected to"),
     mistake("EXECUTION_NOT_FOUND", 404, "there is no such execution"),
     mistake("BINDING_NOT_FOUND", 404, "there is no such binding"),
+    mistake("DOCUMENT_NOT_FOUND", 404, "there is no such document, or none that may be seen"),
     mistake("EXECUTION_FAILED", 502, "the server failed at the call; `context.error` is what it said"),
     mistake("EXECUTION_TIMEOUT", 504, "the call took too long"),
     mistake("EXECUTION_CANCELLED", 409, "somebody cancelled the call"),
@@ -80,6 +81,21 @@ pub(crate) fn answer(error: &Error) -> Answer {
         answer.header(RETRY_AFTER, HeaderValue::from_static("1"));
     }
     answer
+}
+
+/// The same as a value, where an answer has begun already.
+pub(crate) fn told_as(error: &Error) -> Value {
+    if let Error::Validation { problems } = error {
+        return json!({"detail": problems, "error_code": error.code(), "context": {"errors": problems}});
+    }
+    let detail = match known(code_of(error)) {
+        Some(mistake) if mistake.status < 500 => error.to_string(),
+        _ => {
+            tracing::error!(error = %told(error), "a run of a document could not be answered");
+            "something went wrong here; the log tells more".to_owned()
+        }
+    };
+    json!({"detail": detail, "error_code": code_of(error), "context": error.context()})
 }
 
 /// What contradicts what is kept, or cannot be kept, is no defect of ours.
@@ -158,6 +174,7 @@ mod tests {
                 503,
             ),
             (Error::BindingNotFound { id: text() }, 404),
+            (Error::DocumentNotFound { path: text(), why: text() }, 404),
             (Error::ExecutionFailed { message: text(), context: serde_json::Map::new() }, 502),
             (Error::ExecutionTimeout { message: text(), context: serde_json::Map::new() }, 504),
             (Error::ExecutionCancelled { message: text(), context: serde_json::Map::new() }, 409),

@@ -80,13 +80,23 @@ fn parameters(endpoint: &Endpoint) -> Vec<Value> {
     let of_query = endpoint
         .query
         .iter()
-        .map(|parameter| json!({"name": parameter.name, "in": "query", "schema": parameter.schema.shown()}));
+        .map(|it| json!({"name": it.name, "in": "query", "required": it.is_required, "schema": it.schema.shown()}));
     of_path.chain(of_query).collect()
 }
 
 fn responses(endpoint: &Endpoint) -> Map<String, Value> {
-    let mut responses: Map<String, Value> =
-        endpoint.answers.iter().map(|reply| (reply.status.to_string(), response(reply))).collect();
+    let mut responses = Map::new();
+    for reply in &endpoint.answers {
+        let told = response(reply);
+        match responses.get_mut(&reply.status.to_string()) {
+            // The same answer in another form.
+            Some(Value::Object(known)) => {
+                let form = told["content"].get(reply.content_type).cloned().unwrap_or_default();
+                known["content"][reply.content_type] = form;
+            }
+            _ => drop(responses.insert(reply.status.to_string(), told)),
+        }
+    }
     for (status, mistakes) in mistakes(endpoint) {
         let about: Vec<String> =
             mistakes.iter().map(|mistake| format!("`{}`: {}", mistake.code, mistake.about)).collect();

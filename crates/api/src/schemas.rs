@@ -1,4 +1,6 @@
-//! What comes and goes, by name: the schemas of the document.
+//! What comes and goes, by name: the schemas of the document. Those about documents that run tools are in `documents`.
+
+pub(crate) mod documents;
 
 use registry::{Deployment, EventKind, ExecutionStatus, Origin, SectionKind, Source, Status, Transport};
 use serde_json::json;
@@ -42,6 +44,9 @@ pub(crate) fn all() -> Vec<(&'static str, Schema)> {
         ("Problem", problem()),
         ("Error", error()),
     ]
+    .into_iter()
+    .chain(documents::all())
+    .collect()
 }
 
 /// What a name may be.
@@ -260,6 +265,7 @@ pub(crate) fn tool() -> Schema {
         .with("enabled", Schema::truth())
         .with("is_classified", Schema::truth().about("Whether its skills are known."))
         .with("skill_ids", Schema::list(Schema::text()).about("What it is good for, the best first."))
+        .with("skill_confidences", Schema::list(Schema::number()).about("How certain each of these is, from 0 to 1."))
         .with("primary_skill_id", Schema::text().or_null().about("What it is best at."))
         .with("position", Schema::count().about("Its place in its server's list."))
 }
@@ -305,6 +311,7 @@ fn found_tool() -> Schema {
         .with("score", Schema::number().about("How well it fits, from 0 to 1."))
         .with("source_server", source)
         .with("skill_ids", Schema::list(Schema::text()))
+        .with("skill_confidences", Schema::list(Schema::number()).about("How certain each of these is, from 0 to 1."))
         .with("primary_skill_id", Schema::text().or_null())
         .with("is_classified", Schema::truth())
         .with("why", why)
@@ -319,6 +326,7 @@ fn findings() -> Schema {
     let metadata = Schema::object()
         .with("strategy", words!(Strategy).about("`direct` where no skill led anywhere."))
         .with("by_meaning", Schema::truth().about("Whether meanings were compared, or words alone."))
+        .with("vectors", Schema::text().or_null().about("Where meanings were compared: `embedded` or `qdrant`."))
         .with("servers_searched", Schema::count())
         .with("total_tools_searched", Schema::count())
         .with("tools_without_vectors", Schema::count().about("Found by words alone for now."))
@@ -344,6 +352,17 @@ fn skill() -> Schema {
         .with("is_changed", Schema::truth().about("Whether it was changed or made here."))
         .with("tool_count", Schema::count().about("Tools of connected servers that are good for it."))
         .with("primary_tool_count", Schema::count().about("Those of them that are best at it."))
+}
+
+/// A skill that a classifier missed.
+pub(crate) fn suggestion() -> Schema {
+    Schema::object()
+        .with("id", Schema::text())
+        .with("name", Schema::text())
+        .with("description", Schema::text().about("What its tools would do."))
+        .with("tools", Schema::list(Schema::text()).about("Some that would have it, as `server.tool`."))
+        .with("rejected", Schema::truth())
+        .with("suggested_at", moment())
 }
 
 /// What a skill is to be.
@@ -458,14 +477,18 @@ fn state() -> Schema {
 
 fn service_health() -> Schema {
     let issue = Schema::object()
-        .with("component", Schema::word(["server", "database", "executions"]))
+        .with("component", Schema::word(["server", "database", "executions", "config", "vectors"]))
         .with("message", Schema::text())
         .may_have("server_id", Schema::formatted("uuid"))
         .may_have("server_name", Schema::text());
     let check = || Schema::object().with("status", Schema::word(["ok", "failed"]));
+    let vectors = check()
+        .with("in_use", Schema::word(["none", "embedded", "qdrant"]).about("Where vectors are compared now."))
+        .with("address", Schema::text().or_null().about("Where else they should be."))
+        .with("points", Schema::count().or_null().about("How many are there."));
     state()
         .with("status", Schema::word(["healthy", "degraded"]))
-        .with("checks", Schema::object().with("database", check()).with("servers", check()))
+        .with("checks", Schema::object().with("database", check()).with("servers", check()).with("vectors", vectors))
         .with("issues", Schema::list(issue))
 }
 

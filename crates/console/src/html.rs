@@ -138,8 +138,6 @@ numbers!(u16, u32, u64, usize, i64);
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
     #[test]
     fn text_stays_text_wherever_it_stands() {
         let evil = r#""><script>alert('1')</script>&"#;

@@ -17,6 +17,9 @@ use crate::{Console, frame};
 /// Whose name is written down where there are no tokens.
 const NOBODY: &str = "console";
 
+/// The header by which scripts say that a page is only brought up to date.
+const LIVE_HEADER: &str = "x-live";
+
 /// One request.
 pub(crate) struct Visit<'c> {
     pub(crate) console: &'c Console,
@@ -106,7 +109,8 @@ impl<'c> Visit<'c> {
         Around {
             csrf: &self.visitor.csrf,
             principal,
-            flash: self.console.recall(&self.visitor.id),
+            // A page that only brings itself up to date shows nothing new of its own.
+            flash: if self.headers.contains_key(LIVE_HEADER) { None } else { self.console.recall(&self.visitor.id) },
             executions_stopped: self.service().executions_are_stopped(),
         }
     }

@@ -25,7 +25,7 @@ pub(crate) fn anthropic(server: &ModelServer) -> Model {
 }
 
 pub(crate) fn with(provider: Provider, limits: Limits) -> Model {
-    Model::new(provider, limits, Arc::new(Budget::unlimited())).unwrap()
+    Model::new(provider, limits, Arc::new(Budget::unlimited())).expect("the provider is right")
 }
 
 /// Some tools, one of them with a name that providers refuse.

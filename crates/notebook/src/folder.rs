@@ -85,6 +85,11 @@ impl Folder {
         Ok(self.root.join(steps(path)?.iter().collect::<PathBuf>()))
     }
 
+    /// The path as seen from the folder, of one that is whole and leads into it.
+    pub fn relative(&self, path: &str) -> Option<String> {
+        Path::new(path).strip_prefix(&self.root).ok()?.to_str().map(str::to_owned)
+    }
+
     /// The text of a document.
     pub fn read(&self, path: &str) -> Result<String, FolderError> {
         let file = self.find(path)?;

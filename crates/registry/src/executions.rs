@@ -110,14 +110,16 @@ const COLUMNS: Columns =
 /// An execution is looked for so long before and after the time in its id, at first.
 const AROUND: Duration = Duration::from_secs(60);
 
-/// What is over stays as it was: a report that comes late changes nothing.
+/// What is over stays as it was: a report that comes late changes nothing. But what was only taken for lost, because
+/// another service began with this database, may turn out to have ended well.
 const RECORD: &str = "INSERT INTO mcp.executions AS kept (id, server_id, server_name, tool_name, source, caller, \
     document_path, section_line, status, submitted_at, started_at, completed_at, duration_us, retries, error_message, \
     arguments, result) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17) \
     ON CONFLICT ({key}) DO UPDATE SET server_id = excluded.server_id, status = excluded.status, \
     started_at = excluded.started_at, completed_at = excluded.completed_at, duration_us = excluded.duration_us, \
     retries = excluded.retries, error_message = excluded.error_message, arguments = excluded.arguments, \
-    result = excluded.result WHERE kept.completed_at IS NULL";
+    result = excluded.result WHERE kept.completed_at IS NULL OR (kept.status = 'ERROR' AND kept.duration_us IS NULL AND \
+    excluded.completed_at IS NOT NULL)";
 
 impl Store {
     /// Records calls, as far as they got: new ones are added, known ones brought up to date, all or none.

@@ -28,7 +28,8 @@ macro_rules! migrations {
 }
 
 /// All there are, in order.
-const MIGRATIONS: &[Migration] = migrations![1 "0001_registry", 2 "0002_lean_executions", 3 "0003_skills"];
+const MIGRATIONS: &[Migration] =
+    migrations![1 "0001_registry", 2 "0002_lean_executions", 3 "0003_skills", 4 "0004_judgements"];
 
 /// Another program that starts at the same time is waited for, and it may have much to change.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -126,6 +127,11 @@ mod tests {
                 "0003_skills",
                 "a8cd93285684151ceec750bd6fbb3af9ce698e1cdf82ba9f79c3481902bc53c9",
                 "d2bb96b0fd38804e3ec3ff0b18916385c9947d2f9b6e0729576541bbaf0d8214",
+            ),
+            (
+                "0004_judgements",
+                "ac2118e8e20e3900ea50db81b02a2bf5ab4e3cb09d8d365a2b13bf1316f7196c",
+                "7ebf8e2bdb9e1e31cb76de8e3f611a9507375d082dcdcb013d3e3c08d38a9784",
             ),
         ];
         let sums = MIGRATIONS.iter().map(|it| (it.name, checksum(it.sqlite), checksum(it.postgres)));

@@ -1,5 +1,6 @@
 //! Servers: what was registered, and how things stand with them.
 
+pub(crate) mod address;
 mod changes;
 mod queries;
 

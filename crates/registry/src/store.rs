@@ -9,6 +9,7 @@ use crate::key::CredentialKey;
 use crate::location::Location;
 use crate::migrations;
 use crate::seal::{CannotOpen, Sealer};
+use crate::servers::address;
 
 /// Everything that survives a restart.
 ///
@@ -24,6 +25,9 @@ struct Inner {
     sealer: RwLock<Arc<Sealer>>,
     location: Location,
 }
+
+const SEALED: &str = "SELECT id, connection_config, health_check_url FROM mcp.external_servers ORDER BY id FOR UPDATE";
+const RESEALED: &str = "UPDATE mcp.external_servers SET connection_config = $1, health_check_url = $2 WHERE id = $3";
 
 impl Store {
     /// Opens the registry at a place, brings it to the version that this program needs, and makes sure that the key is
@@ -69,14 +73,19 @@ impl Store {
         let mut session = self.write("seal credentials with a new key").await?;
         check_key_of(&mut session, &old, KeyLock::Mine).await?;
         let configs = session
-            .all("SELECT id, connection_config FROM mcp.external_servers ORDER BY id FOR UPDATE", values![], |row| {
+            .all(SEALED, values![], |row| {
                 let id: crate::ServerId = row.take("id")?;
                 let text = opened(&old, &id.to_string(), row.take("connection_config")?)?;
-                Ok((id, text))
+                let address = address::opened(&old, id, row.take("health_check_url")?)?;
+                Ok((id, text, address))
             })
             .await?;
-        let resealed = configs.iter().map(|(id, text)| values![&new.seal(&id.to_string(), text), *id]).collect();
-        session.execute_each("UPDATE mcp.external_servers SET connection_config = $1 WHERE id = $2", resealed).await?;
+        let reseal = |(id, text, address): &(crate::ServerId, String, Option<String>)| {
+            let address = address.as_deref().map(|address| address::sealed(&new, *id, address));
+            values![&new.seal(&id.to_string(), text), address, *id]
+        };
+        let resealed = configs.iter().map(reseal).collect();
+        session.execute_each(RESEALED, resealed).await?;
         let check = new.seal(CHECK, CHECK);
         session.execute("UPDATE mcp.registry_meta SET value = $1 WHERE key = $2", values![&check, CHECK]).await?;
         session.commit().await?;

@@ -50,6 +50,9 @@ pub struct ToolRecord {
     /// What it is good for.
     #[serde(rename = "skill_ids")]
     pub skills: Vec<String>,
+    /// How certain each of these is, from 0 to 1. Nothing where it was never told.
+    #[serde(rename = "skill_confidences")]
+    pub confidences: Vec<f64>,
     /// What it is best at.
     #[serde(rename = "primary_skill_id")]
     pub primary_skill: Option<String>,
@@ -104,7 +107,7 @@ impl ToolChanges {
 }
 
 /// What a tool is good for.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Classified {
     /// Which tool.
     pub tool: ToolId,
@@ -112,6 +115,8 @@ pub struct Classified {
     pub text_hash: String,
     /// All it is good for.
     pub skills: Vec<String>,
+    /// How certain each of these is, from 0 to 1.
+    pub confidences: Vec<f64>,
     /// What it is best at, if that is certain enough.
     pub primary: Option<String>,
     /// What said so: a model and a set of skills.

@@ -55,7 +55,9 @@ async fn another_key_is_refused_when_opening(setting: Setting) {
 }
 
 async fn a_new_key_replaces_the_old_for_everybody(setting: Setting) {
-    let one = registered(&setting.store, "one").await;
+    let mut one = server("one");
+    one.health_check_url = Some("http://localhost/health?token=swordfish".to_owned());
+    let one = setting.store.insert_server(one).await.unwrap();
     let elsewhere = setting.opened_again().await;
     let new = CredentialKey::generate().unwrap();
     setting.store.rekey(&new).await.unwrap();
@@ -76,6 +78,13 @@ async fn credentials_cannot_be_read_in_the_database(setting: Setting) {
     let sealed: serde_json::Value = serde_json::from_str(&found[0]).unwrap();
     assert_eq!((&sealed["v"], &sealed["alg"]), (&1.into(), &"XChaCha20-Poly1305".into()));
     assert!(!found[0].contains("hunter2") && !found[0].contains("command"));
+    let mut asked = server("asked");
+    asked.health_check_url = Some("http://localhost/health?token=swordfish".to_owned());
+    let asked = setting.store.insert_server(asked).await.unwrap();
+    let address = "SELECT health_check_url FROM mcp.external_servers WHERE name = 'asked'";
+    assert!(!behind_the_back(&setting, address).await[0].contains("swordfish"));
+    assert_eq!(setting.store.server(asked.id).await.unwrap().health_check_url, asked.health_check_url);
+    setting.store.delete_server(asked.id).await.unwrap();
     let words = "SELECT status || ' ' || transport_type || ' ' || deployment_type FROM mcp.external_servers";
     assert_eq!(behind_the_back(&setting, words).await, ["DISCONNECTED STDIO MANAGED"]);
     if let Location::File(path) = &setting.location {

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::hash::Hash;
 
 use crate::document::{Document, TextHash};
+use crate::elsewhere::Told;
 use crate::lexical::{Lexicon, Slot};
-use crate::query::{Query, whole_and_best};
+use crate::query::{Query, near, whole_and_best};
 use crate::vectors::Vectors;
 
 /// How much of a score comes from meaning; the rest comes from words.
@@ -160,12 +161,41 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
     /// The tools that fit a request best, best first, among those that are admitted. The others play no part in the
     /// result but for how common they make words.
     pub fn search(&self, query: &Query, limits: Limits, admits: impl Fn(&K) -> bool) -> Vec<Hit<K>> {
+        let nearness = self.vectors.nearness(query.vectors(), near);
+        let compared = |_: &K, slot: Slot| Some(nearness.get(slot as usize).copied().flatten());
+        self.ranked(query, limits, admits, compared)
+    }
+
+    /// The same where vectors are compared elsewhere, ranked in the same way. What is kept there counts only if
+    /// something was told of it; what is not is compared here.
+    pub fn search_told(
+        &self,
+        query: &Query,
+        limits: Limits,
+        admits: impl Fn(&K) -> bool,
+        told: &Told<'_, K>,
+    ) -> Vec<Hit<K>> {
+        let compared = |key: &K, slot: Slot| match told.near.get(key) {
+            Some(nearness) => Some(Some(*nearness)),
+            None if (told.is_kept)(key) => None,
+            None => Some(self.vectors.nearness_of(slot, query.vectors(), near)),
+        };
+        self.ranked(query, limits, admits, compared)
+    }
+
+    /// The best by what was compared: nothing for what plays no part, and no number for what has no vector.
+    fn ranked(
+        &self,
+        query: &Query,
+        limits: Limits,
+        admits: impl Fn(&K) -> bool,
+        compared: impl Fn(&K, Slot) -> Option<Option<f32>>,
+    ) -> Vec<Hit<K>> {
         let lexical = self.lexical_scores(query);
-        let nearness = self.vectors.nearness(query.vectors(), |parts| whole_and_best(parts).clamp(0.0, 1.0));
         let mut found: Vec<(f32, Option<f32>, Slot, &K)> = Vec::new();
         for (slot, entry) in (0..).zip(&self.tools) {
             let Some(entry) = entry.as_ref().filter(|entry| admits(&entry.key)) else { continue };
-            let vector = nearness.get(slot as usize).copied().flatten();
+            let Some(vector) = compared(&entry.key, slot) else { continue };
             let score = fused(lexical[slot as usize], vector);
             if score > 0.0 && score >= limits.least_score {
                 found.push((score, vector, slot, &entry.key));
@@ -192,6 +222,20 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
         found.into_iter().map(hit).collect()
     }
 
+    /// The tools that fit a request best by words alone, so many at most, and how well those that are left out fit at
+    /// most.
+    pub fn best_by_words(&self, query: &Query, count: usize, admits: impl Fn(&K) -> bool) -> (Vec<K>, f32) {
+        let lexical = self.lexical_scores(query);
+        let entries = self.tools.iter().zip(&lexical).filter(|(_, score)| **score > 0.0);
+        let mut found: Vec<(f32, &K)> = entries
+            .filter_map(|(entry, score)| Some((*score, &entry.as_ref()?.key)))
+            .filter(|(_, key)| admits(key))
+            .collect();
+        found.sort_by(|one, other| other.0.total_cmp(&one.0).then_with(|| one.1.cmp(other.1)));
+        let rest = found.get(count).map_or(0.0, |(score, _)| *score);
+        (found.into_iter().take(count).map(|(_, key)| key.clone()).collect(), rest)
+    }
+
     fn lexical_scores(&self, query: &Query) -> Vec<f32> {
         let score = |stems: &mut dyn Iterator<Item = &str>| {
             let mut scores = vec![0.0; self.tools.len()];
@@ -211,6 +255,11 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
         }
         words
     }
+}
+
+/// What a tool scores at most that fits so well by words and by meaning at most.
+pub(crate) fn most(lexical: f32, vector: f32) -> f32 {
+    fused(lexical, Some(vector)).max(0.0)
 }
 
 /// Words alone count in full where there is no vector: what they say is then the best guess.

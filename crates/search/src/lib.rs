@@ -8,6 +8,7 @@
 //! - `vectors`: vectors in memory, compared exactly; `matrix`: the arithmetic of both
 //! - `document`, `query`: what is read of a tool and of a request
 //! - `index`: all of it together
+//! - `elsewhere`: the seam to whatever keeps vectors elsewhere and compares them there
 //! - `skills`, `classifier`: what tools are for, and searching by that
 //!
 //! Everything here thinks and nothing waits: no files, no network, no clock, no runtime. Whoever uses it keeps the
@@ -43,6 +44,7 @@
 mod builtin;
 mod classifier;
 mod document;
+mod elsewhere;
 mod embedder;
 mod index;
 mod lexical;
@@ -58,6 +60,7 @@ mod vectors;
 pub use builtin::BuiltIn;
 pub use classifier::{Classification, Classifier, FoundBySkills, LEAST_PRIMARY, search_by_skills};
 pub use document::{Document, TextHash, embed_documents};
+pub use elsewhere::{Answers, Narrowed, Payload, Point, PointId, Request, StoreError, Told, VectorStore};
 pub use embedder::{EmbedError, Embedder};
 pub use index::{Hit, Index, Lacking, Limits};
 #[cfg(feature = "builtin-model")]

@@ -73,7 +73,7 @@ impl Query {
     }
 
     /// The vector of each part, the whole request first; none if it was not embedded.
-    pub(crate) fn vectors(&self) -> &[Vec<f32>] {
+    pub fn vectors(&self) -> &[Vec<f32>] {
         &self.vectors
     }
 }
@@ -97,6 +97,11 @@ pub(crate) fn whole_and_best(parts: &mut dyn Iterator<Item = f32>) -> f32 {
     let whole = parts.next().unwrap_or(0.0);
     let best = parts.fold(f32::NEG_INFINITY, f32::max);
     if best == f32::NEG_INFINITY { whole } else { 0.5 * whole + 0.5 * best }
+}
+
+/// How near a vector is to a request, from how near it is to each of its parts.
+pub(crate) fn near(parts: &mut dyn Iterator<Item = f32>) -> f32 {
+    whole_and_best(parts).clamp(0.0, 1.0)
 }
 
 #[cfg(test)]

@@ -15,6 +15,10 @@ impl Vectors {
 
     /// Keeps a vector at length one for a slot. Says no to one of another dimension and to one without a direction.
     pub(crate) fn set(&mut self, slot: u32, vector: &[f32]) -> bool {
+        // A model elsewhere says how long its vectors are by the first that it makes.
+        if self.rows.width() == 0 && self.present.is_empty() {
+            self.rows = Rows::new(vector.len());
+        }
         let Some(vector) = normalized(vector).filter(|vector| vector.len() == self.rows.width()) else { return false };
         let slot = slot as usize;
         if self.present.len() <= slot {
@@ -61,6 +65,20 @@ impl Vectors {
             }
         }
         found
+    }
+
+    /// The same for one slot.
+    pub(crate) fn nearness_of(
+        &self,
+        slot: u32,
+        others: &[Vec<f32>],
+        join: impl Fn(&mut dyn Iterator<Item = f32>) -> f32,
+    ) -> Option<f32> {
+        if others.is_empty() || others.iter().any(|other| other.len() != self.rows.width()) {
+            return None;
+        }
+        let vector = self.get(slot)?;
+        Some(join(&mut others.iter().map(|other| dot(other, &vector))))
     }
 }
 

@@ -1,6 +1,8 @@
 //! What the index does when tools come, change and go, with the model that comes along.
 #![cfg(feature = "builtin-model")]
 
+#[path = "behaviour/elsewhere.rs"]
+mod elsewhere;
 #[path = "behaviour/hostile.rs"]
 mod hostile;
 #[path = "behaviour/quality.rs"]

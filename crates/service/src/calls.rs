@@ -20,12 +20,12 @@ use registry::{ExecutionId, ExecutionStatus, RawJson, ServerId, Source};
 use serde::Serialize;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use crate::executions::{Asked, Ended, Execution, Executions, Origin, QUEUE_PATIENCE, Verdict};
+use crate::executions::{Asked, Ended, Execution, Executions, Origin, QUEUE_PATIENCE, Refused, Verdict};
 use crate::{Actor, Error, Service};
 pub(crate) use attempt::Attempt;
 use attempt::{Answer, line_of};
 use failing::Concluded;
-use resolution::Target;
+use resolution::{Miss, Target};
 
 /// A server that has a limit of its own keeps to it itself; we step in only if it does not.
 const GRACE: Duration = Duration::from_secs(2);
@@ -122,34 +122,70 @@ impl Executions {
         let asked = Instant::now();
         failing::check(&call)?;
         let aggregator = self.aggregator().ok_or(Error::ExecutionStopped)?;
-        let target = match self.find_target(&aggregator, &call).await {
-            Ok(target) => target,
-            Err(error) => {
-                self.note_refusal(&call, &error);
-                return Err(error);
+        let error = match self.resolve(&aggregator.fleet.view(), &call) {
+            Ok(target) => {
+                let execution = self.enter(&call, &target)?;
+                let mut under_way = UnderWay { whole: Arc::clone(self), aggregator, execution, client: None };
+                return self.conclude(&call, &target, asked, &mut under_way).await;
             }
+            Err(Miss::Starting(place)) => return self.call_when_ready(&call, place, asked, aggregator).await,
+            Err(Miss::NoTool) => self.missing(&call).await,
+            Err(miss) => self.explain(miss, &call),
         };
-        let execution = self.enter(&call, &target)?;
-        let mut under_way = UnderWay { whole: Arc::clone(self), aggregator, execution, client: None };
-        let Concluded { outcome, ended } = self.carry_through(&call, &target, asked, &mut under_way).await;
-        under_way.execution.finish(ended);
-        Ok(Outcome { result: outcome?, metadata: metadata(&under_way.execution, &target) })
+        self.note_refusal(&call, &error);
+        Err(error)
     }
 
-    /// Which tool is meant. A server that is about to be ready is waited for.
-    async fn find_target(&self, aggregator: &Arc<Aggregator>, call: &Call) -> Result<Target, Error> {
-        let found = self.resolve(&aggregator.fleet.view(), call);
-        let place = match found {
-            Err(resolution::Miss::Starting(place)) => place,
-            Err(resolution::Miss::NoTool) => return Err(self.missing(call).await),
-            Err(miss) => return Err(self.explain(miss, call)),
-            Ok(target) => return Ok(target),
+    async fn conclude(
+        &self,
+        call: &Call,
+        target: &Target,
+        asked: Instant,
+        under_way: &mut UnderWay,
+    ) -> Result<Outcome, Error> {
+        let Concluded { outcome, ended } = self.carry_through(call, target, asked, under_way).await;
+        under_way.execution.finish(ended);
+        Ok(Outcome { result: outcome?, metadata: metadata(&under_way.execution, target) })
+    }
+
+    /// Makes a call to a server that is about to be ready. It counts from now on, but takes nobody's turn meanwhile.
+    async fn call_when_ready(
+        self: &Arc<Self>,
+        call: &Call,
+        place: usize,
+        asked: Instant,
+        aggregator: Arc<Aggregator>,
+    ) -> Result<Outcome, Error> {
+        let server = self.name_of(place);
+        let tool = call.name.strip_prefix(&*server.1).and_then(|rest| rest.strip_prefix('.')).unwrap_or(&call.name);
+        let waiting = self.asked(call, place, server.clone(), tool);
+        let execution = self.begin_waiting(waiting, session_of(call).as_deref());
+        let execution = execution.map_err(|refused| failing::refused(&refused))?;
+        let mut under_way =
+            UnderWay { whole: Arc::clone(self), aggregator: Arc::clone(&aggregator), execution, client: None };
+        let execution = Arc::clone(&under_way.execution);
+        let is_late = tokio::select! {
+            biased;
+            verdict = execution.called_off() => {
+                let Concluded { outcome, ended } = failing::called_off(&execution, &verdict);
+                execution.finish(ended);
+                return Err(outcome.expect_err("what was called off has no result"));
+            }
+            settled = timeout(self.limit(call, place), aggregator.fleet.settled(place)) => settled.is_err(),
         };
-        let patience = self.limit(call, place);
-        if timeout(patience, aggregator.fleet.settled(place)).await.is_err() {
-            return Err(self.unavailable(place));
+        let found = if is_late { Err(Miss::Down(place)) } else { self.resolve(&aggregator.fleet.view(), call) };
+        let found = found.map_err(|miss| self.explain(miss, call)).and_then(|target| {
+            let in_line = self.stands_in_line_again(&execution);
+            in_line.map(|()| target).map_err(|full| failing::refused(&Refused::Full(full)))
+        });
+        match found {
+            Ok(target) => self.conclude(call, &target, asked, &mut under_way).await,
+            Err(error) => {
+                let ended = Ended::unanswered(ExecutionStatus::Error, error.to_string()).of_kind("server_unavailable");
+                execution.finish(ended);
+                Err(error)
+            }
         }
-        self.resolve(&aggregator.fleet.view(), call).map_err(|miss| self.explain(miss, call))
     }
 
     fn enter(&self, call: &Call, target: &Target) -> Result<Arc<Execution>, Error> {

@@ -105,6 +105,14 @@ pub enum Error {
         /// Its id.
         id: String,
     },
+    /// There is no such document, or none that may be seen.
+    #[error("there is no document `{path}`: {why}")]
+    DocumentNotFound {
+        /// What was asked for.
+        path: String,
+        /// Why not.
+        why: String,
+    },
     /// The server failed at the call, or answered with a JSON-RPC error.
     #[error("{message}")]
     ExecutionFailed {
@@ -172,6 +180,7 @@ impl Error {
             Self::SessionNotFound { .. } => "SESSION_NOT_FOUND",
             Self::ExecutionNotFound { .. } => "EXECUTION_NOT_FOUND",
             Self::BindingNotFound { .. } => "BINDING_NOT_FOUND",
+            Self::DocumentNotFound { .. } => "DOCUMENT_NOT_FOUND",
             Self::ExecutionFailed { .. } => "EXECUTION_FAILED",
             Self::ExecutionTimeout { .. } => "EXECUTION_TIMEOUT",
             Self::ExecutionCancelled { .. } => "EXECUTION_CANCELLED",
@@ -199,6 +208,7 @@ impl Error {
             }
             Self::ExecutionNotFound { id } => json!({ "execution_id": id }),
             Self::BindingNotFound { id } => json!({ "binding_id": id }),
+            Self::DocumentNotFound { path, .. } => json!({ "path": path }),
             Self::ExecutionFailed { context, .. }
             | Self::ExecutionTimeout { context, .. }
             | Self::ExecutionCancelled { context, .. }

@@ -33,7 +33,7 @@ use tokio::sync::Notify;
 
 use execution::Through;
 pub(crate) use execution::{Asked, Execution, Origin, QUEUE_PATIENCE};
-use gate::{Full, Gate};
+use gate::{Full, Gate, Slot};
 pub(crate) use ids::unpredictable;
 use live::Live;
 pub use operating::Stopped;
@@ -166,34 +166,51 @@ impl Executions {
 
     /// Enters a call, or refuses it. A `session` is counted against its limit.
     pub(crate) fn begin(&self, asked: Asked, session: Option<&str>) -> Result<Arc<Execution>, Refused> {
-        let refused = |refused: Refused| {
-            let counter = if refused == Refused::Stopped { &self.refused_by_stop } else { &self.refused_by_limit };
-            counter.fetch_add(1, Ordering::Relaxed);
-            refused
-        };
         let gate = self.gate_for(asked.origin.source);
-        let (slot, turn) = gate.enter(asked.place).map_err(|full| refused(Refused::Full(full)))?;
+        let (slot, turn) = gate.enter(asked.place).map_err(|full| self.counted(Refused::Full(full)))?;
+        let execution = self.admit(asked, session, Some(slot))?;
+        if let Some(turn) = turn {
+            execution.must_wait(turn);
+        }
+        Ok(execution)
+    }
+
+    /// Enters a call that waits for its server, and does not need its turn yet.
+    pub(crate) fn begin_waiting(&self, asked: Asked, session: Option<&str>) -> Result<Arc<Execution>, Refused> {
+        self.admit(asked, session, None)
+    }
+
+    fn counted(&self, refused: Refused) -> Refused {
+        let counter = if refused == Refused::Stopped { &self.refused_by_stop } else { &self.refused_by_limit };
+        counter.fetch_add(1, Ordering::Relaxed);
+        refused
+    }
+
+    fn admit(&self, asked: Asked, session: Option<&str>, slot: Option<Slot>) -> Result<Arc<Execution>, Refused> {
         if let Some(session) = session
             && let Ok(limit) = u64::try_from(self.settings.now().session_limit)
             && !self.sessions.count(session, limit)
         {
-            return Err(refused(Refused::SessionOver(limit)));
+            return Err(self.counted(Refused::SessionOver(limit)));
         }
-        let execution = Arc::new(Execution::new(self, asked, Some(slot)));
-        if let Some(turn) = turn {
-            execution.must_wait(turn);
-        }
+        let execution = Arc::new(Execution::new(self, asked, slot));
         self.live.add(&execution);
         // Looked at last: whoever stops everything looks for calls after saying so, and finds this one or is seen here.
         if self.is_stopped.load(Ordering::SeqCst) {
             self.live.remove(execution.id);
-            return Err(refused(Refused::Stopped));
+            return Err(self.counted(Refused::Stopped));
         }
         if !self.is_watched.swap(true, Ordering::SeqCst) {
             self.begun.notify_one();
         }
         execution.announce();
         Ok(execution)
+    }
+
+    /// All that are not over.
+    #[cfg(test)]
+    pub(crate) fn live(&self) -> Vec<Arc<Execution>> {
+        self.live.all()
     }
 
     /// A call that is to be made again needs its turn again.
@@ -347,7 +364,7 @@ impl Ledger for Executions {
 
 impl Executions {
     /// The id and name of the server in a place.
-    fn name_of(&self, place: usize) -> (Option<registry::ServerId>, Arc<str>) {
+    pub(crate) fn name_of(&self, place: usize) -> (Option<registry::ServerId>, Arc<str>) {
         if let Some(server) = self.roster.at(place) {
             return (Some(server.id), Arc::clone(&server.name));
         }

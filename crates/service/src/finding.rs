@@ -1,9 +1,12 @@
 //! Finding tools: by what they are called, by what they are for, among those that can be called right now.
 //!
-//! - here: a search, from what is wanted to what was found
+//! - here: a search, from what is wanted to what was found; [`looking`]: what fits best
 //! - [`library`]: all tools that are known, ready to be searched
 //! - [`following`]: keeps the library as the registry is; makes vectors where there are none
+//! - [`shelving`]: vectors that are kept elsewhere, too, and compared there
 //! - [`skills`]: which skills there are; [`editing`]: how they are changed; [`classifying`]: which tools have them
+//! - [`judging`]: what a language model says about them; [`verdict`]: what it is asked, and what of its answer is believed;
+//!   [`suggestions`]: skills that it missed
 //! - [`guide`]: the same search for MCP clients that see the small surface
 //!
 //! The registry stays the truth: texts, vectors and skills are kept there, and the library can be made anew from it at any
@@ -13,19 +16,24 @@ mod classifying;
 mod editing;
 mod following;
 mod guide;
+mod judging;
 mod library;
+mod looking;
+mod shelving;
 mod skills;
 mod strategy;
+mod suggestions;
+mod verdict;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
 use catalog::{Kind, Scope};
 use protocol::scan::{Span, member};
 use registry::{RawJson, ServerId, Status, ToolId};
-use search::{Embedder, Hit, Limits, Query, Skill};
+use search::{Embedder, Hit, Skill, VectorStore};
 use serde::Serialize;
 
 use crate::household::Household;
@@ -33,13 +41,15 @@ use crate::{Error, Service};
 use classifying::Teller;
 pub use editing::{SkillChange, SkillView};
 pub(crate) use guide::Usher;
+use judging::Judge;
+pub use judging::{AskAbout, ClassifierSetup};
 use library::Library;
+use shelving::Shelf;
+pub use shelving::VectorsState;
 pub use skills::SkillOrigin;
 use skills::SkillSet;
 pub use strategy::Strategy;
 
-/// A request is about so many skills at most.
-const MOST_MATCHED: usize = 3;
 /// A skill that fits less well is none that a request is about, unless something else is said.
 pub const USUAL_SKILL_THRESHOLD: f32 = 0.1;
 
@@ -95,6 +105,8 @@ pub struct Metadata {
     pub strategy: Strategy,
     /// Whether meanings were compared, or words alone.
     pub by_meaning: bool,
+    /// Where meanings were compared, if they were: `embedded` is in this program.
+    pub vectors: Option<&'static str>,
     /// How many servers have tools that could have been found.
     pub servers_searched: usize,
     /// How many tools could have been found.
@@ -124,6 +136,8 @@ pub struct FoundTool {
     pub source_server: SourceServer,
     /// What it is good for.
     pub skill_ids: Vec<String>,
+    /// How certain each of these is, from 0 to 1.
+    pub skill_confidences: Vec<f64>,
     /// What it is best at.
     pub primary_skill_id: Option<String>,
     /// Whether its skills are known.
@@ -175,6 +189,10 @@ pub(crate) struct Finder {
     /// Skills are changed one after the other.
     changing: tokio::sync::Mutex<()>,
     teller: Arc<Teller>,
+    /// Where vectors are kept besides, if anywhere.
+    shelf: Option<Arc<Shelf>>,
+    /// A language model that is asked as well.
+    judge: Option<Judge>,
     counts: Counts,
 }
 
@@ -194,24 +212,13 @@ pub struct FinderReading {
     pub classified: u64,
 }
 
-/// What a search of the library gave.
-struct Looked {
-    hits: Vec<(Hit<ToolId>, library::Book)>,
-    /// The skills that led to them, if any did.
-    skills: Vec<Hit<String>>,
-    searched: usize,
-    lacking: usize,
-    by_meaning: bool,
-    embedding: Duration,
-    comparing: Duration,
-}
-
 impl Finder {
     /// Begins to follow what servers offer.
     pub(crate) async fn start(
         house: &Arc<Household>,
         embedder: Option<Arc<dyn Embedder>>,
         skills_of_file: Vec<Skill>,
+        (vectors, classifier): (Option<Arc<dyn VectorStore>>, Option<ClassifierSetup>),
     ) -> Result<Arc<Self>, Error> {
         let skills = SkillSet::new(&skills_of_file, house.store.skills().await?);
         let dimension = embedder.as_ref().map_or(0, |embedder| embedder.dimension());
@@ -224,9 +231,15 @@ impl Finder {
             skills_of_file,
             changing: tokio::sync::Mutex::default(),
             teller: Arc::default(),
+            shelf: vectors.map(|store| Arc::new(Shelf::new(store))),
+            judge: classifier.map(Judge::new),
             counts: Counts::default(),
         });
         house.spawn(following::follow(Arc::clone(&finder)));
+        house.spawn(judging::judge(Arc::clone(&finder)));
+        if let Some(shelf) = finder.shelf.clone() {
+            house.spawn(shelving::keep(Arc::clone(&finder), shelf));
+        }
         Ok(finder)
     }
 
@@ -263,38 +276,6 @@ impl Finder {
             (handle.id, shop)
         })
         .collect()
-    }
-
-    /// Looks among the tools of these servers.
-    async fn look(&self, wanted: &Wanted, shops: &HashMap<ServerId, Shop>) -> Result<Looked, Error> {
-        let (library, embedder) = (Arc::clone(&self.library), self.embedder.clone());
-        let limits = Limits { count: wanted.limit, least_score: wanted.threshold };
-        let skill_limits = Limits { count: MOST_MATCHED, least_score: wanted.skill_threshold };
-        let (text, skills) = (wanted.query.clone(), self.skill_ids(&wanted.skills)?);
-        let (strategy, set, teller) = (wanted.strategy, self.skills(), Arc::clone(&self.teller));
-        let open: Vec<ServerId> = shops.keys().copied().collect();
-        let looking = tokio::task::spawn_blocking(move || {
-            let begun = Instant::now();
-            let mut query = Query::new(&text);
-            if let Some(Err(error)) = embedder.as_ref().map(|embedder| query.embed(&**embedder)) {
-                tracing::warn!(%error, "a request was looked for by words alone");
-            }
-            let embedding = begun.elapsed();
-            let admits = |book: &library::Book| open.contains(&book.server) && book.is_for(&skills);
-            let shelves = || library.read().unwrap_or_else(PoisonError::into_inner);
-            let by_skills = embedder.filter(|_| strategy == Strategy::Hierarchical).and_then(|embedder| {
-                let found = teller.with(&set, &*embedder, &library, |classifier| {
-                    shelves().search_by_skills(classifier, &query, (limits, skill_limits), &admits)
-                });
-                found.inspect_err(|error| tracing::warn!(%error, "skills could not be told; searching directly")).ok()
-            });
-            let library = shelves();
-            let (hits, skills) = by_skills.unwrap_or_else(|| (library.search(&query, limits, &admits), Vec::new()));
-            let (searched, lacking) = library.count(&admits);
-            let by_meaning = hits.iter().any(|(hit, _)| hit.vector.is_some());
-            Looked { hits, skills, searched, lacking, by_meaning, embedding, comparing: begun.elapsed() - embedding }
-        });
-        looking.await.map_err(|_| Error::Internal { what: "the search broke".to_owned() })
     }
 
     /// What a tool takes, as its server says it now.
@@ -343,7 +324,8 @@ impl Service {
             tools: tools.collect(),
             metadata: Metadata {
                 strategy: if matched_skills.is_empty() { Strategy::Direct } else { Strategy::Hierarchical },
-                by_meaning: looked.by_meaning,
+                by_meaning: looked.compared.is_some(),
+                vectors: looked.compared,
                 servers_searched: shops.len(),
                 total_tools_searched: looked.searched,
                 tools_without_vectors: looked.lacking,
@@ -357,6 +339,10 @@ impl Service {
     }
 }
 
+fn locked(library: &RwLock<Library>) -> RwLockReadGuard<'_, Library> {
+    library.read().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn found(hit: Hit<ToolId>, book: library::Book, shop: &Shop, input_schema: Option<RawJson>) -> FoundTool {
     FoundTool {
         name: format!("{}.{}", shop.name, book.original_name),
@@ -365,6 +351,7 @@ fn found(hit: Hit<ToolId>, book: library::Book, shop: &Shop, input_schema: Optio
         score: rounded(hit.score),
         source_server: SourceServer { id: book.server.to_string(), name: shop.name.clone(), status: shop.status },
         skill_ids: book.skills,
+        skill_confidences: book.confidences,
         primary_skill_id: book.primary_skill,
         is_classified: book.is_classified,
         why: Why {

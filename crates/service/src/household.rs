@@ -42,6 +42,8 @@ pub(crate) struct Household {
     /// Everything is to end.
     pub(crate) stopping: watch::Sender<bool>,
     last_sync: Mutex<Option<Timestamp>>,
+    /// Why what the config file says is not what is done, if that is so.
+    config_trouble: Mutex<Option<String>>,
 }
 
 /// What a household begins with.
@@ -84,6 +86,7 @@ impl Household {
             tasks: Mutex::new(JoinSet::new()),
             stopping: watch::Sender::new(false),
             last_sync: Mutex::default(),
+            config_trouble: Mutex::default(),
         })
     }
 
@@ -141,6 +144,16 @@ impl Household {
     /// Tools were discovered just now.
     pub(crate) fn synchronised(&self) {
         *self.last_sync.lock().unwrap_or_else(PoisonError::into_inner) = Some(Timestamp::now());
+    }
+
+    /// Notes why what the config file says is not what is done, or that it is.
+    pub(crate) fn note_config_trouble(&self, trouble: Option<String>) {
+        *self.config_trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
+    }
+
+    /// Why what the config file says is not what is done, if that is so.
+    pub(crate) fn config_trouble(&self) -> Option<String> {
+        self.config_trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// When tools were last discovered.

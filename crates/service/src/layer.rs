@@ -22,6 +22,9 @@ const LOOK: Duration = Duration::from_secs(1);
 /// A file that does not change for this long has been written to its end.
 const QUIET: Duration = Duration::from_millis(200);
 
+/// A file that was not there so often is gone, and not just being replaced.
+const MISSES: u32 = 3;
+
 /// A server of the file.
 #[derive(Debug, Clone, PartialEq)]
 struct Entry {
@@ -115,13 +118,28 @@ impl Follower {
     async fn follow(mut self) {
         // What it says now was read a while ago, so it is looked at once in any case.
         let mut seen: Option<Stamp> = None;
+        let mut missed = 0;
         let house = Arc::clone(&self.house);
         loop {
             tokio::select! {
                 () = sleep(LOOK) => {}
                 () = house.stop_asked() => return,
             }
-            let Some(stamp) = stamp(&self.path).await.filter(|stamp| Some(*stamp) != seen) else { continue };
+            let Some(stamp) = stamp(&self.path).await else {
+                missed += 1;
+                if missed == MISSES {
+                    self.is_in_trouble("the config file is gone; what it said stays");
+                }
+                continue;
+            };
+            if missed >= MISSES {
+                self.house.note_config_trouble(None);
+                seen = None;
+            }
+            missed = 0;
+            if Some(stamp) == seen {
+                continue;
+            }
             sleep(QUIET).await;
             if self::stamp(&self.path).await != Some(stamp) {
                 continue;
@@ -141,12 +159,13 @@ impl Follower {
             // It is being replaced.
             Err(LoadError::NotFound(_)) => return false,
             Err(error) => {
-                tracing::error!(
+                self.is_in_trouble(&format!(
                     "the config file has changed but cannot be used, so what it said before stays: {error}"
-                );
+                ));
                 return true;
             }
         };
+        self.house.note_config_trouble(None);
         let wanted = entries(&loaded);
         if wanted == self.entries {
             return true;
@@ -159,6 +178,11 @@ impl Follower {
                 false
             }
         }
+    }
+
+    fn is_in_trouble(&self, what: &str) {
+        tracing::error!(path = %self.path.display(), "{what}");
+        self.house.note_config_trouble(Some(format!("{}: {what}", self.path.display())));
     }
 
     async fn carry_out(&mut self, wanted: Vec<Entry>) -> Result<(), Error> {

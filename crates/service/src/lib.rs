@@ -84,8 +84,12 @@ pub struct Setup {
     pub config: Option<ConfigFile>,
     /// What makes vectors of texts, for programs that find tools by meaning.
     pub embedder: Option<Arc<dyn search::Embedder>>,
+    /// Where vectors are kept and compared besides, for programs that do.
+    pub vectors: Option<Arc<dyn search::VectorStore>>,
     /// Skills beside those that come with the program, or instead of them.
     pub skills: Vec<search::Skill>,
+    /// A language model that says what tools are for, where vectors are not enough.
+    pub classifier: Option<finding::ClassifierSetup>,
     /// Where calls are traced, if they are.
     pub traces: Option<TraceSetup>,
 }
@@ -123,7 +127,8 @@ impl Service {
     }
 
     async fn found(setup: Setup, keeps_account: bool) -> Result<Arc<Self>, Error> {
-        let Setup { store, options, chain, remote, probe, config, embedder, skills, traces } = setup;
+        let Setup { store, options, chain, remote, probe, config, embedder, vectors, skills, classifier, traces } =
+            setup;
         let options = Options { is_growing: true, ..options };
         store.reset_connections().await?;
         let settings = settings::Keeper::load(&store).await?;
@@ -150,7 +155,7 @@ impl Service {
             chain,
             remote,
         });
-        let finder = finding::Finder::start(&house, embedder, skills).await?;
+        let finder = finding::Finder::start(&house, embedder, skills, (vectors, classifier)).await?;
         aggregator.ask(Arc::new(finding::Usher(Arc::clone(&finder))));
         let began = Instant::now();
         let service = Arc::new(Self { store, fleet, aggregator, events, settings, executions, house, finder, began });

@@ -44,6 +44,11 @@ impl Service {
         self.house.records.trouble().or_else(|| self.executions.write_trouble())
     }
 
+    /// Why what the config file says is not what is done, if that is so.
+    pub fn config_trouble(&self) -> Option<String> {
+        self.house.config_trouble()
+    }
+
     /// Who changed what, newest first.
     pub async fn audit(&self, filter: &AuditFilter, page: Page) -> Result<Listed<AuditRecord>, Error> {
         Ok(self.store.audit(filter, page).await?)

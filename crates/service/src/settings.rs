@@ -78,9 +78,16 @@ struct Kept {
     now: RwLock<Arc<Settings>>,
     /// Somebody is changing them.
     changing: tokio::sync::Mutex<()>,
+    /// They have been changed.
+    news: tokio::sync::Notify,
 }
 
 impl Keeper {
+    /// Waits until they are changed.
+    pub(crate) async fn changed(&self) {
+        self.0.news.notified().await;
+    }
+
     /// As they are now.
     pub fn now(&self) -> Arc<Settings> {
         Arc::clone(&self.0.now.read().unwrap_or_else(PoisonError::into_inner))
@@ -94,6 +101,7 @@ impl Keeper {
     /// As they are from now on.
     pub(crate) fn put(&self, settings: Settings) {
         *self.0.now.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+        self.0.news.notify_waiters();
     }
 }
 

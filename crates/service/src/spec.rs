@@ -65,6 +65,12 @@ pub fn problems_with_config(transport: Transport, config: &Map<String, Value>) -
             kind: "value_error",
         });
     }
+    if let (Some(url), Some(base_url)) = (config.get("url"), config.get("base_url"))
+        && url != base_url
+    {
+        let msg = "there are both `url` and `base_url`, and they differ; leave one out".to_owned();
+        problems.push(Problem { loc: body(&[ENTRY, "base_url"]), msg, kind: "value_error" });
+    }
     let mut entry = entry(transport, config);
     // What is switched off is checked, but its variables are left alone.
     entry.insert("disabled".to_owned(), json!(true));

@@ -9,6 +9,8 @@ mod back_off;
 mod config_file;
 #[path = "service/health.rs"]
 mod health;
+#[path = "service/judging.rs"]
+mod judging;
 #[path = "service/lazy.rs"]
 mod lazy;
 #[path = "service/lives.rs"]

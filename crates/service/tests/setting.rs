@@ -11,6 +11,7 @@ use aggregator::local::Local;
 use aggregator::{Accepted, NamePolicy, Options, Reach, Separator};
 use registry::{CredentialKey, Location, Page, Status, Store};
 use serde_json::{Value, json};
+use service::finding::ClassifierSetup;
 use service::servers::{Registration, ServerView};
 use service::{Actor, ConfigFile, Event, Service, Setup};
 use tempfile::TempDir;
@@ -24,18 +25,24 @@ pub(crate) struct Setting {
     pub(crate) folder: TempDir,
     client: tokio::sync::Mutex<Local>,
     remote: Life,
+    classifier: Option<MakeClassifier>,
 }
+
+/// A classifier for every time that the service is opened.
+pub(crate) type MakeClassifier = Arc<dyn Fn() -> ClassifierSetup + Send + Sync>;
 
 /// How a service is set up.
 pub(crate) struct Stage {
     pub(crate) settings: Value,
     pub(crate) config: Option<Value>,
     pub(crate) remote: Life,
+    /// With vectors that say nothing.
+    pub(crate) classifier: Option<MakeClassifier>,
 }
 
 impl Default for Stage {
     fn default() -> Self {
-        Self { settings: json!({}), config: None, remote: Arc::new(remote::life) }
+        Self { settings: json!({}), config: None, remote: Arc::new(remote::life), classifier: None }
     }
 }
 
@@ -58,9 +65,9 @@ impl Setting {
         if let Some(config) = &stage.config {
             std::fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
         }
-        let service = open(&store, &folder, Arc::clone(&stage.remote)).await;
+        let service = open(&store, &folder, Arc::clone(&stage.remote), stage.classifier.as_ref()).await;
         let client = tokio::sync::Mutex::new(Local::connect(service.aggregator()).unwrap());
-        Self { service, store, folder, client, remote: stage.remote }
+        Self { service, store, folder, client, remote: stage.remote, classifier: stage.classifier }
     }
 
     pub(crate) fn config_path(&self) -> PathBuf {
@@ -70,7 +77,7 @@ impl Setting {
     /// Ends the service and opens it again on the same registry.
     pub(crate) async fn again(self) -> Self {
         self.end().await;
-        let service = open(&self.store, &self.folder, Arc::clone(&self.remote)).await;
+        let service = open(&self.store, &self.folder, Arc::clone(&self.remote), self.classifier.as_ref()).await;
         let client = tokio::sync::Mutex::new(Local::connect(service.aggregator()).unwrap());
         Self { service, client, ..self }
     }
@@ -158,7 +165,7 @@ async fn next_or_soon(events: &mut broadcast::Receiver<Event>) {
     drop(tokio::time::timeout(Duration::from_millis(20), events.recv()).await);
 }
 
-async fn open(store: &Store, folder: &TempDir, remote: Life) -> Arc<Service> {
+async fn open(store: &Store, folder: &TempDir, remote: Life, classifier: Option<&MakeClassifier>) -> Arc<Service> {
     let path = folder.path().join("config.json");
     let config = path.is_file().then(|| ConfigFile { loaded: load::load(&path, Accepted::All).unwrap(), path });
     let options = Options {
@@ -181,11 +188,30 @@ async fn open(store: &Store, folder: &TempDir, remote: Life) -> Arc<Service> {
         remote: Some(remote),
         probe: Some(remote::probe),
         config,
-        embedder: None,
+        embedder: classifier.map(|_| Arc::new(Flat) as Arc<dyn search::Embedder>),
+        vectors: None,
         skills: Vec::new(),
+        classifier: classifier.map(|make| make()),
         traces: None,
     };
     Service::open(setup).await.unwrap()
+}
+
+/// Vectors for which everything is alike.
+struct Flat;
+
+impl search::Embedder for Flat {
+    fn id(&self) -> &str {
+        "flat"
+    }
+
+    fn dimension(&self) -> usize {
+        2
+    }
+
+    fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, search::EmbedError> {
+        Ok(texts.iter().map(|_| vec![1.0, 0.0]).collect())
+    }
 }
 
 /// A registration of the testkit's fake server.

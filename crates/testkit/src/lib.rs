@@ -11,7 +11,7 @@
 //! - [`collector`]: a collector of traces
 //! - [`engine`]: a container engine to be thrown away
 //! - [`model_server`]: scripted language models
-//! - [`postgres`]: a PostgreSQL server to be thrown away
+//! - [`postgres`]: a PostgreSQL server to be thrown away; [`qdrant`]: a Qdrant
 //! - [`puppet`]: a server whose every move the test directs; `src/bin/puppet`: its body
 //! - [`serve`]: a running `mcp-aggregator serve`; [`http_client`]: talking to it in HTTP
 //! - [`talk`]: what all clients have in common; [`http_session`], [`sse_client`], [`modern`]: clients of all eras
@@ -45,6 +45,7 @@ mod posting;
 pub mod processes;
 pub mod program;
 pub mod puppet;
+pub mod qdrant;
 pub mod raw;
 pub mod run;
 pub mod serve;
@@ -67,6 +68,7 @@ pub use processes::{
 };
 pub use program::program;
 pub use puppet::{Puppet, Spec};
+pub use qdrant::Qdrant;
 pub use run::{Output, run};
 pub use rustix::process::Signal;
 pub use serve::Serve;

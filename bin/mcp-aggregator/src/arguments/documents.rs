@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use notebook::Selection;
 
 use crate::target::TargetArguments;
 
@@ -28,6 +29,7 @@ Examples:
   mcp-aggregator run notes.md --dry-run               what would be called, and what is wrong?
   mcp-aggregator run notes.md --block 2 --block 3
   mcp-aggregator run notes.md --section \"## Weather\" --jobs 4
+  mcp-aggregator run notes.md --watch                 again whenever it is saved: write, save, look
   mcp-aggregator run notes.md --config mcp.json --output - | less"
 )]
 pub(crate) struct RunArguments {
@@ -52,6 +54,9 @@ pub(crate) struct RunArguments {
     /// How many blocks may run at once; one after the other, unless this is more than 1
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) jobs: u16,
+    /// Go on: whenever the document is saved, run the blocks that changed, until Ctrl-C
+    #[arg(long, conflicts_with_all = ["block", "section", "line", "dry_run", "output", "json"])]
+    pub(crate) watch: bool,
     /// Replace results even if somebody edited them
     #[arg(long)]
     pub(crate) force: bool,
@@ -60,6 +65,13 @@ pub(crate) struct RunArguments {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) servers: ServersArguments,
+}
+
+impl RunArguments {
+    /// The blocks that are meant.
+    pub(crate) fn selection(&self) -> Selection {
+        Selection { blocks: self.block.clone(), section: self.section.clone(), line: self.line }
+    }
 }
 
 /// Look at documents that run tools.

@@ -282,15 +282,30 @@ fn strategy(text: &str) -> Result<Strategy, String> {
 /// List what tools can be for, and how many tools of connected servers are. Needs a running service.
 ///
 /// Tools get their skills in the background, by what they say they do. Skills are changed over REST (see /api/docs),
-/// or given by `serve --skills`.
+/// or given by `serve --skills`. A classifier (`serve --classifier-url`) may miss some: `skills suggestions` lists
+/// them, `skills accept ID` makes one a skill, and `skills reject ID` says no for ever.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct SkillsArguments {
+    /// What to do about skills that a classifier missed
+    #[arg(value_name = "suggestions|accept|reject")]
+    pub(crate) verb: Option<SkillsVerb>,
+    /// The skill to accept or reject
+    #[arg(value_name = "ID", required_if_eq_any([("verb", "accept"), ("verb", "reject")]))]
+    pub(crate) id: Option<String>,
     /// Print what REST answers
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) target: TargetArguments,
+}
+
+/// What can be done about skills that a classifier missed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum SkillsVerb {
+    Suggestions,
+    Accept,
+    Reject,
 }
 
 /// Add the servers of other programs, or of an export.

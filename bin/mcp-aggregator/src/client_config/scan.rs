@@ -65,8 +65,8 @@ pub(crate) fn skip_blank(text: &str, mut at: usize) -> usize {
         let rest = &text[at..];
         if rest.starts_with("//") {
             at += rest.find('\n').unwrap_or(rest.len());
-        } else if rest.starts_with("/*") {
-            at += rest[2..].find("*/").map_or(rest.len(), |end| end + 4);
+        } else if let Some(comment) = rest.strip_prefix("/*") {
+            at += comment.find("*/").map_or(rest.len(), |end| end + 4);
         } else {
             return at;
         }
@@ -85,8 +85,8 @@ pub(crate) fn ends_in_line_comment(text: &str, start: usize, end: usize) -> bool
             if at >= end {
                 return true;
             }
-        } else if rest.starts_with("/*") {
-            at += rest[2..].find("*/").map_or(rest.len(), |end| end + 4);
+        } else if let Some(comment) = rest.strip_prefix("/*") {
+            at += comment.find("*/").map_or(rest.len(), |end| end + 4);
         } else {
             at += rest.chars().next().map_or(1, char::len_utf8);
         }

@@ -1,11 +1,13 @@
-//! `run`: the tools that a document names, and their results under its blocks.
+//! `run`: the tools that a document names, and their results under its blocks; `watching`: again, when it is saved.
+
+mod watching;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use aggregator::NamePolicy;
 use notebook::{
-    ApplyOptions, Binding, Bindings, Document, Placement, Plan, Report, RunOptions, Selection, Server, Toolbox,
+    Applied, ApplyOptions, Binding, Bindings, Document, Placement, Plan, Report, RunOptions, Selection, Server, Toolbox,
 };
 use serde_json::{Value, json};
 
@@ -16,6 +18,7 @@ use crate::failure::Failure;
 use crate::output::{self, say};
 use crate::session::{self, Signals};
 use crate::{config, words};
+use watching::{Known, Watched};
 
 /// What became of a run.
 struct Ran {
@@ -24,60 +27,120 @@ struct Ran {
     is_interrupted: bool,
 }
 
+/// What a document is run with.
+struct Around {
+    servers: Vec<Server>,
+    registered: Vec<Binding>,
+}
+
 pub(crate) fn run(arguments: &RunArguments) -> Result<(), Failure> {
     words::tell(arguments.servers.debug);
     let text = notebook::read(&arguments.document).map_err(file_failed)?;
-    let document = Document::parse(&text);
-    let Ran { report, is_interrupted } = match &arguments.servers.config {
-        Some(config) => by_config(arguments, &document, config)?,
-        None => by_service(arguments, &document)?,
-    };
-    let placements = if arguments.dry_run { Vec::new() } else { write(arguments, &report)? };
-    if arguments.json {
-        output::print_json(&described(&report, &placements))?;
+    match &arguments.servers.config {
+        Some(config) => by_config(arguments, &text, config),
+        None => by_service(arguments, &text),
     }
-    conclude(&report, &placements, is_interrupted)
 }
 
 /// The running service makes the calls.
-fn by_service(arguments: &RunArguments, document: &Document) -> Result<Ran, Failure> {
+fn by_service(arguments: &RunArguments, text: &str) -> Result<(), Failure> {
     session::block_on(async {
         let service = arguments.servers.target.service().await?;
         let servers = documents::servers_of_service(&list::servers_of(&service).await?);
         let registered = documents::registered_at(&service, &arguments.document).await?;
-        let plan = plan(arguments, document, &servers, &registered)?;
+        let around = Around { servers, registered };
+        // What makes no sense is told before anything else.
+        drop(plan(arguments, &arguments.selection(), &Document::parse(text), &around)?);
         // Only now: until there is something to be kept, Ctrl-C may simply end us.
         let mut signals = Signals::new().map_err(|error| Failure::new(format!("could not start: {error}")))?;
-        let toolbox = ServiceTools::new(service, servers, &documents::whole_path(&arguments.document));
-        Ok(carry_out(arguments, &plan, &toolbox, signals.next()).await)
+        let mut toolbox =
+            ServiceTools::new(service, around.servers.clone(), &documents::whole_path(&arguments.document));
+        let mut first = true;
+        run_and_watch(arguments, text, &around, async |selection, document| {
+            if !std::mem::take(&mut first) {
+                toolbox.begin_session();
+            }
+            let plan = plan(arguments, selection, document, &around)?;
+            Ok(carry_out(arguments, &plan, &toolbox, signals.next()).await)
+        })
+        .await
     })
 }
 
-/// The servers that the document needs are started for it.
-fn by_config(arguments: &RunArguments, document: &Document, config: &Path) -> Result<Ran, Failure> {
+/// The servers that the document needs are started for it; all of them, if it may come to need them.
+fn by_config(arguments: &RunArguments, text: &str, config: &Path) -> Result<(), Failure> {
     let mut loaded = config::load(config)?;
-    let servers = documents::servers_of_config(&loaded.config);
-    let plan = plan(arguments, document, &servers, &[])?;
-    let is_needed = |name: &str| plan.steps.iter().any(|step| step.server() == Some(name));
+    let around = Around { servers: documents::servers_of_config(&loaded.config), registered: Vec::new() };
+    let document = Document::parse(text);
+    let first = plan(arguments, &arguments.selection(), &document, &around)?;
+    let is_needed = |name: &str| arguments.watch || first.steps.iter().any(|step| step.server() == Some(name));
     loaded.config.servers.retain(|spec| is_needed(spec.name.as_str()));
     let separator = crate::arguments::usual_separator();
     let options = session::options("mcp-aggregator", separator, NamePolicy::Canonical, session::NOTHING)?;
     session::with(loaded, options, async |session| {
-        let toolbox = ConfigTools { aggregator: session.aggregator.clone(), servers };
-        Ok(carry_out(arguments, &plan, &toolbox, session.interrupted()).await)
+        let toolbox = ConfigTools { aggregator: session.aggregator.clone(), servers: around.servers.clone() };
+        run_and_watch(arguments, text, &around, async |selection, document| {
+            let plan = plan(arguments, selection, document, &around)?;
+            Ok(carry_out(arguments, &plan, &toolbox, session.interrupted()).await)
+        })
+        .await
     })
+}
+
+/// Runs the document, and with `--watch` what changed in it, until somebody ends that.
+async fn run_and_watch(
+    arguments: &RunArguments,
+    text: &str,
+    around: &Around,
+    mut run: impl AsyncFnMut(&Selection, &Document) -> Result<Ran, Failure>,
+) -> Result<(), Failure> {
+    let mut document = Document::parse(text);
+    let mut ran = run(&arguments.selection(), &document).await?;
+    if !arguments.watch {
+        let written = if arguments.dry_run { Written::default() } else { write(arguments, &ran.report)? };
+        if arguments.json {
+            output::print_json(&described(&ran.report, &written.placements))?;
+        }
+        return conclude(&ran.report, &written.placements, ran.is_interrupted);
+    }
+    let mut watched = Watched::new(&arguments.document, text);
+    let mut ends = Signals::new().map_err(|error| Failure::new(format!("could not start: {error}")))?;
+    loop {
+        let known = Known::of(&document, &around.servers);
+        let written = write(arguments, &ran.report)?;
+        let concluded = conclude(&ran.report, &written.placements, ran.is_interrupted);
+        if ran.is_interrupted {
+            return concluded;
+        }
+        // One that failed is run again when it is changed.
+        concluded.unwrap_or_else(say);
+        watched.is_now(&written.text);
+        // Somebody may have written while we ran.
+        document = Document::parse(&written.text);
+        let mut changed = known.changed_in(&document, &around.servers);
+        if changed.is_empty() {
+            say(format_args!("watching {}; Ctrl-C ends this", arguments.document.display()));
+        }
+        while changed.is_empty() {
+            let text = tokio::select! {
+                text = watched.changed() => text,
+                () = ends.next() => return Ok(()),
+            };
+            document = Document::parse(text);
+            changed = known.changed_in(&document, &around.servers);
+        }
+        ran = run(&Selection { blocks: changed, ..Selection::default() }, &document).await?;
+    }
 }
 
 fn plan<'a>(
     arguments: &RunArguments,
+    selection: &Selection,
     document: &'a Document,
-    servers: &[Server],
-    registered: &[Binding],
+    around: &Around,
 ) -> Result<Plan<'a>, Failure> {
-    let selection =
-        Selection { blocks: arguments.block.clone(), section: arguments.section.clone(), line: arguments.line };
-    let bindings = Bindings::of(document, registered);
-    Plan::new(document, servers, &bindings, &selection, arguments.force).map_err(|error| {
+    let bindings = Bindings::of(document, &around.registered);
+    Plan::new(document, &around.servers, &bindings, selection, arguments.force).map_err(|error| {
         let hint = format!("`mcp-aggregator doc map {}` shows its sections and blocks", arguments.document.display());
         Failure::usage(error.to_string()).with_hint(hint)
     })
@@ -108,12 +171,25 @@ async fn carry_out(
     Ran { report, is_interrupted: is_interrupted.into_inner() }
 }
 
+/// What was written.
+#[derive(Default)]
+struct Written {
+    text: String,
+    placements: Vec<Placement>,
+}
+
+impl From<Applied> for Written {
+    fn from(Applied { text, placements, .. }: Applied) -> Self {
+        Self { text, placements }
+    }
+}
+
 /// Puts the results where they belong: into the document, a copy of it, or stdout.
-fn write(arguments: &RunArguments, report: &Report) -> Result<Vec<Placement>, Failure> {
+fn write(arguments: &RunArguments, report: &Report) -> Result<Written, Failure> {
     let (document, force) = (arguments.document.as_path(), arguments.force);
     let copy = arguments.output.as_deref();
     if copy != Some(Path::new("-")) {
-        return Ok(notebook::save(document, copy, report, force).map_err(file_failed)?.applied.placements);
+        return Ok(notebook::save(document, copy, report, force).map_err(file_failed)?.applied.into());
     }
     let text = notebook::read(document).map_err(file_failed)?;
     let folder = notebook::assets_folder(document);
@@ -121,7 +197,7 @@ fn write(arguments: &RunArguments, report: &Report) -> Result<Vec<Placement>, Fa
     // What is printed speaks of files beside the document.
     notebook::write_attachments(document, document, &applied.attachments).map_err(file_failed)?;
     output::print(applied.text.as_bytes())?;
-    Ok(applied.placements)
+    Ok(applied.into())
 }
 
 fn described(report: &Report, placements: &[Placement]) -> Value {

@@ -11,6 +11,7 @@ use aggregator::{Options, logging};
 use api::Api;
 use console::Console;
 use front::{Front, Limits};
+use notebook::Folder;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use service::{ConfigFile, Service, Setup};
 use tokio::net::TcpListener;
@@ -26,7 +27,7 @@ use crate::service_file::ServiceFile;
 use crate::session::Signals;
 use crate::storage::{StorageArguments, with_causes};
 use crate::tenancy::Tenancy;
-use crate::{config, lives, session, traces};
+use crate::{config, lives, session, traces, vectors_elsewhere};
 
 /// So many descriptors are enough for all connections and servers.
 const DESCRIPTORS: u64 = 16_384;
@@ -46,7 +47,10 @@ pub(crate) fn run_announced(arguments: ServeArguments, announce: impl FnOnce(Soc
         allow_origin,
         names,
         skills,
+        advisers,
+        vectors,
         surface,
+        documents,
         name,
         debug,
         log_file,
@@ -62,6 +66,7 @@ pub(crate) fn run_announced(arguments: ServeArguments, announce: impl FnOnce(Soc
     let options = Options { surface, ..options };
     let config = config.map(config_file).transpose()?;
     let skills = skills.as_deref().map(skills_in).transpose()?.unwrap_or_default();
+    let documents = documents.as_deref().map(folder_of_documents).transpose()?;
     let chain = chain(config.as_ref(), &storage)?;
     make_room_for_connections();
 
@@ -81,8 +86,21 @@ pub(crate) fn run_announced(arguments: ServeArguments, announce: impl FnOnce(Soc
         });
         let (remote, probe) = (Some(containers.life_or(Arc::new(remote::life))), Some(remote::probe as _));
         let traces = traces::from_environment();
-        let embedder = embedder();
-        let setup = Setup { store: store.clone(), options, chain, remote, probe, config, embedder, skills, traces };
+        let (embedder, classifier) = (advisers.embedder()?.or_else(embedder), advisers.classifier()?);
+        let vectors = vectors_elsewhere::from(vectors, embedder.as_deref())?;
+        let setup = Setup {
+            store: store.clone(),
+            options,
+            chain,
+            remote,
+            probe,
+            config,
+            embedder,
+            vectors,
+            skills,
+            classifier,
+            traces,
+        };
         let opened = match no_history {
             true => Service::open_without_account(setup).await,
             false => Service::open(setup).await,
@@ -104,7 +122,7 @@ pub(crate) fn run_announced(arguments: ServeArguments, announce: impl FnOnce(Soc
             allowed_hosts: allow_host,
             allowed_origins: allow_origin,
             limits: Limits::default(),
-            annexe: Some(Arc::new(Beside { api: Api::new(Arc::clone(&service)), console })),
+            annexe: Some(Arc::new(Beside { api: api(&service, documents), console })),
         };
         let served = serve(front, listener, &mut signals).await;
         clearing.abort();
@@ -116,6 +134,20 @@ pub(crate) fn run_announced(arguments: ServeArguments, announce: impl FnOnce(Soc
         drop(tenancy);
         served.map_err(|error| Failure::new(format!("could not serve: {error}")))
     })
+}
+
+/// The REST API, and the documents that it may read.
+fn api(service: &Arc<Service>, documents: Option<Arc<Folder>>) -> Api {
+    let api = Api::new(Arc::clone(service));
+    match documents {
+        Some(folder) => api.with_documents(folder),
+        None => api,
+    }
+}
+
+fn folder_of_documents(path: &Path) -> Result<Arc<Folder>, Failure> {
+    let failed = |error| Failure::new(format!("could not open the folder of documents {}: {error}", path.display()));
+    Folder::open(path).map(Arc::new).map_err(failed)
 }
 
 /// What finds tools by meaning, where the program has it.

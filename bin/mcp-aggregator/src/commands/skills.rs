@@ -1,15 +1,51 @@
-//! `skills`: what tools can be for, and how many are.
+//! `skills`: what tools can be for, and how many are; and skills that a classifier missed.
 
 use serde_json::Value;
 
-use crate::arguments::servers::SkillsArguments;
+use crate::arguments::servers::{SkillsArguments, SkillsVerb};
+use crate::client::encoded;
 use crate::failure::Failure;
-use crate::output;
+use crate::output::{self, say};
 use crate::session;
 use crate::shown::{table, text};
 use crate::table::printable;
 
 pub(crate) fn run(arguments: &SkillsArguments) -> Result<(), Failure> {
+    let id = arguments.id.as_deref().unwrap_or_default();
+    match arguments.verb {
+        None => list(arguments),
+        Some(SkillsVerb::Suggestions) => suggestions(arguments),
+        Some(SkillsVerb::Accept) => decide(arguments, id, "accept", "is a skill now; tools are classified anew"),
+        Some(SkillsVerb::Reject) => decide(arguments, id, "reject", "is not suggested again"),
+    }
+}
+
+fn suggestions(arguments: &SkillsArguments) -> Result<(), Failure> {
+    let found = session::block_on(async { Ok(arguments.target.service().await?.get("/skills/suggestions").await?) })?;
+    if arguments.json {
+        return output::print_json(&found);
+    }
+    let found = found.as_array().map(Vec::as_slice).unwrap_or_default();
+    if found.is_empty() {
+        say("no skill was suggested; a classifier does that (`serve --classifier-url`)");
+    }
+    output::print_lines(&table(["SKILL", "NAME", "WHAT ITS TOOLS DO", "TOOLS"], found.iter().map(suggested).collect()))
+}
+
+fn suggested(suggestion: &Value) -> [String; 4] {
+    let words = |name: &str| printable(suggestion[name].as_str().unwrap_or_default());
+    let tools = suggestion["tools"].as_array().into_iter().flatten().filter_map(Value::as_str).map(printable);
+    [text(suggestion, "id"), words("name"), words("description"), tools.collect::<Vec<_>>().join(", ")]
+}
+
+fn decide(arguments: &SkillsArguments, id: &str, verb: &str, outcome: &str) -> Result<(), Failure> {
+    let path = format!("/skills/suggestions/{}/{verb}", encoded(id));
+    session::block_on(async { Ok(arguments.target.service().await?.post(&path, None).await?) })?;
+    say(format!("`{}` {outcome}", printable(id)));
+    Ok(())
+}
+
+fn list(arguments: &SkillsArguments) -> Result<(), Failure> {
     let skills = session::block_on(async { Ok(arguments.target.service().await?.get("/skills").await?) })?;
     if arguments.json {
         return output::print_json(&skills);

@@ -58,6 +58,7 @@ fn lines(url: &str, health: &Value) -> Vec<String> {
         ("tools", number("total_tools").to_string()),
         ("last sync", moment(health, "last_sync")),
         ("database", text(&health["checks"]["database"], "status")),
+        ("vectors", text(&health["checks"]["vectors"], "in_use")),
     ];
     aligned(&rows.map(|(label, value)| [label.to_owned(), value]))
 }

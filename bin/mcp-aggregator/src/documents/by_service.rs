@@ -31,9 +31,12 @@ impl ServiceTools {
     /// For one run of a document.
     pub(crate) fn new(service: Client, servers: Vec<Server>, document: &Path) -> Self {
         let document = document.to_string_lossy().into_owned();
-        // No two runs have the same, however fast one comes after the other.
-        let session = format!("run {} {}", std::process::id(), jiff::Timestamp::now());
-        Self { service, servers, document, session }
+        Self { service, servers, document, session: new_session() }
+    }
+
+    /// What is called from now on belongs to another run.
+    pub(crate) fn begin_session(&mut self) {
+        self.session = new_session();
     }
 
     /// Whether what the service knows of a server's tools is what the server has now.
@@ -41,6 +44,11 @@ impl ServiceTools {
         let described = self.service.get(&format!("/servers/{}", encoded(server))).await;
         described.is_ok_and(|described| described["status"] == "connected")
     }
+}
+
+/// No two runs have the same, however fast one comes after the other.
+fn new_session() -> String {
+    format!("run {} {}", std::process::id(), jiff::Timestamp::now())
 }
 
 impl Toolbox for ServiceTools {

@@ -11,12 +11,14 @@ const ARGUMENTS_WIDTH: usize = 100;
 pub(crate) struct Told;
 
 impl Told {
-    /// One line for people; nothing for those whose turn has not come.
+    /// One line for people.
     pub(crate) fn of(progress: &Progress<'_>, is_dry: bool) -> Option<String> {
         match progress {
-            Progress::Pending(_) => None,
             // Whoever only looks is done at once.
-            Progress::Executing(_) if is_dry => None,
+            Progress::Pending(_) | Progress::Executing(_) if is_dry => None,
+            Progress::Pending(step) => {
+                Some(format!("{}: pending", title(step.number, step.fence.first_line, &step.title())))
+            }
             Progress::Executing(step) => {
                 Some(format!("{}: executing", title(step.number, step.fence.first_line, &step.title())))
             }

@@ -69,7 +69,7 @@ pub(crate) fn frame(snapshot: &Snapshot, choice: &Choice, trouble: Option<&str>,
     lines.extend(server_lines(snapshot, &servers, choice.marked, for_servers));
     lines.push((String::new(), None));
     lines.extend(call_lines(snapshot, chosen, room - for_servers));
-    while lines.len() + 2 < size.height {
+    while lines.len() + 1 < size.height {
         lines.push((String::new(), None));
     }
     lines.truncate(size.height.saturating_sub(1));

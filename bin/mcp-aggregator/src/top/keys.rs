@@ -14,7 +14,7 @@ pub(crate) fn read(mut bytes: &[u8]) -> Vec<Key> {
     let mut keys = Vec::new();
     while let Some((&first, rest)) = bytes.split_first() {
         let (key, length) = match (first, rest) {
-            (b'q' | b'Q' | 0x03, _) => (Some(Key::Quit), 1),
+            (b'q' | b'Q' | 0x03, _) | (0x1b, []) => (Some(Key::Quit), 1),
             (b'k' | b'K', _) => (Some(Key::Up), 1),
             (b'j' | b'J', _) => (Some(Key::Down), 1),
             (b's' | b'S', _) => (Some(Key::Sort), 1),
@@ -25,7 +25,6 @@ pub(crate) fn read(mut bytes: &[u8]) -> Vec<Key> {
                 let end = more.iter().position(|byte| byte.is_ascii_alphabetic() || *byte == b'~');
                 (None, 2 + end.map_or(more.len(), |end| end + 1))
             }
-            (0x1b, []) => (Some(Key::Quit), 1),
             _ => (None, 1),
         };
         keys.extend(key);

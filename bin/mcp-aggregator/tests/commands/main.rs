@@ -4,6 +4,9 @@
 
 mod call;
 mod check;
+mod connect;
+mod demo;
+mod doctor;
 mod help;
 mod manual;
 mod remote;

@@ -15,12 +15,14 @@ use crate::answering::Answering;
 impl Watcher for Fleet {
     fn running(&self, index: usize, connection: &Arc<Connection>, offer: Offer) {
         let has_logs = offer.has("logging") && offer.era == Era::Legacy;
+        let offer = Arc::new(offer);
         self.change(index, |server, slot| {
             server.state = ServerState::Running;
-            server.offer = Arc::new(offer);
+            server.offer = Arc::clone(&offer);
             *slot = Some(Arc::clone(connection));
         });
-        self.places.at(index).tell(Happening::Running(Arc::clone(&self.view().snapshot.servers()[index].offer)));
+        // The whole of it, and not what is left in the view: who keeps it must not forget what is switched off.
+        self.places.at(index).tell(Happening::Running(offer));
         if has_logs {
             self.set_level_of_new(connection);
         }

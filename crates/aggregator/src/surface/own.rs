@@ -21,7 +21,7 @@ pub(super) fn is_own(name: &str) -> bool {
     [SEARCH, DESCRIBE, CALL].contains(&name)
 }
 
-/// The short list: our own tools, then what is pinned.
+/// The short list: our own tools, then what is pinned, then what was found and is kept there.
 pub(super) fn page(view: &View, client: &Client, guide: &dyn Guide, era: Era) -> Bytes {
     let mut page = br#"{"tools":["#.to_vec();
     page.extend_from_slice(&search_definition(&paragraph(view, client, guide)));
@@ -29,7 +29,10 @@ pub(super) fn page(view: &View, client: &Client, guide: &dyn Guide, era: Era) ->
         page.push(b',');
         page.extend_from_slice(definition.as_bytes());
     }
-    for route in pinned(view, client, guide) {
+    let pinned = pinned(view, client, guide);
+    let grown = super::showing::usable(view, client, &client.grown());
+    let is_new = |route: &Route| !pinned.contains(route);
+    for route in pinned.iter().copied().chain(grown.into_iter().filter(is_new)) {
         page.push(b',');
         view.snapshot.write_tool(client.scope(), client.style(), era, route, &mut page);
     }

@@ -48,6 +48,12 @@ pub(super) fn usable(view: &View, client: &Client, found: &[Found]) -> Vec<Route
     routes
 }
 
+/// The other way round: what these are to those who find.
+pub(super) fn found(view: &View, routes: &[Route]) -> Vec<Found> {
+    let tool = |route: Route| view.snapshot.item(Kind::Tool, route).id.clone();
+    routes.iter().map(|&route| Found { server: route.server, tool: tool(route), score: 0.0 }).collect()
+}
+
 /// The answer to a search.
 pub(super) fn findings(view: &View, client: &Client, query: &str, routes: &[Route]) -> String {
     let total = count(view, client);

@@ -131,6 +131,10 @@ fn search(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, envelope: &Envel
     let query = wish.query.clone();
     later(aggregator, asked, wish, move |view, asked, routes| {
         asked.answer(&showing::findings(view, &asked.client, &query, &routes));
+        // One of the modern era hears of changes on a stream that knows nothing of what it asked here.
+        if asked.client.surface() == Surface::Grow && asked.era == Era::Legacy {
+            asked.client.found(showing::found(view, &routes));
+        }
     });
 }
 

@@ -24,7 +24,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             .about("From memory: it needs neither the database nor a server.")
             .answers(200, "Numbers.", Schema::named("State")),
         Endpoint::get("/health", "How well everything is", |asked| Box::pin(health(asked)))
-            .about("`degraded` if a server that should be connected is not well, the database is not there, or calls are stopped.")
+            .about("`degraded` if a server that should be connected is not well, the database is not there, calls are stopped, or vectors are not compared where they should be.")
             .answers(200, "Numbers, what was looked at, and what is wrong.", Schema::named("ServiceHealth")),
         Endpoint::get("/events", "What happens, as it happens", |asked| Box::pin(events(asked)))
             .about(
@@ -79,15 +79,35 @@ async fn health(asked: Asked) -> Result<Answer, Error> {
     if state.executions_stopped {
         issues.push(json!({"component": "executions", "message": Error::ExecutionStopped.to_string()}));
     }
+    let config = asked.service.config_trouble();
+    issues.extend(config.iter().map(|message| json!({"component": "config", "message": message})));
+    let vectors = asked.service.vectors();
+    if let Some(trouble) = &vectors.trouble {
+        let message = format!("vectors are compared here, not where they should be: {trouble}");
+        issues.push(json!({"component": "vectors", "message": message}));
+    }
     let servers_are_well = state.error_servers == 0 && !issues.iter().any(|issue| issue["component"] == "server");
     let word = |is_well: bool| if is_well { "ok" } else { "failed" };
-    let is_well = database.is_ok() && servers_are_well && !state.executions_stopped;
+    let is_well = database.is_ok()
+        && servers_are_well
+        && config.is_none()
+        && vectors.trouble.is_none()
+        && !state.executions_stopped;
     let mut told = Map::new();
     told.insert("status".to_owned(), json!(if is_well { "healthy" } else { "degraded" }));
     if let Value::Object(numbers) = json!(state) {
         told.extend(numbers);
     }
-    let checks = json!({"database": {"status": word(database.is_ok())}, "servers": {"status": word(servers_are_well)}});
+    let checks = json!({
+        "database": {"status": word(database.is_ok())},
+        "servers": {"status": word(servers_are_well)},
+        "vectors": {
+            "status": word(vectors.trouble.is_none()),
+            "in_use": vectors.in_use,
+            "address": vectors.address,
+            "points": vectors.points,
+        },
+    });
     told.insert("checks".to_owned(), checks);
     told.insert("issues".to_owned(), Value::Array(issues));
     Ok(Answer::ok(&told))

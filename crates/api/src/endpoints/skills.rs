@@ -35,6 +35,17 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             .about("One that comes along, or from a file, is as it was; one that was made here is gone.")
             .answers_nothing(204, "It was taken back, or there was nothing to take back.")
             .fails(&["SKILL_NOT_FOUND"]),
+        Endpoint::get("/skills/suggestions", "List skills that a classifier missed", |asked| Box::pin(suggestions(asked)))
+            .about("Its words are what a language model made of what tools say of themselves: read them before you accept.")
+            .answers(200, "What waits for somebody who knows.", Schema::list(schemas::suggestion())),
+        Endpoint::post("/skills/suggestions/{skill}/accept", "Make a suggestion a skill", |asked| Box::pin(accept(asked)))
+            .about("All tools are then classified anew in the background.")
+            .answers(201, "The skill.", skill())
+            .fails(&["SKILL_NOT_FOUND", "VALIDATION_ERROR"]),
+        Endpoint::post("/skills/suggestions/{skill}/reject", "Say no to a suggestion", |asked| Box::pin(reject(asked)))
+            .about("It is not made again.")
+            .answers_nothing(204, "It is gone.")
+            .fails(&["SKILL_NOT_FOUND"]),
     ]
 }
 
@@ -69,6 +80,20 @@ async fn put(asked: Asked) -> Result<Answer, Error> {
     let putting = Arc::clone(&asked.service).put_skill(&asked.actor, asked.of_path("skill"), change);
     let (skill, is_new) = putting.await?;
     Ok(Answer::json(if is_new { StatusCode::CREATED } else { StatusCode::OK }, &skill))
+}
+
+async fn suggestions(asked: Asked) -> Result<Answer, Error> {
+    Ok(Answer::ok(&asked.service.suggestions().await?))
+}
+
+async fn accept(asked: Asked) -> Result<Answer, Error> {
+    let skill = Arc::clone(&asked.service).accept_suggestion(&asked.actor, asked.of_path("skill")).await?;
+    Ok(Answer::json(StatusCode::CREATED, &skill))
+}
+
+async fn reject(asked: Asked) -> Result<Answer, Error> {
+    Arc::clone(&asked.service).reject_suggestion(&asked.actor, asked.of_path("skill")).await?;
+    Ok(Answer::nothing(StatusCode::NO_CONTENT))
 }
 
 async fn delete(asked: Asked) -> Result<Answer, Error> {

@@ -31,10 +31,10 @@ pub(crate) async fn show(visit: &Visit<'_>) -> Result<Reply, Error> {
 }
 
 fn page(visit: &Visit<'_>, status: StatusCode, form: &Html, others: &Html) -> Reply {
-    let count = if visit.form.has("deed") { "" } else { "It is tried first, and you see its tools before it is kept." };
+    let hint = if visit.form.has("deed") { "" } else { "It is tried first, and you see its tools before it is kept." };
     let body = html!(
-        r#"<h1>Add server</h1><p class="muted">{count}</p><div class="columns"><section aria-labelledby="by-hand"><h2 id="by-hand">By hand</h2>{form}</section><div>{others}</div></div>"#,
-        count = count,
+        r#"<h1>Add server</h1><p class="muted">{hint}</p><div class="columns"><section aria-labelledby="by-hand"><h2 id="by-hand">By hand</h2>{form}</section><div>{others}</div></div>"#,
+        hint = hint,
         form = form,
         others = others,
     );

@@ -23,7 +23,7 @@ pub(crate) async fn show(visit: &Visit<'_>) -> Result<Reply, Error> {
     let servers = visit.service().servers(None, false, Part::ALL).await?.items;
     let rates = visit.console.pulse.rates(&visit.service().reading());
     let weights = visit.service().weights();
-    let content = if servers.is_empty() { empty() } else { table(visit, &servers, &rates) };
+    let content = if servers.is_empty() { empty() } else { table(&servers, &rates) };
     let body = html!(
         r#"<h1>Overview</h1><div id="summary" data-live="server. tools. execution. notice">{notices}{summary}</div>
 <section aria-labelledby="servers-title"><div class="head"><h2 id="servers-title">Servers</h2><a class="button" href="/add">Add server</a></div>
@@ -109,8 +109,8 @@ fn summary(servers: &[ServerView], rates: &HashMap<String, Rates>, weights: &[We
     )
 }
 
-fn table(visit: &Visit<'_>, servers: &[ServerView], rates: &HashMap<String, Rates>) -> Html {
-    let rows: Html = servers.iter().map(|server| row(visit, server, rates.get(&server.record.name))).collect();
+fn table(servers: &[ServerView], rates: &HashMap<String, Rates>) -> Html {
+    let rows: Html = servers.iter().map(|server| row(server, rates.get(&server.record.name))).collect();
     html!(
         r#"<div class="scroll"><table class="servers"><thead><tr><th>Server</th><th>State</th><th>Transport</th><th class="n">Tools</th>
 <th class="n">Calls / min</th><th class="n">Failed</th><th class="n">p50</th><th class="n">p95</th><th>Last 30 min</th></tr></thead><tbody>{}</tbody></table></div>"#,
@@ -118,7 +118,7 @@ fn table(visit: &Visit<'_>, servers: &[ServerView], rates: &HashMap<String, Rate
     )
 }
 
-fn row(_: &Visit<'_>, server: &ServerView, rates: Option<&Rates>) -> Html {
+fn row(server: &ServerView, rates: Option<&Rates>) -> Html {
     let record = &server.record;
     let rates = rates.cloned().unwrap_or_default();
     let share = if rates.calls == 0 { 0.0 } else { rates.failed as f64 / rates.calls as f64 };

@@ -1,5 +1,6 @@
 //! Registering, finding, changing and removing servers.
 
+use super::address;
 use super::changes::{append_event, event};
 use crate::database::{Mismatch, Row, Session, values};
 use crate::error::Error;
@@ -123,7 +124,7 @@ fn understood(row: &mut Row, sealer: &Sealer) -> Result<ServerRecord, Mismatch> 
         name: row.take("name")?,
         description: row.take("description")?,
         transport: row.take("transport_type")?,
-        health_check_url: row.take("health_check_url")?,
+        health_check_url: address::opened(sealer, id, row.take("health_check_url")?)?,
         deployment: row.take("deployment_type")?,
         origin: row.take("origin")?,
         status: row.take("status")?,
@@ -191,7 +192,7 @@ pub(crate) async fn insert(session: &mut Session, sealer: &Sealer, new: NewServe
         record.description.as_ref(),
         record.transport,
         &sealed(sealer, record.id, &record.connection_config),
-        record.health_check_url.as_ref(),
+        record.health_check_url.as_deref().map(|address| address::sealed(sealer, record.id, address)),
         record.deployment,
         record.origin,
         record.status,
@@ -227,7 +228,7 @@ pub(crate) async fn update(
         record.description.as_ref(),
         record.transport,
         &sealed(sealer, record.id, &record.connection_config),
-        record.health_check_url.as_ref(),
+        record.health_check_url.as_deref().map(|address| address::sealed(sealer, record.id, address)),
         record.deployment,
         record.origin,
         record.status,

@@ -7,8 +7,8 @@ use crate::{Classified, Embedding, Listed, Page, Store, ToolCounts, ToolFilter, 
 
 const COLUMNS: Columns = Columns {
     columns: "t.id, t.name, t.original_name, t.source_server_id, s.name AS server_name, t.description, t.input_schema, \
-        t.definition, t.is_external, t.enabled, t.is_classified, t.skills, t.primary_skill, t.classified_by, t.position, \
-        t.text_hash, t.embedding_model",
+        t.definition, t.is_external, t.enabled, t.is_classified, t.skills, t.confidences, t.primary_skill, \
+        t.classified_by, t.position, t.text_hash, t.embedding_model",
     tables: "mcp.tools AS t JOIN mcp.external_servers AS s ON s.id = t.source_server_id",
     order: "s.name, t.position, t.id",
 };
@@ -59,11 +59,12 @@ impl Store {
     /// many were kept.
     pub async fn put_classified(&self, classified: Vec<Classified>) -> Result<u64, Error> {
         let mut session = self.write("classify tools").await?;
-        let sql = "UPDATE mcp.tools SET skills = $1, primary_skill = $2, is_classified = $3, classified_by = $4 \
-            WHERE id = $5 AND text_hash = $6";
+        let sql = "UPDATE mcp.tools SET skills = $1, primary_skill = $2, is_classified = $3, classified_by = $4, \
+            confidences = $7 WHERE id = $5 AND text_hash = $6";
         let each = classified.into_iter().map(|it| {
             let (skills, is_classified) = (serde_json::Value::from(it.skills), it.primary.is_some());
-            values![&skills, it.primary, is_classified, it.by, it.tool, it.text_hash]
+            let confidences = serde_json::Value::from(it.confidences);
+            values![&skills, it.primary, is_classified, it.by, it.tool, it.text_hash, &confidences]
         });
         let kept = session.execute_each(sql, each.collect()).await?;
         session.commit().await?;
@@ -105,6 +106,7 @@ fn not_found(id: ToolId) -> Error {
 
 fn understood(row: &mut Row) -> Result<ToolRecord, Mismatch> {
     let skills = serde_json::from_value(row.take("skills")?);
+    let confidences = serde_json::from_value(row.take("confidences")?);
     Ok(ToolRecord {
         id: row.take("id")?,
         name: row.take("name")?,
@@ -118,6 +120,7 @@ fn understood(row: &mut Row) -> Result<ToolRecord, Mismatch> {
         enabled: row.take("enabled")?,
         is_classified: row.take("is_classified")?,
         skills: skills.map_err(|_| Mismatch::Value { column: "skills", wanted: "list of words" })?,
+        confidences: confidences.map_err(|_| Mismatch::Value { column: "confidences", wanted: "list of numbers" })?,
         primary_skill: row.take("primary_skill")?,
         classified_by: row.take("classified_by")?,
         position: row.take("position")?,

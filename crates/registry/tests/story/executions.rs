@@ -112,6 +112,12 @@ async fn calls_that_nobody_will_end_are_settled(Setting { store, .. }: Setting) 
     let settled = store.execution(old.id).await.unwrap();
     assert_eq!((settled.status, settled.error_message.as_deref()), (ExecutionStatus::Error, Some("the service ended")));
     assert_eq!(store.execution(new.id).await.unwrap(), new);
+    // Another service had it, and it ended well there.
+    old.status = ExecutionStatus::Success;
+    old.completed_at = Some(Timestamp::now());
+    old.duration = Some(Duration::from_millis(5));
+    store.record(vec![old.clone()]).await.unwrap();
+    assert_eq!(store.execution(old.id).await.unwrap(), old);
 }
 
 async fn old_calls_are_forgotten_by_age_and_by_number(Setting { store, .. }: Setting) {

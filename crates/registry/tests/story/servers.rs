@@ -30,7 +30,7 @@ on_both! {
 async fn a_registered_server_is_found_by_id_and_by_name(Setting { store, .. }: Setting) {
     let mut new = server("github");
     new.description = Some("code".to_owned());
-    new.health_check_url = Some("https://example.com/health".to_owned());
+    new.health_check_url = Some("https://example.com/health?token=sesame".to_owned());
     let kept = store.insert_server(new).await.unwrap();
     assert_eq!(kept.status, Status::Disconnected);
     assert_eq!(kept.deployment, Deployment::Managed);

@@ -29,6 +29,7 @@ fn classified(tool: &ToolRecord, skills: &[&str], primary: Option<&str>) -> Clas
         tool: tool.id,
         text_hash: tool.text_hash.clone(),
         skills: skills.iter().map(|&skill| skill.to_owned()).collect(),
+        confidences: skills.iter().map(|_| 0.75).collect(),
         primary: primary.map(str::to_owned),
         by: "m".to_owned(),
     }
@@ -85,6 +86,7 @@ async fn a_new_list_keeps_what_is_the_same(Setting { store, .. }: Setting) {
     assert_eq!(names, ["d", "b", "a"]);
     assert_eq!((after[1].id, after[1].enabled, after[1].is_classified), (before[1].id, false, true));
     assert_eq!((after[1].skills.clone(), after[1].primary_skill.as_deref()), (vec!["x".into(), "y".into()], Some("y")));
+    assert_eq!(after[1].confidences, [0.75, 0.75]);
     assert_eq!((after[2].id, after[2].description.as_deref()), (before[0].id, Some("other")));
     assert!(after.iter().all(|tool| tool.is_external));
     assert_eq!(store.server(id).await.unwrap().tool_count, 3);

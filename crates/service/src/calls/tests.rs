@@ -81,6 +81,23 @@ async fn a_server_that_is_down_is_told_with_its_state() {
 }
 
 #[tokio::test]
+async fn a_call_that_waits_for_its_server_to_start_can_be_seen_and_stopped() {
+    let house = House::open(Settings::default()).await;
+    house.place("soon", ServerState::Initializing, Status::Connecting);
+    let executions = Arc::clone(&house.executions);
+    let waiting = tokio::spawn(async move { executions.call(call("soon.echo")).await });
+    let seen = || house.executions.live().into_iter().next();
+    until("it is there", || seen().is_some()).await;
+    let record = seen().unwrap().record();
+    assert_eq!((record.status, record.tool_name.as_str()), (ExecutionStatus::Pending, "echo"));
+    assert_eq!(house.executions.reading().running, 0, "it is in nobody's way");
+    house.executions.cancel_all_at(seen().unwrap().place(), "somebody said so");
+    assert_eq!(waiting.await.unwrap().unwrap_err().code(), "EXECUTION_CANCELLED");
+    let kept = house.executions.find(record.id).await.unwrap();
+    assert_eq!(kept.status, ExecutionStatus::Cancelled);
+}
+
+#[tokio::test]
 async fn what_goes_wrong_at_the_server_is_told_as_what_it_is() {
     let house = House::open(Settings::default()).await;
     house.server("wrong").await;

@@ -18,6 +18,9 @@ pub(super) const LONGEST_PAYLOAD: usize = 256 << 10;
 /// What is kept of words that somebody else chose.
 const LONGEST_MESSAGE: usize = 1000;
 
+/// What we say to a client whose server took longer than its configuration lets it.
+const TOO_SLOW: &str = "server_too_slow";
+
 /// How a call ended.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Ended {
@@ -73,7 +76,10 @@ impl Ended {
                 Self { status: ExecutionStatus::Success, why: None, kind: None, result: None }
             }
             Ok(Envelope { kind: Kind::Response { outcome: Err(error), .. }, .. }) => {
-                Self::unanswered(ExecutionStatus::Error, message_of(answer, error)).of_kind(reason_of(answer, error))
+                let reason = reason_of(answer, error);
+                let is_timeout = reason == TOO_SLOW;
+                let status = if is_timeout { ExecutionStatus::Timeout } else { ExecutionStatus::Error };
+                Self::unanswered(status, message_of(answer, error)).of_kind(reason)
             }
             _ => Self::lost(),
         }

@@ -119,9 +119,7 @@ impl Finder {
 fn classified(classifier: &Classifier, tool: Unclassified, mark: &str) -> Classified {
     let found = classifier.classify(&tool.vector);
     let primary = found.primary().map(str::to_owned);
-    let skills = match primary {
-        Some(_) => found.skills.into_iter().map(|(id, _)| id).collect(),
-        None => Vec::new(),
-    };
-    Classified { tool: tool.tool, text_hash: tool.text_hash, skills, primary, by: mark.to_owned() }
+    let skills = if primary.is_some() { found.skills } else { Vec::new() };
+    let (skills, confidences) = skills.into_iter().map(|(id, confidence)| (id, super::rounded(confidence))).unzip();
+    Classified { tool: tool.tool, text_hash: tool.text_hash, skills, confidences, primary, by: mark.to_owned() }
 }

@@ -198,7 +198,7 @@ fn changed(skills: &SkillSet, id: &str, change: SkillChange) -> Result<SkillReco
     Ok(SkillRecord { id: id.to_owned(), name, description, examples, enabled })
 }
 
-fn is_id(id: &str) -> bool {
+pub(super) fn is_id(id: &str) -> bool {
     id.len() <= 64
         && id.starts_with(|first: char| first.is_ascii_lowercase())
         && id.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-".contains(&byte))

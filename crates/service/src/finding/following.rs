@@ -13,6 +13,7 @@ use tokio::time::sleep;
 
 use super::Finder;
 use super::classifying;
+use super::judging::Judge;
 use super::library::{Lacking, Library};
 use crate::{Error, Event};
 
@@ -60,6 +61,7 @@ pub(super) async fn follow(finder: Arc<Finder>) {
                 Ok(false) if is_settled => wait(&mut news, &mut stale).await,
                 Ok(false) => {
                     finder.settle().await;
+                    finder.judge.iter().for_each(Judge::wake);
                     is_settled = true;
                 }
                 Err(error) => {
@@ -125,6 +127,7 @@ impl Finder {
             let tools = self.house.store.tools(&ToolFilter::default(), Page::ALL).await?.items;
             self.change(move |library| library.replace_all(tools)).await?;
             self.recall().await?;
+            self.change(Library::has_been_read).await?;
             stale.everything = false;
             return Ok(());
         }
@@ -187,6 +190,7 @@ impl Finder {
         let broke = || Error::Internal { what: "the model broke".to_owned() };
         let made = making.await.map_err(|_| broke())?;
         let made = made.map_err(|error| Error::Internal { what: error.to_string() })?;
+        self.shelf_is_stale();
         self.counts.embedded.fetch_add(made.len() as u64, Ordering::Relaxed);
         self.house.store.put_embeddings(made).await?;
         Ok(())
@@ -198,7 +202,9 @@ impl Finder {
         let changing = tokio::task::spawn_blocking(move || {
             change(&mut library.write().unwrap_or_else(PoisonError::into_inner));
         });
-        changing.await.map_err(|_| Error::Internal { what: "the library of tools broke".to_owned() })
+        changing.await.map_err(|_| Error::Internal { what: "the library of tools broke".to_owned() })?;
+        self.shelf_is_stale();
+        Ok(())
     }
 }
 

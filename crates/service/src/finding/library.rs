@@ -1,17 +1,25 @@
 //! All tools that are known, ready to be searched.
 
+mod elsewhere;
+
 use std::collections::{HashMap, HashSet};
 
 use registry::{Classified, ServerId, ToolId, ToolRecord};
-use search::{Classifier, Document, Hit, Index, Limits, Query, TextHash, search_by_skills};
+use search::{Document, Hit, Index, Limits, PointId, Query, TextHash};
 use serde_json::{Map, Value};
 
+use super::judging::AND;
+pub(super) use elsewhere::Plan;
+use elsewhere::point_of;
+
 /// What is known of a tool besides its text.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Book {
     pub(super) server: ServerId,
+    server_name: String,
     pub(super) original_name: String,
     pub(super) description: Option<String>,
+    is_external: bool,
     /// The registry's name for its text, with which vectors are kept.
     pub(super) text_hash: String,
     /// The index's name for it.
@@ -19,9 +27,14 @@ pub(super) struct Book {
     pub(super) is_enabled: bool,
     pub(super) is_classified: bool,
     pub(super) skills: Vec<String>,
+    pub(super) confidences: Vec<f64>,
     pub(super) primary_skill: Option<String>,
     /// What told its skills, or that it has none.
     classified_by: Option<String>,
+    /// Its vector elsewhere.
+    point: PointId,
+    /// Whether its vector is there, with all that belongs to it, so that it can be compared there.
+    is_shelved: bool,
 }
 
 impl Book {
@@ -30,9 +43,21 @@ impl Book {
         if self.is_classified { &self.skills } else { &[] }
     }
 
+    /// Whether this told its skills, or somebody who was asked after it.
+    fn is_told_by(&self, mark: &str) -> bool {
+        let rest = self.classified_by.as_deref().and_then(|by| by.strip_prefix(mark));
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(AND))
+    }
+
     /// Whether it has one of these skills. Where none are named, everything will do.
     pub(super) fn is_for(&self, skills: &[String]) -> bool {
         skills.is_empty() || self.skills.iter().any(|skill| skills.contains(skill))
+    }
+
+    /// Whether a search that goes by these skills looks at it.
+    pub(super) fn is_led_to_by(&self, skills: &[String]) -> bool {
+        let known = self.known_skills();
+        known.is_empty() || known.iter().any(|skill| skills.contains(skill))
     }
 }
 
@@ -51,6 +76,26 @@ pub(super) struct Unclassified {
     pub(super) vector: Vec<f32>,
 }
 
+/// A tool about which a language model is to be asked.
+#[derive(Debug, Clone)]
+pub(super) struct Unjudged {
+    pub(super) tool: ToolId,
+    pub(super) server_name: String,
+    pub(super) text_hash: String,
+    pub(super) name: String,
+    pub(super) description: Option<String>,
+    /// What its vector says.
+    pub(super) skills: Vec<String>,
+    pub(super) confidences: Vec<f64>,
+}
+
+impl Unjudged {
+    /// By which what was said about it is kept.
+    pub(super) fn key(&self) -> (String, String) {
+        (self.server_name.clone(), self.text_hash.clone())
+    }
+}
+
 /// A tool that was found, and what is known of it.
 pub(super) type FoundBook = (Hit<ToolId>, Book);
 
@@ -58,11 +103,14 @@ pub(super) type FoundBook = (Hit<ToolId>, Book);
 pub(super) struct Library {
     index: Index<ToolId>,
     books: HashMap<ToolId, Book>,
+    by_point: HashMap<PointId, ToolId>,
+    /// Whether the registry was read as a whole at least once.
+    is_read: bool,
 }
 
 impl Library {
     pub(super) fn new(dimension: usize) -> Self {
-        Self { index: Index::new(dimension), books: HashMap::new() }
+        Self { index: Index::new(dimension), books: HashMap::new(), by_point: HashMap::new(), is_read: false }
     }
 
     /// A server has these tools now, and no others.
@@ -83,33 +131,52 @@ impl Library {
         let going: Vec<ToolId> =
             self.books.iter().filter(|(tool, book)| goes(tool, book)).map(|(tool, _)| *tool).collect();
         for tool in going {
-            self.books.remove(&tool);
+            if let Some(book) = self.books.remove(&tool) {
+                self.by_point.remove(&book.point);
+            }
             self.index.remove(&tool);
         }
     }
 
     fn insert(&mut self, tool: ToolRecord) {
         let document = Document {
-            server: tool.server_name,
+            server: tool.server_name.clone(),
             name: tool.original_name.clone(),
             description: tool.description.clone().unwrap_or_default(),
             parameters: tool.input_schema.as_ref().map(|schema| parameters(schema.get())).unwrap_or_default(),
         };
         let hash = document.text_hash();
         self.index.insert(tool.id, document);
-        let book = Book {
+        let mut book = Book {
             hash,
+            point: point_of(tool.source_server_id, &tool.original_name),
+            is_shelved: false,
             server: tool.source_server_id,
+            server_name: tool.server_name,
+            is_external: tool.is_external,
             original_name: tool.original_name,
             description: tool.description,
             text_hash: tool.text_hash,
             is_enabled: tool.enabled,
             is_classified: tool.is_classified,
             skills: tool.skills,
+            confidences: tool.confidences,
             primary_skill: tool.primary_skill,
             classified_by: tool.classified_by,
         };
+        // A tool that has another name now is another one elsewhere.
+        let known = self.books.get(&tool.id);
+        if let Some(known) = known.filter(|known| known.point != book.point) {
+            self.by_point.remove(&known.point);
+        }
+        book.is_shelved = known.is_some_and(|known| known.is_shelved && known.payload() == book.payload());
+        self.by_point.insert(book.point, tool.id);
         self.books.insert(tool.id, book);
+    }
+
+    /// Everything that the registry keeps was read.
+    pub(super) fn has_been_read(&mut self) {
+        self.is_read = true;
     }
 
     /// Gives a tool the vector that was kept for its text as the registry names it.
@@ -138,9 +205,9 @@ impl Library {
         lacking.collect()
     }
 
-    /// Some tools that have a vector and whose skills were not told by this.
+    /// Some tools that have a vector and whose skills were not told by this, nor by somebody who was asked after it.
     pub(super) fn unclassified(&self, mark: &str, count: usize) -> Vec<Unclassified> {
-        let told_otherwise = self.books.iter().filter(|(_, book)| book.classified_by.as_deref() != Some(mark));
+        let told_otherwise = self.books.iter().filter(|(_, book)| !book.is_told_by(mark));
         let pending = told_otherwise.filter_map(|(tool, book)| {
             let vector = self.index.vector(tool)?;
             Some(Unclassified { tool: *tool, text_hash: book.text_hash.clone(), vector })
@@ -148,11 +215,32 @@ impl Library {
         pending.take(count).collect()
     }
 
+    /// Tools that have what their vectors say, and that are pending by what told their skills and whether they are known.
+    pub(super) fn unjudged(&self, mark: &str, is_pending: impl Fn(Option<&str>, bool) -> bool) -> Vec<Unjudged> {
+        let told = self.books.iter().filter(|(_, book)| book.is_enabled && book.is_told_by(mark));
+        let pending = told.filter(|(_, book)| is_pending(book.classified_by.as_deref(), book.is_classified));
+        let mut pending: Vec<Unjudged> = pending
+            .map(|(tool, book)| Unjudged {
+                tool: *tool,
+                server_name: book.server_name.clone(),
+                text_hash: book.text_hash.clone(),
+                name: book.original_name.clone(),
+                description: book.description.clone(),
+                skills: book.skills.clone(),
+                confidences: book.confidences.clone(),
+            })
+            .collect();
+        pending.sort_by_key(|tool| tool.tool);
+        pending
+    }
+
     /// Says what a tool is good for, if it still reads as it was judged.
     pub(super) fn set_skills(&mut self, told: Classified) {
         let Some(book) = self.books.get_mut(&told.tool).filter(|book| book.text_hash == told.text_hash) else { return };
         book.is_classified = told.primary.is_some();
+        book.is_shelved = false;
         (book.skills, book.primary_skill, book.classified_by) = (told.skills, told.primary, Some(told.by));
+        book.confidences = told.confidences;
     }
 
     /// What tools are best at, with their vectors.
@@ -177,20 +265,6 @@ impl Library {
     pub(super) fn search(&self, query: &Query, limits: Limits, admits: &impl Fn(&Book) -> bool) -> Vec<FoundBook> {
         let is_admitted = |tool: &ToolId| self.admits(tool, admits);
         self.with_books(self.index.search(query, limits, is_admitted))
-    }
-
-    /// The same, among the tools of the skills that the request is about; and these skills. None if they led nowhere.
-    pub(super) fn search_by_skills(
-        &self,
-        classifier: &Classifier,
-        query: &Query,
-        limits: (Limits, Limits),
-        admits: &impl Fn(&Book) -> bool,
-    ) -> (Vec<FoundBook>, Vec<Hit<String>>) {
-        let is_admitted = |tool: &ToolId| self.admits(tool, admits);
-        let skills_of = |tool: &ToolId| self.books.get(tool).map(Book::known_skills).unwrap_or_default();
-        let found = search_by_skills((&self.index, classifier), query, limits, is_admitted, skills_of);
-        (self.with_books(found.tools), if found.by_skills { found.skills } else { Vec::new() })
     }
 
     fn admits(&self, tool: &ToolId, admits: &impl Fn(&Book) -> bool) -> bool {
@@ -244,10 +318,10 @@ fn parameters(schema: &str) -> Vec<String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn record(id: i64, name: &str) -> ToolRecord {
+    pub(super) fn record(id: i64, name: &str) -> ToolRecord {
         ToolRecord {
             id: ToolId(id),
             name: format!("s.{name}"),
@@ -261,6 +335,7 @@ mod tests {
             enabled: true,
             is_classified: false,
             skills: Vec::new(),
+            confidences: Vec::new(),
             primary_skill: None,
             classified_by: None,
             position: 0,
@@ -281,6 +356,7 @@ mod tests {
             tool: ToolId(1),
             text_hash: text_hash.to_owned(),
             skills: vec!["x".to_owned()],
+            confidences: vec![0.9],
             primary: Some("x".to_owned()),
             by: "m".to_owned(),
         };

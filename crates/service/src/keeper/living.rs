@@ -111,7 +111,11 @@ impl Keeper {
         let mut watch = self.watch(connection);
         loop {
             let idle_look = self.idle_look(&watch);
+            let settings = self.house.settings.clone();
+            // It may be looked at more often from now on.
+            watch.next_check = watch.next_check.min(Instant::now() + self.check_interval());
             tokio::select! {
+                () = settings.changed() => {}
                 happening = lived.next() => match happening {
                     Some(Happening::Running(offer) | Happening::Changed(offer)) => self.discovered(&offer),
                     Some(Happening::Ended(ending)) => {

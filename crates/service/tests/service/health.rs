@@ -53,3 +53,16 @@ async fn a_health_address_that_fails_makes_the_server_degraded_and_one_that_is_n
     assert!(health.is_healthy && health.warning.unwrap().contains("HTTP 404"));
     setting.end().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_interval_holds_at_once() {
+    let day = json!({ "health_check_interval_s": 86_400 });
+    let setting = Setting::with(Stage { settings: day, ..Stage::default() }).await;
+    let mut ill = fake("ill", &[]);
+    ill.health_check_url = Some(answering("500 No"));
+    setting.service.register(&somebody(), ill).await.unwrap();
+    setting.until("ill", Status::Connected).await;
+    setting.service.change_settings(&somebody(), json!({ "health_check_interval_s": 1 })).await.unwrap();
+    setting.until("ill", Status::Degraded).await;
+    setting.end().await;
+}

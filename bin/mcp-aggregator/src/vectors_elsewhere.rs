@@ -1,0 +1,45 @@
+//! Where vectors are kept besides, if anywhere: from what was said to what can be used.
+
+use std::sync::Arc;
+
+use search::{Embedder, VectorStore};
+
+use crate::failure::Failure;
+
+/// Says where, unless the option does.
+const VARIABLE: &str = "MCP_VECTORS";
+/// Lets us in there. Never an option: those are for everybody on the machine to read.
+#[cfg(feature = "qdrant")]
+const KEY_VARIABLE: &str = "QDRANT_API_KEY";
+
+/// What was said by an option, or by the environment.
+pub(crate) fn from(
+    option: Option<String>,
+    embedder: Option<&dyn Embedder>,
+) -> Result<Option<Arc<dyn VectorStore>>, Failure> {
+    let Some(address) = option.or_else(|| variable(VARIABLE)) else { return Ok(None) };
+    let Some(embedder) = embedder else {
+        return Err(Failure::new("--vectors needs a model that makes them")
+            .with_hint("this program was built without one; build it with the feature `builtin-model`"));
+    };
+    store(&address, embedder).map(Some)
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.trim().is_empty())
+}
+
+#[cfg(feature = "qdrant")]
+fn store(address: &str, embedder: &dyn Embedder) -> Result<Arc<dyn VectorStore>, Failure> {
+    let address: vectors::Address = address.parse().map_err(|error| Failure::new(format!("{error}")))?;
+    let key = variable(KEY_VARIABLE);
+    let collection = vectors::Collection::new(address, key, embedder.id(), embedder.dimension());
+    let collection = collection.map_err(|error| Failure::new(crate::storage::with_causes(&error)))?;
+    Ok(Arc::new(collection))
+}
+
+#[cfg(not(feature = "qdrant"))]
+fn store(_: &str, _: &dyn Embedder) -> Result<Arc<dyn VectorStore>, Failure> {
+    Err(Failure::new("this program was built without Qdrant")
+        .with_hint("leave --vectors and MCP_VECTORS out, or build it with the feature `qdrant`"))
+}

@@ -1,0 +1,139 @@
+//! `connect` with the name of a client: its config is changed, shown, and given back.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use testkit::run::run_command;
+use testkit::{Config, Output, fake};
+
+use crate::{PROGRAM, expect};
+
+const CURSOR: &str =
+    "{\n  // my servers\n  \"mcpServers\": {\n    \"git\": { \"command\": \"git-server\" }, // keep\n  }\n}\n";
+
+struct User {
+    home: TempDir,
+}
+
+impl User {
+    fn new() -> Self {
+        Self { home: TempDir::with_prefix("home-").unwrap() }
+    }
+
+    fn file(&self, path: &str) -> PathBuf {
+        self.home.path().join(path)
+    }
+
+    fn write(&self, path: &str, text: &str) -> PathBuf {
+        let path = self.file(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(PROGRAM);
+        for variable in ["XDG_DATA_HOME", "XDG_CONFIG_HOME", "MCP_AGGREGATOR_TOKEN", "MCP_CREDENTIAL_KEY"] {
+            command.env_remove(variable);
+        }
+        run_command(
+            command.args(arguments).env("HOME", self.home.path()).current_dir(self.home.path()).stdin(Stdio::null()),
+        )
+    }
+
+    /// A config for `--stdio`.
+    fn servers(&self) -> String {
+        let path = self.write("servers.json", &Config::new().server("one", fake()).text());
+        path.to_str().unwrap().to_owned()
+    }
+}
+
+fn beside(path: &Path) -> usize {
+    fs::read_dir(path.parent().unwrap()).unwrap().count()
+}
+
+#[test]
+fn a_client_is_connected_once_and_its_file_is_given_back_as_it_was() {
+    let user = User::new();
+    let file = user.write(".cursor/mcp.json", CURSOR);
+    let servers = user.servers();
+    let connect = ["connect", "cursor", "--stdio", "--config", &servers];
+
+    let shown = user.run(&[&connect[..], &["--dry-run"]].concat());
+    expect(&shown, 0);
+    assert!(shown.stdout.contains("+    \"all\": {"), "{}", shown.stdout);
+    assert_eq!(fs::read_to_string(&file).unwrap(), CURSOR);
+
+    expect(&user.run(&connect), 0);
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(
+        text.contains("// my servers") && text.contains("\"git\": { \"command\": \"git-server\" }, // keep"),
+        "{text}"
+    );
+    assert!(text.contains(&format!("\"{servers}\"")) && text.contains("\"stdio\""), "{text}");
+    let again = user.run(&connect);
+    expect(&again, 0);
+    assert!(again.stderr.contains("is connected already"), "{}", again.stderr);
+    assert_eq!(fs::read_to_string(&file).unwrap(), text);
+
+    expect(&user.run(&["connect", "cursor", "--undo"]), 0);
+    assert_eq!((fs::read_to_string(&file).unwrap().as_str(), beside(&file)), (CURSOR, 1));
+    expect(&user.run(&["connect", "cursor", "--undo"]), 1);
+}
+
+#[test]
+fn what_the_client_has_changed_since_stays_when_we_go() {
+    let user = User::new();
+    let servers = user.servers();
+    expect(&user.run(&["connect", "claude-code", "--stdio", "--config", &servers]), 0);
+    let file = user.file(".claude.json");
+    let text = fs::read_to_string(&file).unwrap();
+    let changed = text.replacen('{', "{\n  \"theme\": \"dark\",", 1);
+    fs::write(&file, changed).unwrap();
+    let output = user.run(&["connect", "claude-code", "--undo"]);
+    expect(&output, 0);
+    assert!(output.stderr.contains("changed since"), "{}", output.stderr);
+    let left: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    assert_eq!(left, json!({"theme": "dark", "mcpServers": {}}));
+}
+
+#[test]
+fn a_project_has_a_file_of_its_own_and_one_that_was_not_there_goes_again() {
+    let user = User::new();
+    let servers = user.servers();
+    let connect = ["connect", "vscode", "--project", "--stdio", "--config", &servers, "--json"];
+    let output = user.run(&connect);
+    expect(&output, 0);
+    let told: Value = serde_json::from_str(&output.stdout).unwrap();
+    assert_eq!((&told["changed"], &told["backup"]), (&json!(true), &Value::Null));
+    let file = user.file(".vscode/mcp.json");
+    let written: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    assert_eq!(written["servers"]["all"]["type"], "stdio");
+    expect(&user.run(&["connect", "vscode", "--project", "--undo"]), 0);
+    assert!(!file.exists());
+}
+
+#[test]
+fn what_is_not_ours_is_never_overwritten_and_what_makes_no_sense_is_said() {
+    let user = User::new();
+    let servers = user.servers();
+    let file = user.write(".cursor/mcp.json", r#"{"mcpServers": {"all": {"command": "another"}}}"#);
+    let before = fs::read_to_string(&file).unwrap();
+    for (arguments, code, needed) in [
+        (&["connect", "cursor", "--stdio", "--config", &servers][..], 1, "--as NAME"),
+        (&["connect", "cursor", "--stdio", "--config", file.to_str().unwrap()], 2, "in a circle"),
+        (&["connect", "claude-desktop", "--project", "--stdio", "--config", &servers], 2, "no files for projects"),
+        (&["connect", "emacs", "--dry-run"], 2, "claude-desktop, claude-code, cursor, vscode"),
+        (&["connect", "cursor"], 1, "--stdio --config FILE"),
+    ] {
+        let output = user.run(arguments);
+        expect(&output, code);
+        assert!(output.stderr.contains(needed), "{arguments:?}: {}", output.stderr);
+    }
+    assert_eq!(fs::read_to_string(&file).unwrap(), before);
+    expect(&user.run(&["connect", "cursor", "--stdio", "--config", &servers, "--as", "mine"]), 0);
+    assert!(fs::read_to_string(&file).unwrap().contains("another"));
+}

@@ -1,0 +1,158 @@
+//! `demo`, and what a newcomer does with it: the first command, the first tool, the live view, a client.
+
+use std::process::{Command, Stdio};
+
+use tempfile::TempDir;
+use testkit::run::run_command;
+use testkit::{Driver, Launch, Output, Signal, wait_until};
+
+use crate::manual::needs;
+use crate::{PROGRAM, expect};
+
+/// A demo that runs, in an empty home.
+struct Demo {
+    driver: Driver,
+    home: TempDir,
+    url: String,
+}
+
+impl Demo {
+    fn start() -> Self {
+        let home = TempDir::with_prefix("home-").unwrap();
+        let launch = Launch::program(PROGRAM).args(["demo", "--listen", "0"]);
+        let driver =
+            launch.env("HOME", home.path()).env("TMPDIR", home.path()).env_remove("MCP_AGGREGATOR_TOKEN").start();
+        driver.wait_for_stderr("/api/docs");
+        let said = driver.stderr_text();
+        let url = said.lines().find_map(|line| line.strip_prefix("listening on ")).unwrap().to_owned();
+        Self { driver, home, url }
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(PROGRAM);
+        command.args(arguments).args(["--url", &self.url]).env("HOME", self.home.path()).env_remove("COLUMNS");
+        run_command(command.env_remove("MCP_AGGREGATOR_TOKEN").stdin(Stdio::null()))
+    }
+
+    /// Waits until both servers can be used.
+    fn ready(&self) {
+        wait_until("both servers are connected", || {
+            let state = self.run(&["top", "--once"]).stdout;
+            state.contains("2 of 2 servers connected").then_some(())
+        });
+    }
+}
+
+#[test]
+fn a_newcomer_types_what_the_program_says_and_a_tool_answers() {
+    let told = testkit::run(PROGRAM, [""; 0]).stderr;
+    assert!(told.contains("mcp-aggregator demo "), "{told}");
+    let mut demo = Demo::start();
+    demo.ready();
+    let said = demo.driver.stderr_text();
+    for verb in ["call --url", "top --url"] {
+        assert!(said.contains(&format!("  mcp-aggregator {verb} {}", demo.url)), "{said}");
+    }
+    let answer = demo.run(&["call", "calc.evaluate", "expression=0.1 + 0.2"]);
+    expect(&answer, 0);
+    assert!(answer.stdout.contains("0.3"), "{}", answer.stdout);
+    let found = demo.run(&["call", "notes.search", "query=demo"]);
+    assert!(found.stdout.contains("welcome"), "{}", found.stdout);
+    wait_until("the call is in the live view", || {
+        let frame = demo.run(&["top", "--once"]).stdout;
+        frame.lines().any(|line| line.contains("calc.evaluate") && line.contains("success")).then_some(())
+    });
+    let doctor = demo.run(&["doctor"]);
+    expect(&doctor, 0);
+    assert!(doctor.stdout.contains("calc: connected, "), "{}", doctor.stdout);
+    let dry = demo.run(&["connect", "cursor", "--dry-run"]);
+    expect(&dry, 0);
+    assert!(dry.stdout.contains(&format!("\"url\": \"{}/mcp\"", demo.url)), "{}", dry.stdout);
+
+    demo.driver.signal(Signal::INT);
+    assert!(demo.driver.wait_exit().success());
+    let left: Vec<_> = std::fs::read_dir(demo.home.path()).unwrap().flatten().map(|entry| entry.file_name()).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn top_without_a_terminal_says_what_to_do() {
+    let output = testkit::run(PROGRAM, ["top"]);
+    expect(&output, 2);
+    assert!(output.stderr.contains("top --once"), "{}", output.stderr);
+}
+
+/// A terminal of our own, with a shell in it.
+struct Terminal {
+    socket: String,
+}
+
+impl Terminal {
+    fn open(home: &TempDir) -> Self {
+        let socket = home.path().join("tmux").to_str().unwrap().to_owned();
+        let terminal = Self { socket };
+        terminal.tmux(&["-f", "/dev/null", "new-session", "-d", "-x", "100", "-y", "30", "env PS1='$ ' sh"]);
+        terminal
+    }
+
+    fn tmux(&self, arguments: &[&str]) -> String {
+        let mut command = Command::new("tmux");
+        let output =
+            run_command(command.args(["-S", &self.socket]).args(arguments).env_remove("TMUX").stdin(Stdio::null()));
+        expect(&output, 0);
+        output.stdout
+    }
+
+    fn keys(&self, keys: &[&str]) {
+        self.tmux(&[&["send-keys"][..], keys].concat());
+    }
+
+    fn shows(&self, what: &str) -> String {
+        wait_until(&format!("the terminal shows {what}"), || {
+            let screen = self.tmux(&["capture-pane", "-p"]);
+            screen.contains(what).then_some(screen)
+        })
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        // One that is gone already needs no end.
+        Command::new("tmux").args(["-S", &self.socket, "kill-server"]).stderr(Stdio::null()).status().ok();
+    }
+}
+
+#[test]
+fn top_is_live_obeys_its_keys_and_gives_the_terminal_back() {
+    if !needs("tmux") {
+        return;
+    }
+    let demo = Demo::start();
+    demo.ready();
+    let terminal = Terminal::open(&demo.home);
+    let top = format!("'{PROGRAM}' top --url {}; echo \"ended with $?\"; stty -a | grep -o '[-]*icanon'", demo.url);
+    terminal.keys(&[&top, "Enter"]);
+    terminal.shows("2 of 2 servers connected");
+    expect(&demo.run(&["call", "calc.evaluate", "expression=1+1"]), 0);
+    terminal.shows("calc.evaluate");
+    // The first below "(all)" is `calc`, the next `notes`, which nobody has called.
+    terminal.keys(&["Down", "j"]);
+    let of_notes = terminal.shows(">  notes");
+    assert!(!of_notes.contains("calc.evaluate"), "{of_notes}");
+    terminal.keys(&["k", "s"]);
+    terminal.shows("sorted by calls");
+    terminal.tmux(&["resize-window", "-x", "60", "-y", "15"]);
+    wait_until("the view fits the smaller terminal", || {
+        let screen = terminal.tmux(&["capture-pane", "-p"]);
+        let fits = screen.contains("q quit") && screen.lines().count() <= 15;
+        fits.then_some(())
+    });
+    terminal.keys(&["q"]);
+    let after = terminal.shows("ended with 0");
+    assert!(!after.contains("q quit"), "{after}");
+    let after = wait_until("the terminal's mode is told", || {
+        let screen = terminal.tmux(&["capture-pane", "-p"]);
+        screen.lines().any(|line| line.trim_end().ends_with("icanon") && !line.contains("stty")).then_some(screen)
+    });
+    assert!(after.lines().any(|line| line.trim_end() == "icanon"), "{after}");
+}

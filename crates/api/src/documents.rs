@@ -1,0 +1,126 @@
+//! Documents that run tools, for those who ask over HTTP: their text comes with the request, or from the one folder that
+//! may be read.
+//!
+//! - here: which document is meant, and what surrounds it: the servers there are, and what the registry binds it to
+//! - `tools`: who makes its calls; `running`: a run, from what is wanted to its answer, in one piece or as events
+
+mod running;
+mod tools;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use notebook::{Binding, FileError, Folder, FolderError, Origin, Section, Server};
+use registry::Page;
+use service::bindings::ShownBinding;
+use service::{Error, Service};
+
+use crate::asked::{Asked, refuse};
+pub(crate) use running::{Output, Run};
+pub(crate) use tools::{ServiceTools, own_session};
+
+/// A document that is meant.
+#[derive(Debug, Clone)]
+pub(crate) struct Meant {
+    pub(crate) text: String,
+    /// Where it is, for bindings and the account of calls; as it was said, or the whole path of a file of ours.
+    pub(crate) path: Option<String>,
+    /// Its path in the folder of documents, if its text is from there.
+    pub(crate) file: Option<String>,
+}
+
+impl Meant {
+    /// The document that a body has, or names.
+    pub(crate) async fn by_body(asked: &Asked) -> Result<Self, Error> {
+        let path = asked.body.text("path");
+        match (asked.body.text("text"), path) {
+            (Some(text), path) => Ok(Self { text, path, file: None }),
+            (None, Some(path)) => Self::in_folder(asked.documents.as_ref(), path).await,
+            (None, None) => {
+                Err(refuse(&["body", "text"], "missing", "send `text`, or the `path` of a served document"))
+            }
+        }
+    }
+
+    /// A document of the folder that may be read.
+    pub(crate) async fn in_folder(folder: Option<&Arc<Folder>>, path: String) -> Result<Self, Error> {
+        let Some(folder) = folder.cloned() else {
+            let why = "no folder of documents is served; `mcp-aggregator serve --documents DIR` names one";
+            return Err(Error::DocumentNotFound { path, why: why.to_owned() });
+        };
+        away(move || {
+            let path = folder.relative(&path).unwrap_or(path);
+            let text = folder.read(&path).map_err(|error| not_found(&path, &error))?;
+            let whole = folder.whole_path(&path).map_err(|error| not_found(&path, &error))?;
+            Ok(Self { text, path: Some(whole.to_string_lossy().into_owned()), file: Some(path) })
+        })
+        .await
+    }
+
+    /// The folder for files beside it, as it names it.
+    pub(crate) fn assets_folder(&self) -> String {
+        notebook::assets_folder(Path::new(self.path.as_deref().unwrap_or("document.md")))
+    }
+}
+
+/// What surrounds a document.
+#[derive(Debug, Clone)]
+pub(crate) struct Surroundings {
+    /// All servers, in their order.
+    pub(crate) servers: Vec<Server>,
+    /// What the registry binds parts of it to.
+    pub(crate) registered: Vec<Binding>,
+}
+
+impl Surroundings {
+    pub(crate) async fn of(service: &Service, path: Option<&str>) -> Result<Self, Error> {
+        let servers = service.servers(None, false, Page::ALL).await?.items;
+        let servers =
+            servers.into_iter().map(|view| Server { name: view.record.name, is_enabled: view.record.enabled });
+        let registered = match path {
+            Some(path) => {
+                let all = service.bindings(None, None, Page::ALL).await?.items;
+                notebook::bindings_for(path, all.into_iter().map(binding))
+            }
+            None => Vec::new(),
+        };
+        Ok(Self { servers: servers.collect(), registered })
+    }
+}
+
+/// The document that a binding is for, and what it says.
+fn binding(shown: ShownBinding) -> (String, Binding) {
+    let kept = shown.record.binding;
+    let line = |line: u32| usize::try_from(line).unwrap_or(usize::MAX);
+    let section = match kept.section {
+        registry::Section::Heading { heading_text } => Section::Heading { heading_text },
+        registry::Section::Block { block_id } => Section::Block { block_id },
+        registry::Section::Range { start_line, end_line } => {
+            Section::Range { start_line: line(start_line), end_line: line(end_line) }
+        }
+    };
+    let inherit_to_children = kept.inherit_to_children;
+    let binding = Binding { section, server: shown.server_name, inherit_to_children, origin: Origin::Registry };
+    (kept.document, binding)
+}
+
+/// Why a document cannot be had. What the disk says is for the log, not for whoever asks.
+pub(crate) fn not_found(path: &str, error: &FolderError) -> Error {
+    let why = match error {
+        FolderError::NoDocument { why, .. } => (*why).to_owned(),
+        FolderError::File(FileError::NotText { .. }) => "it is not a text in UTF-8".to_owned(),
+        FolderError::File(error) => {
+            tracing::warn!(%path, %error, cause = ?std::error::Error::source(error), "a document could not be used");
+            "it could not be read or written".to_owned()
+        }
+    };
+    Error::DocumentNotFound { path: path.to_owned(), why }
+}
+
+/// Does what takes a disk, or a processor for longer than a moment, away from the threads that move calls.
+pub(crate) async fn away<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| Err(Error::Internal { what: format!("a document could not be looked at: {error}") }))
+}

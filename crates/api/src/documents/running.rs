@@ -1,0 +1,245 @@
+//! A run of a document: its answer in one piece, or how far it is as events and the answer as the last of them.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use notebook::{
+    Applied, ApplyOptions, Bindings, Document, Edit, Finished, Folder, Plan, Progress, Report, RunOptions, Selection,
+    SelectionError,
+};
+use serde::Serialize;
+use serde_json::{Value, json};
+use service::Error;
+use tokio::sync::{mpsc, watch};
+use tokio::task::AbortHandle;
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::tools::ServiceTools;
+use super::{Meant, Surroundings, away, not_found};
+use crate::answer::Pieces;
+use crate::asked::refuse;
+use crate::events::STILL_HERE;
+use crate::mistake;
+
+/// How often a silent stream says that it is still there.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// What is sent of the new text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Output {
+    Text,
+    Edits,
+    Both,
+    Nothing,
+}
+
+/// A run that was asked for.
+pub(crate) struct Run {
+    pub(crate) meant: Meant,
+    pub(crate) document: Document,
+    pub(crate) surroundings: Surroundings,
+    pub(crate) tools: ServiceTools,
+    pub(crate) selection: Selection,
+    pub(crate) options: RunOptions,
+    pub(crate) force: bool,
+    pub(crate) output: Output,
+    /// Where the results are written, if they are.
+    pub(crate) folder: Option<Arc<Folder>>,
+    /// Turns true when we stop.
+    pub(crate) closing: watch::Receiver<bool>,
+}
+
+impl Run {
+    /// Finds out whether there is something to be run, before anything is.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        self.plan().map(drop)
+    }
+
+    fn plan(&self) -> Result<Plan<'_>, Error> {
+        let bindings = Bindings::of(&self.document, &self.surroundings.registered);
+        Plan::new(&self.document, &self.surroundings.servers, &bindings, &self.selection, self.force).map_err(|error| {
+            let member = match &error {
+                SelectionError::NoBlock { .. } => "blocks",
+                SelectionError::NoSection { .. } => "section",
+                SelectionError::NoBlockAt { .. } => "line",
+            };
+            refuse(&["body", member], "value_error", error.to_string())
+        })
+    }
+
+    /// Runs it; what is to be answered. Whoever drops this cancels the calls.
+    pub(crate) async fn carry_out(self, progress: impl FnMut(Progress<'_>) + Send) -> Result<Value, Error> {
+        let mut closing = self.closing.clone();
+        let stop = async move {
+            // The sender goes away only when everything does.
+            closing.wait_for(|is_closing| *is_closing).await.ok();
+        };
+        let plan = self.plan()?;
+        let report = notebook::run(&plan, &self.tools, self.options, stop, progress).await;
+        drop(plan);
+        let (output, is_dry) = (self.output, self.options.is_dry);
+        away(move || {
+            let applied = if is_dry { None } else { Some(self.apply(&report)?) };
+            Ok(described(&report, applied.as_ref(), output))
+        })
+        .await
+    }
+
+    /// Puts the results into the text, and the text into its file if that is wanted.
+    fn apply(self, report: &Report) -> Result<Done, Error> {
+        let assets = self.meant.assets_folder();
+        if let (Some(folder), Some(file)) = (&self.folder, &self.meant.file) {
+            let saved = folder.save(file, report, self.force).map_err(|error| not_found(file, &error))?;
+            return Ok(Done { before: self.meant.text, applied: saved.applied, assets, is_saved: true });
+        }
+        let options = ApplyOptions { force: self.force, folder: &assets };
+        let applied = notebook::apply(&self.meant.text, report, &options);
+        Ok(Done { before: self.meant.text, applied, assets, is_saved: false })
+    }
+
+    /// The same as events, as it happens.
+    pub(crate) fn stream(self) -> RunStream {
+        // It holds no more than a few events for every block, and a sign of life now and then.
+        let (sender, told) = mpsc::unbounded_channel();
+        let telling = sender.clone();
+        let task = tokio::spawn(async move {
+            // Nobody listens any more: then this task is about to end.
+            let tell = |name: &str, data: &Value| telling.send(frame(name, data)).unwrap_or_default();
+            let progress = |progress: Progress<'_>| match progress {
+                Progress::Pending(step) => tell("block.pending", &about(step)),
+                Progress::Executing(step) => tell("block.executing", &about(step)),
+                Progress::Finished(over) => tell("block.finished", &json!(over)),
+            };
+            match Box::pin(alive(sender, self.carry_out(progress))).await {
+                Ok(answer) => tell("document.finished", &answer),
+                Err(error) => tell("document.failed", &mistake::told_as(&error)),
+            }
+        });
+        RunStream { opening: Some(Bytes::from_static(b": hello\n\n")), told, task: task.abort_handle() }
+    }
+}
+
+/// Waits for `work`, saying now and then that it goes on.
+async fn alive<T>(sender: mpsc::UnboundedSender<Bytes>, work: impl Future<Output = T>) -> T {
+    let mut work = std::pin::pin!(work);
+    let mut signs = interval(KEEP_ALIVE);
+    signs.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    signs.reset();
+    loop {
+        tokio::select! {
+            done = &mut work => return done,
+            _ = signs.tick() => sender.send(Bytes::from_static(STILL_HERE)).unwrap_or_default(),
+        }
+    }
+}
+
+fn about(step: &notebook::Step<'_>) -> Value {
+    json!({ "number": step.number, "line": step.fence.first_line, "title": step.title() })
+}
+
+fn frame(name: &str, data: &Value) -> Bytes {
+    format!("event: {name}\ndata: {data}\n\n").into()
+}
+
+/// What a run did to a text.
+struct Done {
+    before: String,
+    applied: Applied,
+    assets: String,
+    is_saved: bool,
+}
+
+/// An edit, counted for every editor: in bytes of UTF-8 and in units of UTF-16.
+#[derive(Serialize)]
+struct ShownEdit<'a> {
+    #[serde(flatten)]
+    edit: &'a Edit,
+    start_utf16: usize,
+    end_utf16: usize,
+}
+
+fn described(report: &Report, done: Option<&Done>, output: Output) -> Value {
+    let placements = done.map(|done| done.applied.placements.as_slice()).unwrap_or_default();
+    let fate = |number: usize| placements.iter().find(|placement| placement.number == number).map(|it| it.fate);
+    let block = |over: &Finished| {
+        let mut block = json!(over);
+        block["written"] = json!(fate(over.number));
+        block
+    };
+    let mut answer = json!({
+        "ok": report.is_success(),
+        "blocks": report.finished.iter().map(block).collect::<Vec<_>>(),
+        "remarks": report.remarks,
+        "saved": done.is_some_and(|done| done.is_saved),
+        "attachments": [],
+    });
+    let Some(done) = done else { return answer };
+    if !done.is_saved {
+        let shown = |file: &notebook::Attachment| json!({ "path": format!("{}/{}", done.assets, file.name), "base64": STANDARD.encode(&file.bytes) });
+        answer["attachments"] = done.applied.attachments.iter().map(shown).collect();
+    }
+    if matches!(output, Output::Text | Output::Both) {
+        answer["text"] = json!(done.applied.text);
+    }
+    if matches!(output, Output::Edits | Output::Both) {
+        answer["edits"] = json!(shown_edits(&done.before, &done.applied.edits));
+    }
+    answer
+}
+
+fn shown_edits<'a>(text: &str, edits: &'a [Edit]) -> Vec<ShownEdit<'a>> {
+    // Edits come from the top, so the text before each is counted once.
+    let (mut at, mut units) = (0, 0);
+    let mut units_at = |byte: usize| {
+        units += text.get(at..byte).map_or(0, |between| between.encode_utf16().count());
+        at = byte;
+        units
+    };
+    edits
+        .iter()
+        .map(|edit| ShownEdit { edit, start_utf16: units_at(edit.start), end_utf16: units_at(edit.end) })
+        .collect()
+}
+
+/// Events of a run on their way to who asked for it. Who stops reading stops the run.
+#[derive(Debug)]
+pub(crate) struct RunStream {
+    opening: Option<Bytes>,
+    told: mpsc::UnboundedReceiver<Bytes>,
+    task: AbortHandle,
+}
+
+impl Pieces for RunStream {
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if let Some(opening) = self.opening.take() {
+            return Poll::Ready(Some(opening));
+        }
+        Pin::new(&mut self.told).get_mut().poll_recv(context)
+    }
+}
+
+impl Drop for RunStream {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn edits_are_counted_in_bytes_and_in_utf16() {
+        let text = "é𝄞x\ny";
+        let edit = |start, end| Edit { start, end, line: 1, text: String::new() };
+        let edits = [edit(2, 6), edit(8, 9)];
+        let shown = shown_edits(text, &edits);
+        let counted: Vec<(usize, usize)> = shown.iter().map(|edit| (edit.start_utf16, edit.end_utf16)).collect();
+        assert_eq!(counted, [(1, 3), (5, 6)]);
+    }
+}

@@ -1,0 +1,244 @@
+//! Documents that run tools: listed, looked at and run, for editors and for the console.
+
+use std::sync::Arc;
+
+use http::header::ACCEPT;
+use notebook::{Bindings, Document, Place, RunOptions, Section, Selection, outline};
+use registry::ToolRecord;
+use serde_json::{Value, json};
+use service::{Error, Service};
+
+use crate::answer::Answer;
+use crate::asked::{Asked, refuse};
+use crate::documents::{Meant, Output, Run, ServiceTools, Surroundings, away, own_session};
+use crate::endpoint::Endpoint;
+use crate::schema::Schema;
+use crate::schemas::documents as shapes;
+
+pub(super) fn endpoints() -> Vec<Endpoint> {
+    vec![
+        Endpoint::get("/documents", "List documents", |asked| Box::pin(list(asked)))
+            .about("The Markdown files below the folder of `serve --documents`; none without it.")
+            .parts("Documents by path.", Schema::named("Document"))
+            .fails(&["VALIDATION_ERROR"]),
+        Endpoint::get("/documents/text", "Read a document", |asked| Box::pin(text(asked)))
+            .needs("path", shapes::path())
+            .answers(200, "Its text.", Schema::object().with("path", Schema::text()).with("text", Schema::text()))
+            .fails(&["DOCUMENT_NOT_FOUND", "VALIDATION_ERROR"]),
+        Endpoint::post("/documents/map", "Draw the map of a document", |asked| Box::pin(map(asked)))
+            .about(
+                "Its sections and blocks, the server of each, and why it is that one. Nothing is called. Send `text`; or \
+                 only the `path` of a document below the folder of `serve --documents`.",
+            )
+            .takes(shapes::meant())
+            .answers(200, "The map.", Schema::named("DocumentMap"))
+            .fails(&["DOCUMENT_NOT_FOUND"]),
+        Endpoint::post("/documents/run", "Run the tools that a document names", |asked| Box::pin(run(asked)))
+            .about(
+                "Blocks are called one after the other, or `jobs` at once, with the source `user-codeblock`; all of one \
+                 run count for one session. A request that is given up cancels its calls. With \
+                 `Accept: text/event-stream` how far it is comes as events `block.pending`, `block.executing` and \
+                 `block.finished`, and the answer as the last one, `document.finished` (or `document.failed`, with an \
+                 Error).",
+            )
+            .takes(shapes::run())
+            .answers(200, "What became of every block, and the new text.", Schema::named("DocumentRun"))
+            .answers_with(200, "The same, as it happens.", "text/event-stream", Some(Schema::text()))
+            .fails(&["DOCUMENT_NOT_FOUND"]),
+        Endpoint::get("/documents/context", "What may be used in a line of a document", |asked| {
+            Box::pin(context(asked))
+        })
+        .about(
+            "The server that the line is bound to and why, the block there, and the tools that may be used. The text is \
+             read below the folder of `serve --documents`; of other documents only what the registry binds by lines is \
+             known, unless their text is sent by POST.",
+        )
+        .needs("path", shapes::path())
+        .needs("line", shapes::line())
+        .answers(200, "What holds there.", Schema::named("DocumentContext"))
+        .fails(&["VALIDATION_ERROR"]),
+        Endpoint::post("/documents/context", "The same for a text that is sent", |asked| {
+            Box::pin(context_of_text(asked))
+        })
+        .takes(shapes::meant().with("line", shapes::line()))
+        .answers(200, "What holds there.", Schema::named("DocumentContext"))
+        .fails(&["DOCUMENT_NOT_FOUND"]),
+    ]
+}
+
+async fn list(asked: Asked) -> Result<Answer, Error> {
+    let Some(folder) = asked.documents.clone() else { return Ok(Answer::page(&[(); 0], 0)) };
+    let failed = |error: std::io::Error| Error::Internal { what: format!("documents cannot be listed: {error}") };
+    let listed = away(move || folder.list().map_err(failed)).await?;
+    let page = asked.page();
+    let offset = usize::try_from(page.offset).unwrap_or(usize::MAX);
+    let limit = if asked.has_limit() { usize::try_from(page.limit).unwrap_or(usize::MAX) } else { usize::MAX };
+    let part: Vec<_> = listed.iter().skip(offset).take(limit).collect();
+    Ok(Answer::page(&part, listed.len() as u64))
+}
+
+async fn text(asked: Asked) -> Result<Answer, Error> {
+    let path = asked.text("path").unwrap_or_default().to_owned();
+    let meant = Meant::in_folder(asked.documents.as_ref(), path).await?;
+    Ok(Answer::ok(&json!({ "path": meant.file, "text": meant.text })))
+}
+
+async fn map(asked: Asked) -> Result<Answer, Error> {
+    let meant = Meant::by_body(&asked).await?;
+    let Surroundings { servers, registered } = Surroundings::of(&asked.service, meant.path.as_deref()).await?;
+    let map = away(move || {
+        let document = Document::parse(meant.text);
+        let outline = outline(&document, &servers, &Bindings::of(&document, &registered));
+        let mut map = json!(outline);
+        for (place, section) in outline.sections.iter().enumerate() {
+            map["sections"][place]["why"] = json!(section.why());
+        }
+        Ok(map)
+    });
+    Ok(Answer::ok(&map.await?))
+}
+
+async fn run(asked: Asked) -> Result<Answer, Error> {
+    let meant = Meant::by_body(&asked).await?;
+    let body = &asked.body;
+    let folder = match body.truth("save") {
+        Some(true) if meant.file.is_none() => {
+            let why = "only a document below the folder of `serve --documents` can be written: send its `path` alone";
+            return Err(refuse(&["body", "save"], "value_error", why));
+        }
+        Some(true) => asked.documents.clone(),
+        _ => None,
+    };
+    let number = |value: &Value| value.as_u64().and_then(|number| usize::try_from(number).ok());
+    let blocks = body.get("blocks").and_then(|blocks| blocks.as_array().cloned()).unwrap_or_default();
+    let surroundings = Surroundings::of(&asked.service, meant.path.as_deref()).await?;
+    let text = meant.text.clone();
+    let run = Run {
+        document: away(move || Ok(Document::parse(text))).await?,
+        tools: ServiceTools {
+            service: Arc::clone(&asked.service),
+            actor: asked.actor.clone(),
+            servers: surroundings.servers.clone(),
+            path: meant.path.clone(),
+            session: body.text("session").unwrap_or_else(own_session),
+        },
+        selection: Selection {
+            blocks: blocks.iter().filter_map(number).collect(),
+            section: body.text("section"),
+            line: body.get("line").as_ref().and_then(number),
+        },
+        options: RunOptions {
+            jobs: body.get("jobs").as_ref().and_then(number).unwrap_or(1),
+            is_dry: asked.says("dry_run"),
+        },
+        force: asked.says("force"),
+        output: output(body.text("output").as_deref()),
+        closing: asked.closing.clone(),
+        meant,
+        surroundings,
+        folder,
+    };
+    run.check()?;
+    if wants_events(&asked) {
+        return Ok(Answer::events(run.stream()));
+    }
+    Ok(Answer::ok(&Box::pin(run.carry_out(|_| {})).await?))
+}
+
+fn output(word: Option<&str>) -> Output {
+    match word.map(str::to_ascii_lowercase).as_deref() {
+        Some("edits") => Output::Edits,
+        Some("both") => Output::Both,
+        Some("none") => Output::Nothing,
+        _ => Output::Text,
+    }
+}
+
+/// Whether events are accepted, and not JSON before them.
+fn wants_events(asked: &Asked) -> bool {
+    let accepted = asked.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+    let kinds = accepted.split(',').map(|kind| kind.split(';').next().unwrap_or_default().trim());
+    let mut known = kinds.filter(|kind| matches!(*kind, "text/event-stream" | "application/json" | "*/*"));
+    known.next() == Some("text/event-stream")
+}
+
+async fn context(asked: Asked) -> Result<Answer, Error> {
+    let path = asked.text("path").unwrap_or_default().to_owned();
+    let line = asked.query.get("line").and_then(Value::as_u64).unwrap_or(1);
+    let found = match Meant::in_folder(asked.documents.as_ref(), path.clone()).await {
+        Ok(meant) => Context::of(&asked.service, meant, line).await?,
+        Err(Error::DocumentNotFound { .. }) => {
+            let meant = Meant { text: String::new(), path: Some(path), file: None };
+            Context { is_read: false, ..Context::of(&asked.service, meant, line).await? }
+        }
+        Err(error) => return Err(error),
+    };
+    Ok(Answer::ok(&found.described()))
+}
+
+async fn context_of_text(asked: Asked) -> Result<Answer, Error> {
+    let meant = Meant::by_body(&asked).await?;
+    let line = asked.body.number("line").unwrap_or(1);
+    Ok(Answer::ok(&Context::of(&asked.service, meant, line).await?.described()))
+}
+
+/// What holds in a line of a document.
+pub(super) struct Context {
+    path: Option<String>,
+    pub(super) place: Place,
+    pub(super) tools: Vec<ToolRecord>,
+    /// Whether the text is known.
+    is_read: bool,
+    /// How many bindings of the registry are for headings or blocks of it.
+    needs_text: usize,
+}
+
+impl Context {
+    pub(super) async fn of(service: &Service, meant: Meant, line: u64) -> Result<Self, Error> {
+        let line = usize::try_from(line).unwrap_or(usize::MAX);
+        let Surroundings { servers, registered } = Surroundings::of(service, meant.path.as_deref()).await?;
+        let needs_text = registered.iter().filter(|it| !matches!(it.section, Section::Range { .. })).count();
+        let text = meant.text;
+        let place = away(move || {
+            let document = Document::parse(text);
+            Ok(notebook::place(&document, &servers, &Bindings::of(&document, &registered), line))
+        });
+        let place = place.await?;
+        let tools = allowed_tools(service, &place).await?;
+        Ok(Self { path: meant.path, place, tools, is_read: true, needs_text })
+    }
+
+    fn described(&self) -> Value {
+        let mut shown = json!(self.place);
+        shown["path"] = json!(self.path);
+        shown["text_is_known"] = json!(self.is_read);
+        let remark = (!self.is_read && self.needs_text > 0).then_some(
+            "the text is not known here, so what the registry binds by heading or block could not be placed; send the text",
+        );
+        shown["remarks"] = json!(remark.into_iter().collect::<Vec<_>>());
+        shown["tools"] = json!(self.tools);
+        shown
+    }
+}
+
+/// The tools that may be used at a place.
+async fn allowed_tools(service: &Service, place: &Place) -> Result<Vec<ToolRecord>, Error> {
+    let tools = match (&place.bound, place.allowed_servers.as_slice()) {
+        (_, []) => Vec::new(),
+        (Some(_), [only, ..]) => service.tools(Some(only)).await?,
+        (None, _) => service.tools(None).await?,
+    };
+    Ok(tools.into_iter().filter(|tool| tool.enabled).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_sent_of_the_text_is_the_text_unless_said_otherwise() {
+        assert_eq!(output(None), Output::Text);
+        assert_eq!(output(Some("Edits")), Output::Edits);
+        assert_eq!(output(Some("none")), Output::Nothing);
+    }
+}

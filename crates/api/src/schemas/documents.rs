@@ -1,0 +1,203 @@
+//! What comes and goes about documents.
+
+use serde_json::json;
+
+use crate::schema::Schema;
+
+const LONGEST_PATH: usize = 4096;
+
+/// A document as a request names it.
+pub(crate) fn meant() -> Schema {
+    Schema::object()
+        .may_have("text", Schema::text().about("Its text.").such_as("# Notes\n\n```time\ntool: now\n```\n"))
+        .may_have(
+            "path",
+            Schema::kept_text().at_most(LONGEST_PATH).about(
+                "Where it is: for what the registry binds it to, and for the account of calls. Without `text`, a document \
+                 below the folder of `serve --documents`.",
+            ),
+        )
+}
+
+/// The path of a document.
+pub(crate) fn path() -> Schema {
+    Schema::kept_text().at_most(LONGEST_PATH).about("Its path, as seen from the folder of `serve --documents`.")
+}
+
+/// A line of a document.
+pub(crate) fn line() -> Schema {
+    Schema::integer(1, i64::from(i32::MAX)).about("A line, from 1.")
+}
+
+/// A run to be made.
+pub(crate) fn run() -> Schema {
+    meant()
+        .may_have(
+            "blocks",
+            Schema::list(Schema::integer(1, i64::from(i32::MAX))).about("Only these, by number from 1."),
+        )
+        .may_have("section", Schema::text().about("Only those under this heading: `Tools`, or `## Tools`."))
+        .may_have("line", line().about("Only the one that is in this line."))
+        .may_have(
+            "dry_run",
+            Schema::truth().by_default(false).about("Look tools up and check parameters; call nothing."),
+        )
+        .may_have("force", Schema::truth().by_default(false).about("Replace results that somebody edited."))
+        .may_have("jobs", Schema::integer(1, 64).by_default(1).about("How many blocks may run at once."))
+        .may_have(
+            "output",
+            Schema::word(["text", "edits", "both", "none"])
+                .by_default("text")
+                .about("What is sent of the new text: all of it, how it came from the old one, both, or nothing."),
+        )
+        .may_have("save", Schema::truth().by_default(false).about("Write the results into the document of `path`."))
+        .may_have("session", Schema::kept_text().about("What the calls count for; by default this run alone."))
+}
+
+pub(super) fn all() -> Vec<(&'static str, Schema)> {
+    vec![
+        ("Document", document()),
+        ("DocumentMap", map()),
+        ("DocumentRun", outcome()),
+        ("DocumentContext", context()),
+        ("AssistantTools", assistant_tools()),
+        ("Remark", remark()),
+        ("Bound", bound()),
+    ]
+}
+
+fn document() -> Schema {
+    Schema::object()
+        .with("path", Schema::text().about("As seen from the folder."))
+        .with("bytes", Schema::count())
+        .with("modified_at", Schema::formatted("date-time").or_null())
+}
+
+fn remark() -> Schema {
+    Schema::object().with("line", Schema::count()).with("what", Schema::text())
+}
+
+/// A server that a place is bound to.
+fn bound() -> Schema {
+    Schema::object()
+        .with("section_type", Schema::word(["document", "heading", "block", "range"]))
+        .may_have("heading_text", Schema::text())
+        .may_have("block_id", Schema::text())
+        .may_have("start_line", Schema::count())
+        .may_have("end_line", Schema::count())
+        .with("server", Schema::text())
+        .with("inherit_to_children", Schema::truth())
+        .with("origin", Schema::word(["comment", "front_matter", "registry"]).about("Who says so."))
+        .may_have("line", Schema::count().about("Where in the document it is said."))
+        .with("is_inherited", Schema::truth().about("It holds for a section around this one."))
+}
+
+fn bound_or_null() -> Schema {
+    Schema::either([Schema::named("Bound"), Schema::anything().or_null()]).about("What it is bound to, if it is.")
+}
+
+fn map() -> Schema {
+    let addressee = Schema::anything().about("`{\"server\": NAME}`, `any_server` or `assistant`.");
+    let block = Schema::object()
+        .with("number", Schema::count())
+        .with("line", Schema::count())
+        .with("addressee", addressee)
+        .with("bound", bound_or_null());
+    let section = Schema::object()
+        .with("level", Schema::count().about("0 is what stands before the first heading."))
+        .with("heading", Schema::text())
+        .with("line", Schema::count())
+        .with("bound", bound_or_null())
+        .with("server", Schema::text().or_null().about("Where an `mcp` block here would run."))
+        .with("why", Schema::text().about("Why it is that one."))
+        .with("blocks", Schema::list(block));
+    Schema::object().with("sections", Schema::list(section)).with("remarks", Schema::list(Schema::named("Remark")))
+}
+
+fn problem() -> Schema {
+    let troubles =
+        ["unclosed", "torn_result", "edited_result", "bad_yaml", "bad_arguments", "no_server", "no_tool", "refused"];
+    Schema::object()
+        .with("trouble", Schema::word(troubles))
+        .with("faults", Schema::list(Schema::named("Remark")))
+        .or_null()
+}
+
+fn outcome() -> Schema {
+    let request = Schema::object()
+        .with("server", Schema::text())
+        .with("tool", Schema::text())
+        .with("arguments", Schema::text().about("A JSON object, as text."))
+        .with("line", Schema::count());
+    let fates = ["written", "unchanged", "nothing", "block_changed", "kept", "unfit"];
+    let block = Schema::object()
+        .with("number", Schema::count())
+        .with("line", Schema::count().about("In the text that was sent."))
+        .with("title", Schema::text().about("`server.tool`, or `assistant`."))
+        .with("status", Schema::word(["done", "failed", "refused", "stopped", "ready"]))
+        .with("took_ms", Schema::count().or_null())
+        .with("message", Schema::text().or_null().about("Why it failed or was stopped."))
+        .with("problem", problem().about("Why it was not called."))
+        .with("request", request.or_null().about("What was called, or would be."))
+        .with("written", Schema::word(fates).or_null().about("What became of its result."));
+    let edit = Schema::object()
+        .with("start", Schema::count().about("The first byte of UTF-8 that is replaced."))
+        .with("end", Schema::count().about("The byte after the last."))
+        .with("line", Schema::count())
+        .with("text", Schema::text().about("What comes there."))
+        .with("start_utf16", Schema::count().about("The same in units of UTF-16."))
+        .with("end_utf16", Schema::count());
+    let attachment =
+        Schema::object().with("path", Schema::text().about("As the document links it.")).with("base64", Schema::text());
+    Schema::object()
+        .with("ok", Schema::truth().about("Whether everything that was to be run was, without an error."))
+        .with("blocks", Schema::list(block))
+        .with("remarks", Schema::list(Schema::named("Remark")))
+        .with("saved", Schema::truth().about("Whether the document on disk has the results."))
+        .with("attachments", Schema::list(attachment).about("Files that the new text links; written already if saved."))
+        .may_have("text", Schema::text())
+        .may_have("edits", Schema::list(edit).about("How the new text comes from the old one, from the top."))
+}
+
+fn context() -> Schema {
+    let block = Schema::object()
+        .with("number", Schema::count())
+        .with("line", Schema::count())
+        .with("last_line", Schema::count())
+        .with("title", Schema::text())
+        .with("problem", problem());
+    Schema::object()
+        .with("path", Schema::text().or_null())
+        .with("line", Schema::count())
+        .with("text_is_known", Schema::truth())
+        .with("remarks", Schema::list(Schema::text()))
+        .with("sections", Schema::list(Schema::text()).such_as(json!(["# Notes", "## Issues"])))
+        .with("bound", bound_or_null())
+        .with("server", Schema::text().or_null().about("Where an `mcp` block here would run."))
+        .with("why", Schema::text())
+        .with("allowed_servers", Schema::list(Schema::text()))
+        .with("block", block.or_null())
+        .with("tools", Schema::list(Schema::named("Tool")).about("Those that may be used here and can be called now."))
+}
+
+fn assistant_tools() -> Schema {
+    let tool = Schema::object()
+        .with("server_id", Schema::formatted("uuid"))
+        .with("server_name", Schema::text())
+        .with("tool_name", Schema::text().about("The name its server gave it."))
+        .with("name", Schema::text().about("`server.tool`."))
+        .with("safe_name", Schema::text().about("A name that every provider accepts, and what models call it."))
+        .with("description", Schema::text().or_null())
+        .with("input_schema", Schema::anything())
+        .with("is_read_only", Schema::truth().about("Its server says that it changes nothing."))
+        .with("is_idempotent", Schema::truth().about("Its server says that calling it twice does no harm."))
+        .with("is_destructive", Schema::truth().about("Its server says that it may destroy something."))
+        .with("skill_ids", Schema::list(Schema::text()));
+    Schema::object()
+        .with("tools", Schema::list(tool))
+        .with("enabled_servers", Schema::list(Schema::text()))
+        .with("section_binding", Schema::text().or_null().about("The only server, if the line is bound to one."))
+        .with("why", Schema::text())
+        .with("format", Schema::text().or_null())
+        .with("provider_tools", Schema::anything().about("What stands under `tools` in a request to that provider."))
+}

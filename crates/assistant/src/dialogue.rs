@@ -1,0 +1,281 @@
+//! A question on its way to its answer: the model speaks, tools are called, their results go back, until it has said
+//! what it had to say or a bound is reached.
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use models::{Answer, Ask, Conversation, Failure, Heard, Model, SafeNames, Stop, Tool, ToolCall, ToolResult, Usage};
+use serde_json::{Map, Value};
+
+use crate::content;
+use crate::offer::{Hands, Mishap, Offer, Permission, Told};
+use crate::repeats::Repeats;
+
+/// How many calls of one turn run at once, where that is safe.
+const MOST_AT_ONCE: usize = 8;
+/// So many rounds in a row may bring nothing new: the first time the model is told, and may answer with what it knows.
+const MOST_FRUITLESS: usize = 2;
+/// So many names are told to a model that calls a tool that is not there.
+const MOST_NAMED: usize = 30;
+
+/// How far a dialogue may go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// How often the model is asked.
+    pub rounds: usize,
+    /// How many calls are made in all; no limit, if whoever makes them has one.
+    pub calls: Option<usize>,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { rounds: 10, calls: None }
+    }
+}
+
+/// How a dialogue ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ended {
+    /// The model has said what it had to say.
+    Answered,
+    /// It had no room for more words: what it said is not whole.
+    CutShort,
+    /// It, or its provider, would not; in the provider's words, where there are any.
+    Refused(String),
+    /// It was asked as often as it may be, and still wanted tools.
+    RoundsSpent(usize),
+    /// It asked for the same again and again.
+    GoesInCircles,
+    /// Somebody stopped its calls.
+    Stopped(String),
+}
+
+/// What came of a dialogue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    /// The model's last words.
+    pub answer: String,
+    /// How it ended.
+    pub ended: Ended,
+    /// What it cost.
+    pub usage: Usage,
+}
+
+/// A question on its way to its answer.
+#[derive(Debug)]
+pub struct Dialogue {
+    /// All that was said, also if the dialogue was dropped in the middle.
+    pub conversation: Conversation,
+    offers: Vec<Offer>,
+    tools: Vec<Tool>,
+    names: SafeNames,
+    bounds: Bounds,
+    repeats: Repeats,
+    calls_made: usize,
+    usage: Usage,
+}
+
+/// A call that can be made.
+struct Ready<'o> {
+    offer: &'o Offer,
+    arguments: String,
+}
+
+impl Dialogue {
+    /// Nothing was said yet.
+    pub fn new(system: impl Into<String>, question: impl Into<String>, offers: Vec<Offer>, bounds: Bounds) -> Self {
+        let mut conversation = Conversation::new(system);
+        conversation.ask(question);
+        let tools: Vec<Tool> = offers.iter().map(|offer| offer.tool.clone()).collect();
+        let names = SafeNames::of(tools.iter().map(|tool| tool.name.as_str()));
+        let (repeats, usage) = (Repeats::default(), Usage::default());
+        Self { conversation, offers, tools, names, bounds, repeats, calls_made: 0, usage }
+    }
+
+    /// How many calls were made.
+    pub fn calls_made(&self) -> usize {
+        self.calls_made
+    }
+
+    /// What a tool is really called.
+    pub(crate) fn original<'n>(&'n self, safe: &'n str) -> &'n str {
+        self.names.original(safe).unwrap_or(safe)
+    }
+
+    /// Goes on until there is an answer or a bound is reached. Dropping this stops it: calls are cancelled, and what was
+    /// said so far stays in the conversation.
+    pub async fn run(
+        &mut self,
+        model: &Model,
+        hands: &impl Hands,
+        tell: &mut (dyn FnMut(Told<'_>) + Send),
+    ) -> Result<Outcome, Failure> {
+        let mut last_words = String::new();
+        let mut fruitless = 0;
+        for _ in 0..self.bounds.rounds.max(1) {
+            let answer = self.hear(model, tell).await?;
+            if !answer.text.is_empty() {
+                last_words.clone_from(&answer.text);
+            }
+            if let Some(ended) = end_of(&answer) {
+                return Ok(self.outcome(answer.text, ended));
+            }
+            match self.use_tools(&answer.calls, hands, tell).await {
+                Ok(true) => fruitless = 0,
+                Ok(false) if fruitless + 1 == MOST_FRUITLESS => {
+                    return Ok(self.outcome(last_words, Ended::GoesInCircles));
+                }
+                Ok(false) => fruitless += 1,
+                Err(why) => return Ok(self.outcome(last_words, Ended::Stopped(why))),
+            }
+        }
+        Ok(self.outcome(last_words, Ended::RoundsSpent(self.bounds.rounds.max(1))))
+    }
+
+    fn outcome(&self, answer: String, ended: Ended) -> Outcome {
+        Outcome { answer, ended, usage: self.usage }
+    }
+
+    async fn hear(&mut self, model: &Model, tell: &mut (dyn FnMut(Told<'_>) + Send)) -> Result<Answer, Failure> {
+        let ask = Ask { conversation: &self.conversation, tools: &self.tools, names: &self.names, most_tokens: None };
+        let mut has_spoken = false;
+        let mut hear = |heard: Heard<'_>| {
+            if let Heard::Text(text) = heard {
+                has_spoken |= !text.is_empty();
+                tell(Told::Words(text));
+            }
+        };
+        let answer = model.answer(ask, &mut hear).await;
+        if has_spoken {
+            tell(Told::EndOfWords);
+        }
+        let answer = answer?;
+        self.usage.input += answer.usage.input;
+        self.usage.output += answer.usage.output;
+        self.conversation.answered(&answer);
+        Ok(answer)
+    }
+
+    /// Makes the calls of a turn and puts their results into the conversation; whether any of them was a new one. Calls
+    /// that do no harm beside others run at the same time, all others alone and in their order.
+    async fn use_tools(
+        &mut self,
+        calls: &[ToolCall],
+        hands: &impl Hands,
+        tell: &mut (dyn FnMut(Told<'_>) + Send),
+    ) -> Result<bool, String> {
+        let prepared: Vec<Result<(usize, String), String>> = calls.iter().map(|call| self.prepare(call)).collect();
+        let mut results: Vec<Option<ToolResult>> = calls.iter().map(|_| None).collect();
+        let mut stopped = None;
+        let mut next = 0;
+        while next < calls.len() && stopped.is_none() {
+            let beside = |at: usize| match &prepared[at] {
+                Ok((offer, _)) => self.offers[*offer].is_safe_beside_others(),
+                Err(_) => true,
+            };
+            let together = (next..calls.len()).take(MOST_AT_ONCE).take_while(|&at| beside(at)).count().max(1);
+            for call in &calls[next..next + together] {
+                tell(Told::Calling { tool: self.original(&call.name), arguments: &call.arguments });
+            }
+            let batch = (next..next + together).map(|at| {
+                let ready = prepared[at]
+                    .as_ref()
+                    .map(|(offer, arguments)| Ready { offer: &self.offers[*offer], arguments: arguments.clone() });
+                one_call(&calls[at], ready, hands)
+            });
+            for (at, (result, took)) in (next..).zip(join_all(batch).await) {
+                let tool = self.original(&calls[at].name);
+                let result = result.unwrap_or_else(|why| {
+                    stopped = Some(why.clone());
+                    ToolResult::error(&calls[at], why)
+                });
+                let problem = result.is_error.then(|| content::first_words(&result));
+                tell(Told::Called { tool, took, problem: problem.as_deref() });
+                results[at] = Some(result);
+            }
+            next += together;
+        }
+        let unmade = |call: &ToolCall| ToolResult::error(call, "not called: everything was stopped");
+        let results = results.into_iter().zip(calls).map(|(result, call)| result.unwrap_or_else(|| unmade(call)));
+        self.conversation.results(results.collect());
+        match stopped {
+            Some(why) => Err(why),
+            None => Ok(prepared.iter().zip(calls).any(|(prepared, call)| prepared.is_ok() || !self.is_known(call))),
+        }
+    }
+
+    fn is_known(&self, call: &ToolCall) -> bool {
+        self.names.original(&call.name).is_some() && call.parsed().is_ok()
+    }
+
+    /// What is to be called, or what the model is told instead.
+    fn prepare(&mut self, call: &ToolCall) -> Result<(usize, String), String> {
+        let Some(name) = self.names.original(&call.name) else { return Err(self.no_such_tool(&call.name)) };
+        let place = self.offers.iter().position(|offer| offer.tool.name == name);
+        let place = place.ok_or_else(|| self.no_such_tool(&call.name))?;
+        let parsed: Map<String, Value> = call.parsed().map_err(|error| {
+            let schema = &self.offers[place].tool.schema;
+            format!("{error}. Call it again with arguments that fit this schema: {schema}")
+        })?;
+        if self.bounds.calls.is_some_and(|most| self.calls_made >= most) {
+            return Err(format!(
+                "no further calls may be made: the limit is {}. Answer with what you know.",
+                self.calls_made
+            ));
+        }
+        if !self.repeats.may_call(name, &parsed) {
+            let why = "this was called with the same arguments before, and its result is above. Do not call it again; \
+                       answer with what you know, or try something else.";
+            return Err(why.to_owned());
+        }
+        self.calls_made += 1;
+        let is_object = call.arguments.trim_start().starts_with('{');
+        Ok((place, if is_object { call.arguments.clone() } else { "{}".to_owned() }))
+    }
+
+    fn no_such_tool(&self, name: &str) -> String {
+        let known: Vec<&str> =
+            self.tools.iter().filter_map(|tool| self.names.safe(&tool.name)).take(MOST_NAMED).collect();
+        match known.as_slice() {
+            [] => format!("there is no tool `{name}`; there are no tools at all"),
+            known => format!("there is no tool `{name}`; there are {}", known.join(", ")),
+        }
+    }
+}
+
+/// Whether an answer is the last.
+fn end_of(answer: &Answer) -> Option<Ended> {
+    if !answer.calls.is_empty() && answer.stop != Stop::Length {
+        return None;
+    }
+    Some(match &answer.stop {
+        Stop::Length => Ended::CutShort,
+        Stop::Refused => Ended::Refused(answer.text.clone()),
+        Stop::Done | Stop::Tools | Stop::Other(_) => Ended::Answered,
+    })
+}
+
+/// Makes one call, if it may be made; and how long that took.
+async fn one_call(
+    call: &ToolCall,
+    ready: Result<Ready<'_>, &String>,
+    hands: &impl Hands,
+) -> (Result<ToolResult, String>, Duration) {
+    let ready = match ready {
+        Ok(ready) => ready,
+        Err(why) => return (Ok(ToolResult::error(call, why)), Duration::ZERO),
+    };
+    if ready.offer.is_destructive
+        && let Permission::Refused(why) = hands.permit(ready.offer, &ready.arguments).await
+    {
+        return (Ok(ToolResult::error(call, why)), Duration::ZERO);
+    }
+    // Whoever thinks about a permission takes their time; that is no time of the call.
+    let began = Instant::now();
+    let result = match hands.call(&ready.offer.tool.name, &ready.arguments).await {
+        Ok(result) => Ok(content::result(call, &result)),
+        Err(Mishap::Failed(why)) => Ok(ToolResult::error(call, why)),
+        Err(Mishap::Stopped(why)) => Err(why),
+    };
+    (result, began.elapsed())
+}

@@ -1,0 +1,20 @@
+//! An assistant: a model that answers a question and may use tools on the way, within bounds.
+//!
+//! Who makes the calls, who is asked for permission and who watches is for others: this room uses models and nothing else
+//! of ours, so it is the same for a service, for the servers of a config and for a document.
+//!
+//! # Layout
+//! - [`Offer`]: a tool that may be used; [`Hands`]: who makes calls, and says what may be called; [`Told`]: what happens
+//! - [`Dialogue`]: a question on its way to its answer, round by round
+//! - [`Bounds`]: how far it may go; `repeats`: calls that were made before
+//! - `content`: what a tool gave, for a model
+//! - `transcript`: all that was said, to be kept
+
+mod content;
+mod dialogue;
+mod offer;
+mod repeats;
+mod transcript;
+
+pub use dialogue::{Bounds, Dialogue, Ended, Outcome};
+pub use offer::{Hands, Mishap, Offer, Permission, Told};

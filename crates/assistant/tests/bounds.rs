@@ -1,0 +1,63 @@
+//! How far a model may go, and that it is told.
+
+use assistant::{Bounds, Ended};
+use testkit::{ModelReply, ModelServer};
+
+use crate::world::{Noting, Plays, ask, last_results, model};
+
+#[tokio::test]
+async fn a_model_that_never_stops_wanting_tools_is_asked_so_often_and_no_more() {
+    let server = ModelServer::start();
+    server.answer_by(|asked| {
+        let turn = asked.body["messages"].as_array().map_or(0, Vec::len);
+        ModelReply::openai_calls(&[("1", "files_read", &format!("{{\"turn\": {turn}}}"))])
+    });
+    let hands = Noting::default();
+    let went = ask(&model(&server, Plays::OpenAi), &hands, Bounds { rounds: 4, calls: None }).await;
+    assert_eq!(went.outcome.unwrap().ended, Ended::RoundsSpent(4));
+    assert_eq!((server.asked().len(), hands.names().len()), (4, 4));
+}
+
+#[tokio::test]
+async fn a_model_that_calls_the_same_again_and_again_is_told_and_then_stopped() {
+    let server = ModelServer::start();
+    server.answer_by(|_| ModelReply::anthropic_calls(&[("1", "files_read", r#"{"path": "a"}"#)]));
+    let hands = Noting::default();
+    let went = ask(&model(&server, Plays::Anthropic), &hands, Bounds { rounds: 50, calls: None }).await;
+    assert_eq!(went.outcome.unwrap().ended, Ended::GoesInCircles);
+    assert_eq!(hands.names().len(), 2);
+    assert!(last_results(&server).contains("with the same arguments before"));
+}
+
+#[tokio::test]
+async fn who_is_told_that_it_repeats_itself_may_still_answer() {
+    let server = ModelServer::start();
+    for _ in 0..3 {
+        server.say(ModelReply::openai_calls(&[("1", "files_read", "{}")]));
+    }
+    server.say(ModelReply::openai_text("Fine."));
+    let went = ask(&model(&server, Plays::OpenAi), &Noting::default(), Bounds::default()).await;
+    assert_eq!(went.outcome.unwrap().ended, Ended::Answered);
+}
+
+#[tokio::test]
+async fn calls_beyond_their_number_are_not_made_and_the_model_is_told() {
+    let server = ModelServer::start();
+    let wanted = [("1", "files_read", r#"{"n": 1}"#), ("2", "files_read", r#"{"n": 2}"#)];
+    server.say(ModelReply::openai_calls(&wanted));
+    server.say(ModelReply::openai_text("Only one."));
+    let hands = Noting::default();
+    let went = ask(&model(&server, Plays::OpenAi), &hands, Bounds { rounds: 5, calls: Some(1) }).await;
+    assert_eq!(went.outcome.unwrap().ended, Ended::Answered);
+    assert_eq!(hands.names().len(), 1);
+    assert!(last_results(&server).contains("the limit is 1"));
+}
+
+#[tokio::test]
+async fn an_answer_that_had_no_room_is_told_from_a_whole_one() {
+    let server = ModelServer::start();
+    server.say(ModelReply::openai(vec![serde_json::json!({"content": "Once upon"})], "length"));
+    let went = ask(&model(&server, Plays::OpenAi), &Noting::default(), Bounds::default()).await;
+    let outcome = went.outcome.unwrap();
+    assert_eq!((outcome.answer.as_str(), outcome.ended), ("Once upon", Ended::CutShort));
+}

@@ -1,0 +1,6 @@
+//! Questions to scripted models over real HTTP, with hands that do as a test says.
+
+mod bounds;
+mod trouble;
+mod turns;
+mod world;

@@ -1,0 +1,100 @@
+//! What models get wrong, and what providers, tools and users do to them.
+
+use assistant::{Bounds, Dialogue, Ended, Mishap};
+use models::Trouble;
+use testkit::{ModelReply, ModelServer};
+
+use crate::world::{Noting, Plays, ask, last_results, model, offers};
+
+#[tokio::test]
+async fn a_tool_that_is_not_there_is_told_with_those_that_are() {
+    let server = ModelServer::start();
+    server.say(ModelReply::openai_calls(&[("1", "files_eat", "{}")]));
+    server.say(ModelReply::openai_text("Sorry."));
+    let hands = Noting::default();
+    let went = ask(&model(&server, Plays::OpenAi), &hands, Bounds::default()).await;
+    assert_eq!(went.outcome.unwrap().ended, Ended::Answered);
+    assert!(hands.names().is_empty());
+    let told = last_results(&server);
+    assert!(told.contains("there is no tool `files_eat`; there are files_read, files_write"), "{told}");
+}
+
+#[tokio::test]
+async fn arguments_that_are_no_json_are_told_with_the_schema_and_nothing_is_called() {
+    let server = ModelServer::start();
+    server.say(ModelReply::anthropic_calls(&[("1", "files_read", r#"{"path": "#)]));
+    server.say(ModelReply::anthropic_calls(&[("2", "files_read", r#"{"path": "a"}"#)]));
+    server.say(ModelReply::anthropic_text("Now."));
+    let hands = Noting::default();
+    let went = ask(&model(&server, Plays::Anthropic), &hands, Bounds::default()).await;
+    assert_eq!(went.outcome.unwrap().ended, Ended::Answered);
+    assert_eq!(hands.names(), ["files.read"]);
+    assert!(went.told[1].contains("the arguments are not JSON"), "{:?}", went.told);
+}
+
+#[tokio::test]
+async fn a_call_that_failed_is_told_to_the_model() {
+    let server = ModelServer::start();
+    server.say(ModelReply::openai_calls(&[("1", "files_read", "{}")]));
+    server.say(ModelReply::openai_text("Too bad."));
+    let hands = Noting { mishap: Some(Mishap::Failed("the server is down".to_owned())), ..Noting::default() };
+    let went = ask(&model(&server, Plays::OpenAi), &hands, Bounds::default()).await;
+    assert_eq!(went.outcome.unwrap().answer, "Too bad.");
+    assert!(last_results(&server).contains("the server is down"));
+}
+
+#[tokio::test]
+async fn a_call_that_somebody_stopped_ends_it() {
+    let server = ModelServer::start();
+    server.say(ModelReply::openai_calls(&[("1", "files_write", "{}"), ("2", "files_write", r#"{"n": 2}"#)]));
+    let hands = Noting { mishap: Some(Mishap::Stopped("stopped by ada".to_owned())), ..Noting::default() };
+    let went = ask(&model(&server, Plays::OpenAi), &hands, Bounds::default()).await;
+    assert_eq!(went.outcome.unwrap().ended, Ended::Stopped("stopped by ada".to_owned()));
+    assert_eq!((server.asked().len(), hands.names().len()), (1, 1));
+}
+
+#[tokio::test]
+async fn a_busy_provider_is_asked_again_and_one_that_refuses_is_not() {
+    let server = ModelServer::start();
+    server.say(ModelReply::refused(429, "slow down").with("retry-after", "0"));
+    server.say(ModelReply::openai_text("Here."));
+    let went = ask(&model(&server, Plays::OpenAi), &Noting::default(), Bounds::default()).await;
+    assert_eq!(went.outcome.unwrap().answer, "Here.");
+
+    server.say(ModelReply::refused(401, "bad key"));
+    let went = ask(&model(&server, Plays::OpenAi), &Noting::default(), Bounds::default()).await;
+    assert!(matches!(went.outcome.unwrap_err().trouble, Trouble::Refused { status: 401, .. }));
+    assert_eq!(server.asked().len(), 3);
+}
+
+#[tokio::test]
+async fn a_provider_that_fails_after_the_calls_leaves_what_was_said() {
+    let server = ModelServer::start();
+    server.say(ModelReply::anthropic_calls(&[("1", "files_read", "{}")]));
+    server.say(ModelReply::anthropic_text("Half of an answer.").breaks_after(60));
+    let went = ask(&model(&server, Plays::Anthropic), &Noting::default(), Bounds::default()).await;
+    assert!(went.outcome.is_err());
+    let transcript = went.dialogue.transcript("scripted", None);
+    assert_eq!(transcript["turns"].as_array().unwrap().len(), 3);
+    assert_eq!(transcript["ended"], "interrupted");
+}
+
+#[tokio::test]
+async fn dropping_it_stops_it_and_keeps_what_was_said() {
+    let server = ModelServer::start();
+    server.say(ModelReply::openai_calls(&[("1", "files_read", "{}")]));
+    let hands = Noting { is_stuck: true, ..Noting::default() };
+    let model = model(&server, Plays::OpenAi);
+    let mut dialogue = Dialogue::new("", "Well?", offers(), Bounds::default());
+    let called = async {
+        while hands.names().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    let mut tell = |_: assistant::Told<'_>| {};
+    tokio::select! {
+        _ = dialogue.run(&model, &hands, &mut tell) => panic!("the call never comes back"),
+        () = called => {}
+    }
+    assert_eq!(dialogue.conversation.turns.len(), 2);
+}

@@ -1,0 +1,123 @@
+//! A scripted model, tools that note what is done with them, and somebody who watches.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use assistant::{Bounds, Dialogue, Hands, Mishap, Offer, Outcome, Permission, Told};
+use models::{Budget, Failure, Limits, Model, Provider, Tool};
+use serde_json::{Value, json};
+use testkit::ModelServer;
+use tokio::sync::Barrier;
+
+/// Which provider is played.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Plays {
+    OpenAi,
+    Anthropic,
+}
+
+pub(crate) const BOTH: [Plays; 2] = [Plays::OpenAi, Plays::Anthropic];
+
+/// A model that asks again at once where it has to.
+pub(crate) fn model(server: &ModelServer, plays: Plays) -> Model {
+    let provider = match plays {
+        Plays::OpenAi => Provider::openai(server.openai_url(), None, "scripted"),
+        Plays::Anthropic => Provider::anthropic(server.anthropic_url(), None, "scripted"),
+    };
+    with(provider)
+}
+
+pub(crate) fn with(provider: Provider) -> Model {
+    let limits = Limits { tries: 2, first_pause: Duration::from_millis(1), ..Limits::default() };
+    Model::new(provider, limits, Budget::unlimited().into()).expect("the provider is right")
+}
+
+/// Tools: one that reads, one that writes, one that destroys.
+pub(crate) fn offers() -> Vec<Offer> {
+    let tool = |name: &str| Tool::new(name, format!("Does {name}."), json!({"type": "object"}));
+    let offer =
+        |name: &str| Offer { tool: tool(name), is_read_only: false, is_idempotent: false, is_destructive: false };
+    vec![
+        Offer { is_read_only: true, ..offer("files.read") },
+        offer("files.write"),
+        Offer { is_destructive: true, ..offer("files.delete") },
+    ]
+}
+
+/// Hands that note what they did.
+#[derive(Default)]
+pub(crate) struct Noting {
+    pub(crate) done: Mutex<Vec<(String, Value)>>,
+    /// Whether tools that destroy may be called.
+    pub(crate) is_allowed: bool,
+    /// So many calls must be there at once before any is answered.
+    pub(crate) meeting: Option<Barrier>,
+    /// What calls come to instead of a result.
+    pub(crate) mishap: Option<Mishap>,
+    /// Calls never come back.
+    pub(crate) is_stuck: bool,
+}
+
+impl Hands for Noting {
+    async fn call(&self, tool: &str, arguments: &str) -> Result<String, Mishap> {
+        self.done
+            .lock()
+            .expect("no test panics while it holds this")
+            .push((tool.to_owned(), serde_json::from_str(arguments).expect("arguments are JSON")));
+        if self.is_stuck {
+            std::future::pending::<()>().await;
+        }
+        if let Some(meeting) = &self.meeting {
+            meeting.wait().await;
+        }
+        match &self.mishap {
+            Some(mishap) => Err(mishap.clone()),
+            None => Ok(json!({"content": [{"type": "text", "text": format!("{tool} gave {arguments}")}]}).to_string()),
+        }
+    }
+
+    async fn permit(&self, offer: &Offer, _arguments: &str) -> Permission {
+        match self.is_allowed {
+            true => Permission::Given,
+            false => Permission::Refused(format!("the user does not want {} to be called", offer.tool.name)),
+        }
+    }
+}
+
+impl Noting {
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.done.lock().expect("no test panics while it holds this").iter().map(|(name, _)| name.clone()).collect()
+    }
+}
+
+/// What came of a question.
+pub(crate) struct Went {
+    pub(crate) outcome: Result<Outcome, Failure>,
+    pub(crate) dialogue: Dialogue,
+    /// What was told, in short.
+    pub(crate) told: Vec<String>,
+}
+
+pub(crate) async fn ask(model: &Model, hands: &Noting, bounds: Bounds) -> Went {
+    let mut dialogue = Dialogue::new("Be brief.", "Well?", offers(), bounds);
+    let mut told = Vec::new();
+    let mut tell = |it: Told<'_>| {
+        told.push(match it {
+            Told::Words(words) => words.to_owned(),
+            Told::EndOfWords => "/".to_owned(),
+            Told::Calling { tool, arguments } => format!("calling {tool} {arguments}"),
+            Told::Called { tool, problem, .. } => format!("called {tool} {}", problem.unwrap_or("well")),
+        });
+    };
+    let outcome = dialogue.run(model, hands, &mut tell).await;
+    Went { outcome, dialogue, told }
+}
+
+/// The results that the last request of a model had in it, as text.
+pub(crate) fn last_results(server: &ModelServer) -> String {
+    let asked = server.asked();
+    let messages =
+        asked.last().expect("something was asked").body["messages"].as_array().expect("there are messages").clone();
+    let after = messages.iter().rposition(|message| message["role"] == "assistant").map_or(0, |at| at + 1);
+    json!(messages[after..]).to_string()
+}

@@ -1,0 +1,171 @@
+//! What tools are for, as a language model says it: asked once, checked, and not missed when it is away.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use models::{Budget, Limits, Model, Provider};
+use registry::ToolRecord;
+use serde_json::{Value, json};
+use service::finding::{AskAbout, ClassifierSetup};
+use testkit::{Asked, ModelReply, ModelServer};
+
+use crate::setting::{MakeClassifier, Setting, Stage, fake, somebody};
+
+fn classifier(url: String) -> MakeClassifier {
+    Arc::new(move || {
+        let limits = Limits { first_byte: Duration::from_secs(2), tries: 1, ..Limits::default() };
+        let budget = Arc::new(Budget::unlimited());
+        let model = Model::new(Provider::openai(url.clone(), None, "judge"), limits, Arc::clone(&budget)).unwrap();
+        ClassifierSetup { model, budget, about: AskAbout::Always, pause: Duration::from_millis(20) }
+    })
+}
+
+async fn asking(server: &ModelServer) -> Setting {
+    Setting::with(Stage { classifier: Some(classifier(server.openai_url())), ..Stage::default() }).await
+}
+
+/// The tools that a request is about.
+fn tools_in(asked: &Asked) -> Vec<Value> {
+    let user = asked.body["messages"][1]["content"].as_str().unwrap();
+    let lines: Vec<&str> = user.lines().collect();
+    serde_json::from_str(&lines[1..lines.len() - 1].concat()).unwrap()
+}
+
+/// Says that every tool is for this.
+fn all_are(skill: &str, tools: &[Value]) -> Value {
+    let skills = json!([{ "id": skill, "confidence": 0.875 }]);
+    let each: Vec<Value> = tools.iter().map(|tool| json!({ "id": tool["id"], "skills": skills })).collect();
+    json!({ "tools": each, "new_skills": [] })
+}
+
+fn says_files(asked: &Asked) -> ModelReply {
+    ModelReply::openai_json(&all_are("files", &tools_in(asked)))
+}
+
+/// Waits until all tools of a server are as wished.
+async fn until(setting: &Setting, server: &str, wished: impl Fn(&ToolRecord) -> bool) -> Vec<ToolRecord> {
+    let waiting = async {
+        loop {
+            let tools = setting.service.tools(Some(server)).await.unwrap();
+            if !tools.is_empty() && tools.iter().all(&wished) {
+                return tools;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    match tokio::time::timeout(testkit::DEADLINE, waiting).await {
+        Ok(tools) => tools,
+        Err(_) => panic!("never so: {:#?}", setting.service.tools(Some(server)).await),
+    }
+}
+
+fn is_for(skill: &'static str) -> impl Fn(&ToolRecord) -> bool {
+    move |tool| tool.primary_skill.as_deref() == Some(skill)
+}
+
+fn was_asked(tool: &ToolRecord) -> bool {
+    tool.classified_by.as_deref().is_some_and(|by| by.ends_with(" + judge"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_model_said_is_kept_and_never_asked_again() {
+    let server = ModelServer::start();
+    server.answer_by(says_files);
+    let setting = asking(&server).await;
+    setting.service.register(&somebody(), fake("one", &[])).await.unwrap();
+    let tools = until(&setting, "one", is_for("files")).await;
+    assert_eq!((&tools[0].skills, &tools[0].confidences), (&vec!["files".to_owned()], &vec![0.875]));
+    let asked = server.asked().len();
+    assert_eq!(asked, tools.len().div_ceil(30));
+
+    // Neither after a restart nor when the same tools come under other ids.
+    let setting = setting.again().await;
+    setting.service.remove(&somebody(), "one", false).await.unwrap();
+    setting.service.register(&somebody(), fake("one", &[])).await.unwrap();
+    until(&setting, "one", is_for("files")).await;
+    assert_eq!(server.asked().len(), asked);
+    setting.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_that_is_away_or_slow_is_asked_again_when_it_is_back() {
+    let server = ModelServer::start();
+    let port = server.port();
+    let setting = asking(&server).await;
+    drop(server);
+    setting.service.register(&somebody(), fake("one", &[])).await.unwrap();
+    until(&setting, "one", |tool| tool.classified_by.is_some() && !was_asked(tool)).await;
+    let server = ModelServer::start_on(port);
+    server.say(ModelReply::refused(503, "warming up"));
+    server.say(ModelReply::openai_text("x").falls_silent_after(0));
+    server.answer_by(says_files);
+    until(&setting, "one", is_for("files")).await;
+    setting.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_that_lies_changes_nothing_and_is_not_asked_for_ever() {
+    for lie in [
+        |_: &Asked| ModelReply::openai_text("These are fine tools, I am sure."),
+        |_: &Asked| ModelReply::openai_json(&json!({ "tools": [{ "id": "t999", "skills": [] }], "new_skills": [] })),
+        |asked: &Asked| ModelReply::openai_json(&all_are("world-domination", &tools_in(asked))),
+    ] {
+        let server = ModelServer::start();
+        server.answer_by(lie);
+        let setting = asking(&server).await;
+        setting.service.register(&somebody(), fake("one", &[])).await.unwrap();
+        let tools = until(&setting, "one", was_asked).await;
+        let skills = setting.service.skills();
+        let is_known = |id: &String| skills.iter().any(|skill| skill.id == *id);
+        assert!(tools.iter().all(|tool| tool.skills.iter().all(is_known)), "{tools:#?}");
+        assert!(server.asked().len() <= 1 + tools.len(), "{}", server.asked().len());
+        setting.end().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_server_makes_the_model_say_is_said_about_its_own_tools() {
+    let server = ModelServer::start();
+    // Whoever has a tool called `tool_0` has the model in its hand, and wants everything to be for e-mail.
+    server.answer_by(|asked| {
+        let tools = tools_in(asked);
+        let is_hostile = tools.iter().any(|tool| tool["name"] == "tool_0");
+        let many: Vec<Value> = (1..100).map(|number| json!({ "id": format!("t{number}") })).collect();
+        ModelReply::openai_json(&if is_hostile { all_are("email", &many) } else { all_are("files", &tools) })
+    });
+    let setting = asking(&server).await;
+    setting.service.register(&somebody(), fake("good", &[])).await.unwrap();
+    setting.service.register(&somebody(), fake("bad", &["--tools", "1"])).await.unwrap();
+    let (good, _) = tokio::join!(until(&setting, "good", was_asked), until(&setting, "bad", was_asked));
+    assert!(good.iter().all(is_for("files")), "{good:#?}");
+    setting.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn skills_that_a_model_misses_wait_for_somebody_who_knows() {
+    let server = ModelServer::start();
+    server.answer_by(|asked| {
+        let tools = tools_in(asked);
+        let new = |id: &str| json!({ "id": id, "name": "N", "description": "D", "tools": [tools[0]["id"]] });
+        let mut answer = all_are("files", &tools);
+        answer["new_skills"] = json!([new("bees"), new("wasps")]);
+        ModelReply::openai_json(&answer)
+    });
+    let setting = asking(&server).await;
+    setting.service.register(&somebody(), fake("one", &[])).await.unwrap();
+    until(&setting, "one", was_asked).await;
+    let waiting = setting.service.suggestions().await.unwrap();
+    assert_eq!(waiting.iter().map(|it| it.id.as_str()).collect::<Vec<_>>(), ["bees", "wasps"]);
+    assert!(waiting[0].tools[0].starts_with("one."), "{waiting:?}");
+
+    let asked = server.asked().len();
+    Arc::clone(&setting.service).reject_suggestion(&somebody(), "wasps").await.unwrap();
+    let bees = Arc::clone(&setting.service).accept_suggestion(&somebody(), "bees").await.unwrap();
+    assert!(bees.enabled && bees.is_changed);
+    // With other skills it is another question.
+    tokio::task::block_in_place(|| server.wait_for(asked + 1));
+    until(&setting, "one", was_asked).await;
+    assert!(setting.service.suggestions().await.unwrap().is_empty());
+    assert!(Arc::clone(&setting.service).accept_suggestion(&somebody(), "wasps").await.is_err());
+    setting.end().await;
+}

@@ -1,0 +1,201 @@
+//! A real browser, driven by a test: Chromium without a window, through chromedriver.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use fantoccini::wd::{Capabilities, WebDriverCompatibleCommand};
+use fantoccini::{Client, ClientBuilder, Locator};
+use hyper_util::client::legacy::connect::HttpConnector;
+use rustix::process::{Pid, Signal, kill_process_group};
+use serde_json::{Value, json};
+
+/// How long a page may take to become what it should be. A busy machine is slow.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// What is printed when it listens, followed by the port.
+const LISTENING: &str = "started successfully on port ";
+
+/// How a browser presents itself.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Look {
+    pub(super) width: u32,
+    pub(super) height: u32,
+    pub(super) is_dark: bool,
+}
+
+pub(super) const DESK: Look = Look { width: 1280, height: 900, is_dark: false };
+pub(super) const PHONE: Look = Look { width: 390, height: 844, is_dark: true };
+
+/// chromedriver. It and its browsers end when this is dropped.
+pub(super) struct Driver {
+    child: Child,
+    port: u16,
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        let group = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        if let Some(group) = group {
+            kill_process_group(group, Signal::KILL).ok();
+        }
+        self.child.wait().ok();
+    }
+}
+
+impl Driver {
+    /// Starts it; nothing, said loudly, where there is no browser. With `CI=true` that is a failure.
+    #[track_caller]
+    pub(super) fn start() -> Option<Self> {
+        let mut command = Command::new("chromedriver");
+        command.arg("--port=0").stdout(Stdio::piped()).stderr(Stdio::null()).process_group(0);
+        let mut child = match command.spawn() {
+            Ok(child) => child,
+            Err(error) => {
+                skipped(&format!("chromedriver cannot be started: {error}"));
+                return None;
+            }
+        };
+        let mut lines = BufReader::new(child.stdout.take().expect("its stdout is a pipe")).lines();
+        let port = lines.find_map(|line| {
+            let line = line.ok()?;
+            let (_, port) = line.split_once(LISTENING)?;
+            port.trim_end_matches('.').parse().ok()
+        });
+        let port = port.expect("chromedriver says where it listens");
+        // Nobody reads on, and a full pipe would stop it: what it prints afterwards is little.
+        std::thread::spawn(move || lines.for_each(drop));
+        Some(Self { child, port })
+    }
+
+    /// Opens a browser.
+    pub(super) async fn open(&self, look: Look) -> Browser {
+        let scheme = format!("--blink-settings=preferredColorScheme={}", if look.is_dark { 0 } else { 1 });
+        let arguments = json!([
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--disable-background-networking",
+            "--hide-scrollbars",
+            "--force-color-profile=srgb",
+            scheme
+        ]);
+        let metrics = json!({"width": look.width, "height": look.height, "pixelRatio": 1.0});
+        let Value::Object(capabilities) = json!({
+            "goog:chromeOptions": {"args": arguments, "mobileEmulation": {"deviceMetrics": metrics}},
+            "goog:loggingPrefs": {"browser": "ALL"},
+        }) else {
+            unreachable!("an object was written")
+        };
+        let address = format!("http://127.0.0.1:{}", self.port);
+        let client = ClientBuilder::new(HttpConnector::new())
+            .capabilities(Capabilities::from_iter(capabilities))
+            .connect(&address)
+            .await;
+        Browser(client.expect("a browser opens"))
+    }
+}
+
+/// Says loudly that something is not tested.
+#[track_caller]
+pub(super) fn skipped(why: &str) {
+    let message = format!("SKIPPED: the console in a browser: {why}; run scripts/test, which installs what it needs");
+    assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "{message}");
+    // Not by a macro, for those are silent in a test that passes.
+    writeln!(std::io::stderr(), "\n{message}").expect("stderr can be written");
+}
+
+/// The script that looks for what people cannot use, if it is installed.
+pub(super) fn axe() -> Option<String> {
+    let folder = PathBuf::from(std::env::var_os("MCP_TEST_PARTS")?);
+    std::fs::read_to_string(folder.join("browser/node_modules/axe-core/axe.min.js")).ok()
+}
+
+/// One browser with one page in it.
+pub(super) struct Browser(Client);
+
+impl Browser {
+    pub(super) async fn goto(&self, url: &str) {
+        self.0.goto(url).await.expect("the page loads");
+    }
+
+    /// Runs a script in the page and gives what it returns.
+    pub(super) async fn run(&self, script: &str) -> Value {
+        self.0.execute(script, Vec::new()).await.unwrap_or_else(|error| panic!("{script}: {error}"))
+    }
+
+    /// Waits until an expression is true in the page.
+    pub(super) async fn wait(&self, expression: &str) {
+        let script = format!("try {{ return Boolean({expression}) }} catch {{ return false }}");
+        let end = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            // The page may just be changing; then there is nothing to ask.
+            if self.0.execute(&script, Vec::new()).await.is_ok_and(|value| value == true) {
+                return;
+            }
+            if tokio::time::Instant::now() > end {
+                let page = self.0.source().await.unwrap_or_default();
+                panic!("waited in vain for `{expression}`; log: {:?}; page: {page}", self.log().await);
+            }
+            tokio::time::sleep(Duration::from_millis(30)).await;
+        }
+    }
+
+    /// Waits until the page shows a text.
+    pub(super) async fn wait_for_text(&self, text: &str) {
+        self.wait(&format!("document.body.innerText.includes({})", json!(text))).await;
+    }
+
+    pub(super) async fn click(&self, selector: &str) {
+        let found = self.0.wait().at_most(PATIENCE).for_element(Locator::Css(selector)).await;
+        found
+            .unwrap_or_else(|error| panic!("{selector}: {error}"))
+            .click()
+            .await
+            .unwrap_or_else(|error| panic!("{selector}: {error}"));
+    }
+
+    /// Types into an input that is found by a selector, instead of what is there.
+    pub(super) async fn fill(&self, selector: &str, text: &str) {
+        let found = self.0.wait().at_most(PATIENCE).for_element(Locator::Css(selector)).await;
+        let found = found.unwrap_or_else(|error| panic!("{selector}: {error}"));
+        found.clear().await.expect("it can be cleared");
+        found.send_keys(text).await.expect("it can be typed into");
+    }
+
+    /// Everything the browser complained about since it was last asked: errors of scripts, and what our policy forbade.
+    pub(super) async fn log(&self) -> Vec<String> {
+        let entries = self.0.issue_cmd(Log).await.expect("the log can be read");
+        let entries = entries.as_array().cloned().unwrap_or_default();
+        entries
+            .iter()
+            .filter(|entry| entry["level"] != "INFO" && entry["level"] != "DEBUG")
+            .map(|entry| entry["message"].to_string())
+            .collect()
+    }
+
+    /// A picture of the page, as it is seen.
+    pub(super) async fn picture(&self) -> Vec<u8> {
+        self.0.screenshot().await.expect("a picture can be taken")
+    }
+
+    pub(super) async fn close(self) {
+        self.0.close().await.expect("the browser closes");
+    }
+}
+
+/// The log of the browser, which only Chromium has.
+#[derive(Debug)]
+struct Log;
+
+impl WebDriverCompatibleCommand for Log {
+    fn endpoint(&self, base: &url::Url, session: Option<&str>) -> Result<url::Url, url::ParseError> {
+        base.join(&format!("session/{}/se/log", session.unwrap_or_default()))
+    }
+
+    fn method_and_body(&self, _: &url::Url) -> (http::Method, Option<String>) {
+        (http::Method::POST, Some(json!({"type": "browser"}).to_string()))
+    }
+}

@@ -1,0 +1,67 @@
+//! What happens elsewhere is seen at once, and what servers say is never obeyed.
+
+use serde_json::json;
+use testkit::program;
+use testkit::puppet::Puppet;
+
+use super::chromium::DESK;
+use super::{at, with_browsers};
+use crate::console::add_puppet;
+use crate::console::hostile::hostile;
+use crate::rest::Rest;
+
+#[test]
+fn what_one_browser_does_another_sees_without_being_asked() {
+    let rest = Rest::start();
+    with_browsers(async |driver| {
+        let (watching, working) = (driver.open(DESK).await, driver.open(DESK).await);
+        watching.goto(&at(&rest.serve, "/")).await;
+        watching.wait("document.getElementById('live').textContent === 'live'").await;
+        watching.run("window.untouched = true").await;
+        working.goto(&at(&rest.serve, "/add")).await;
+        working.fill("#f-name", "fake").await;
+        working.fill("#f-command", program("fake-server").to_str().expect("our folders are UTF-8")).await;
+        working.click("button[value=save]").await;
+        working.wait_for_text("fake is added.").await;
+        watching.wait("document.querySelector('#servers').innerText.includes('connected')").await;
+
+        working.click("button[formaction$=disable]").await;
+        watching.wait("document.querySelector('#servers').innerText.includes('disabled')").await;
+        working.click("button[formaction$=enable]").await;
+        watching.wait("document.querySelector('#servers').innerText.includes('connected')").await;
+        assert_eq!(watching.run("return window.untouched").await, true, "the page was never loaded anew");
+
+        watching.goto(&at(&rest.serve, "/executions")).await;
+        watching.wait("document.getElementById('live').textContent === 'live'").await;
+        rest.call("fake.echo", &json!({"text": "hi"}));
+        watching.wait("document.querySelector('#list').innerText.includes('echo')").await;
+        watching.click("a[data-drawer]").await;
+        watching.wait("document.querySelector('dialog.drawer').innerText.includes('At the server')").await;
+        assert_eq!((watching.log().await, working.log().await), (Vec::new(), Vec::new()));
+        watching.close().await;
+        working.close().await;
+    });
+}
+
+#[test]
+fn hostile_names_descriptions_and_results_do_nothing() {
+    let rest = Rest::start();
+    let puppet = Puppet::over_http(hostile());
+    add_puppet(&rest, "evil", &puppet);
+    let name = rest.get("/tools").json()[0]["name"].as_str().expect("the tool is known").to_owned();
+    with_browsers(async |driver| {
+        let browser = driver.open(DESK).await;
+        for path in ["/", "/servers/evil", "/tools", "/tools?q=alert", "/executions", "/playground"] {
+            browser.goto(&at(&rest.serve, path)).await;
+            browser.wait("document.getElementById('live').textContent === 'live'").await;
+        }
+        browser.run(&format!("location.href = '/playground?tool=' + encodeURIComponent({})", json!(name))).await;
+        browser.wait("document.querySelector('#fields select')").await;
+        browser.click("#run").await;
+        browser.wait("document.querySelector('#outcome .badge')").await;
+        let strangers = "return document.querySelectorAll('img:not([src^=\"/assets/\"]), script:not([src^=\"/assets/\"]), a[href^=\"javascript:\"]').length";
+        assert_eq!(browser.run(strangers).await, 0);
+        assert_eq!(browser.log().await, Vec::<String>::new());
+        browser.close().await;
+    });
+}

@@ -1,0 +1,58 @@
+//! The playground: a form and JSON that say the same, progress, questions, cancellation, history.
+
+use serde_json::json;
+use testkit::puppet::{Puppet, Spec};
+
+use super::chromium::DESK;
+use super::{at, with_browsers};
+use crate::console::add_puppet;
+use crate::rest::Rest;
+
+const TOOL: &str = r#"{"name":"book","description":"Books a seat","inputSchema":{"type":"object","required":["name"],"properties":{
+    "name":{"type":"string"},"seats":{"type":"integer","minimum":1},"class":{"enum":["first","second"]}}}}"#;
+
+#[test]
+fn a_tool_is_run_by_form_shows_progress_asks_and_answers() {
+    let rest = Rest::start();
+    let puppet = Puppet::over_http(Spec::legacy().raw_tool(&TOOL.replace('\n', " ")));
+    add_puppet(&rest, "rail", &puppet);
+    with_browsers(async |driver| {
+        let browser = driver.open(DESK).await;
+        browser.goto(&at(&rest.serve, "/playground?tool=rail.book")).await;
+        browser.fill("#fields input[type=text]", "Ann").await;
+        browser.fill("#fields input[type=number]", "2").await;
+        let raw = browser.run("return JSON.parse(document.getElementById('raw').value)").await;
+        assert_eq!(raw, json!({"name": "Ann", "seats": 2}), "JSON follows the form");
+        browser.run("const raw = document.getElementById('raw'); raw.value = '{\"name\":\"Bob\",\"class\":\"second\"}'; raw.dispatchEvent(new Event('input'))").await;
+        assert_eq!(
+            browser.run("return document.querySelector('#fields input[type=text]').value").await,
+            "Bob",
+            "the form follows JSON"
+        );
+
+        browser.click("#run").await;
+        let call = puppet.expect("tools/call");
+        assert_eq!(call.value()["params"]["arguments"], json!({"name": "Bob", "class": "second"}));
+        call.progress(r#""progress":1,"total":4,"message":"looking""#);
+        browser.wait_for_text("looking").await;
+        let schema =
+            json!({"type": "object", "required": ["side"], "properties": {"side": {"enum": ["window", "aisle"]}}});
+        let question = json!({"message": "Window or aisle?", "requestedSchema": schema});
+        call.ask("77", "elicitation/create", &question.to_string());
+        browser.wait_for_text("Window or aisle?").await;
+        browser.click("#question button[type=submit]").await;
+        assert_eq!(puppet.response(77)["result"], json!({"action": "accept", "content": {"side": "window"}}));
+        call.answer(r#"{"content":[{"type":"text","text":"seat 12A"}]}"#);
+        browser.wait_for_text("seat 12A").await;
+        browser.wait("document.getElementById('times').innerText.includes('at the server')").await;
+        browser.wait("document.querySelector('#history').innerText.includes('rail.book')").await;
+
+        browser.click("#history button").await;
+        puppet.expect("tools/call");
+        browser.click("#cancel").await;
+        puppet.expect("notifications/cancelled");
+        browser.wait("!document.querySelector('#run').disabled").await;
+        assert_eq!(browser.log().await, Vec::<String>::new());
+        browser.close().await;
+    });
+}

@@ -1,0 +1,63 @@
+//! Who may come in, and what a session is good for.
+
+use serde_json::json;
+use testkit::http_client::Ask;
+
+use super::Visitor;
+use crate::rest::{PREFIX, Rest};
+
+const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+
+fn guarded() -> Rest {
+    Rest::start_as(|launch| launch.env("MCP_AGGREGATOR_TOKEN", TOKEN))
+}
+
+#[test]
+fn a_token_opens_the_console_until_its_owner_leaves() {
+    let rest = guarded();
+    let visitor = Visitor::new(&rest);
+    let away = visitor.get("/tools");
+    assert_eq!((away.status, away.headers["location"].as_str()), (303, "/login?next=%2Ftools"));
+    assert_eq!(visitor.submit("/login", &[("token", "wrong")]).status, 401);
+    let inside = visitor.submit("/login", &[("token", TOKEN), ("next", "/tools")]);
+    assert_eq!(inside.status, 200, "{inside:?}");
+    assert!(inside.body.contains("Sign out") && !inside.body.contains(TOKEN));
+    assert_eq!(Visitor::new(&rest).get("/tools").status, 303, "nobody else is let in");
+    visitor.submit("/logout", &[]);
+    assert_eq!(visitor.get("/tools").status, 303);
+}
+
+#[test]
+fn a_session_speaks_for_its_owner_but_changes_need_the_secret() {
+    let rest = guarded();
+    let visitor = Visitor::new(&rest);
+    visitor.submit("/login", &[("token", TOKEN)]);
+    let csrf = visitor.csrf();
+    assert_eq!(visitor.get(&format!("{PREFIX}/state")).status, 200, "scripts may look");
+    let stop = || Ask::new("POST", &format!("{PREFIX}/executions/reset")).header("Content-Length", "0");
+    assert_eq!(visitor.send(stop()).status, 401, "without the secret it is nobody's");
+    assert_eq!(visitor.send(stop().header("X-CSRF-Token", "wrong")).status, 401);
+    assert_eq!(visitor.send(stop().header("X-CSRF-Token", &csrf)).status, 200);
+    let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-11-25",
+        "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}});
+    let hello = || Ask::post("/mcp", hello.to_string());
+    assert_eq!(visitor.send(hello()).status, 401);
+    assert_eq!(visitor.send(hello().header("X-CSRF-Token", &csrf)).status, 200);
+    let audit = visitor.get(&format!("{PREFIX}/audit?action=executions.reset")).json();
+    assert_eq!(audit[0]["who"], "default", "it is done in the name of the token");
+}
+
+#[test]
+fn what_did_not_come_from_a_page_of_ours_changes_nothing() {
+    let rest = Rest::start();
+    rest.register("fake", &[]);
+    let (visitor, other) = (Visitor::new(&rest), Visitor::new(&rest));
+    visitor.page("/");
+    let foreign = other.csrf();
+    for fields in [&[][..], &[("csrf", "")], &[("csrf", foreign.as_str())]] {
+        assert_eq!(visitor.post("/servers/fake/remove", fields).status, 403, "{fields:?}");
+    }
+    let evil = Ask::new("POST", "/servers/fake/remove").header("Origin", "http://evil.example").body("csrf=x");
+    assert_eq!(rest.serve.fetch(&evil).status, 403);
+    assert_eq!(rest.get("/servers/fake").status, 200);
+}

@@ -1,0 +1,69 @@
+//! What every page must be: whole, small, and closed to everything that is not ours.
+
+use super::Visitor;
+use crate::rest::Rest;
+
+const PAGES: [&str; 10] = [
+    "/",
+    "/servers/fake",
+    "/tools",
+    "/tools?q=echo",
+    "/tools/fake/echo",
+    "/playground?tool=fake.echo",
+    "/executions",
+    "/add",
+    "/settings",
+    "/system",
+];
+
+#[test]
+fn every_page_is_small_and_lets_nothing_in_but_our_own_files() {
+    let rest = Rest::start();
+    rest.register("fake", &[]);
+    rest.call("fake.echo", &serde_json::json!({"text": "hi"}));
+    let visitor = Visitor::new(&rest);
+    for path in PAGES.into_iter().chain(["/audit"]) {
+        let answer = visitor.get(path);
+        assert_eq!(answer.status, 200, "{path}: {answer:?}");
+        let policy = &answer.headers["content-security-policy"];
+        assert!(policy.starts_with("default-src 'none'") && !policy.contains("unsafe"), "{policy}");
+        assert_eq!(answer.headers["x-content-type-options"], "nosniff");
+        assert_eq!(answer.headers["cache-control"], "no-store");
+        for inline in [" style=", " onclick=", " onload=", "<style", "javascript:"] {
+            assert!(!answer.body.contains(inline), "{path} has {inline}");
+        }
+        let scripts: Vec<&str> = answer.body.split("<script").skip(1).collect();
+        assert!(scripts.iter().all(|script| script.starts_with(" src=\"/assets/")), "{path} has a script of its own");
+        let weight: usize =
+            answer.body.len() + assets(&answer.body).iter().map(|path| visitor.page(path).len()).sum::<usize>();
+        assert!(weight < 150_000, "{path} weighs {weight} bytes");
+    }
+}
+
+fn assets(page: &str) -> Vec<String> {
+    page.split('"').filter(|part| part.starts_with("/assets/")).map(str::to_owned).collect()
+}
+
+#[test]
+fn files_may_be_kept_for_ever_and_pages_that_are_not_there_say_so() {
+    let rest = Rest::start();
+    let visitor = Visitor::new(&rest);
+    let style = assets(&visitor.page("/")).into_iter().find(|path| path.contains(".css")).expect("a page has a style");
+    assert!(visitor.get(&style).headers["cache-control"].contains("immutable"));
+    for nowhere in ["/servers/nobody", "/tools/nobody/nothing", "/executions/x", "/assets/console-0.css", "/settings/x"]
+    {
+        assert_eq!(visitor.get(nowhere).status, 404, "{nowhere}");
+    }
+    assert!(visitor.page("/").contains("No servers yet"));
+}
+
+#[test]
+fn many_tools_are_shown_page_by_page() {
+    let rest = Rest::start();
+    rest.register("many", &["--tools", "5000"]);
+    let visitor = Visitor::new(&rest);
+    let first = visitor.page("/tools");
+    assert!(first.contains("1–50 of 5\u{202f}0"), "the first page says where it is");
+    assert!(first.len() < 100_000, "{} bytes", first.len());
+    assert!(visitor.page("/tools?offset=4950").contains("Previous"));
+}

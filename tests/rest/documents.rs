@@ -1,0 +1,264 @@
+//! Documents that run tools, over REST: mapped, run, stopped, and what holds in a line of them.
+
+use std::fs;
+
+use serde_json::{Value, json};
+use testkit::http_client::{Ask, Event};
+use testkit::wait_until;
+
+use super::{PREFIX, Rest, expect, expect_error, expect_problems, names};
+
+fn block(server: &str, tool: &str, parameters: &str) -> String {
+    format!("```{server}\ntool: {tool}\n{parameters}```\n")
+}
+
+fn run(rest: &Rest, body: &Value) -> Value {
+    expect(200, &rest.post("/documents/run", body))
+}
+
+fn streamed(body: &Value) -> Ask {
+    Ask::post(&format!("{PREFIX}/documents/run"), body.to_string()).header("Accept", "text/event-stream")
+}
+
+/// A service with a folder of documents, and a secret beside it.
+fn with_documents() -> (Rest, tempfile::TempDir) {
+    let place = tempfile::TempDir::with_prefix("documents-").expect("the test can write there");
+    let folder = place.path().join("notes");
+    fs::create_dir_all(folder.join("work")).expect("the test can write there");
+    fs::write(folder.join("a.md"), format!("# A\n\n{}", block("one", "echo", "text: hello\n")))
+        .expect("the test can write there");
+    fs::write(folder.join("work/b.md"), "# B\n<!-- mcp: one -->\n").expect("the test can write there");
+    fs::write(place.path().join("secret.md"), "secret").expect("the test can write there");
+    std::os::unix::fs::symlink(place.path().join("secret.md"), folder.join("link.md"))
+        .expect("the test can write there");
+    let rest = Rest::start_as(|launch| launch.arg("--documents").arg(&folder));
+    (rest, place)
+}
+
+#[test]
+fn a_text_comes_back_with_its_results_and_the_account_has_its_path_and_lines() {
+    let rest = Rest::start();
+    rest.register("one", &[]);
+    let text = format!("# Ä\n\n{}", block("one", "echo", "text: hello\n"));
+    let told = run(&rest, &json!({"text": text, "path": "/notes/a.md", "output": "both"}));
+    assert_eq!((&told["ok"], &told["saved"]), (&json!(true), &json!(false)));
+    assert_eq!((&told["blocks"][0]["status"], &told["blocks"][0]["written"]), (&json!("done"), &json!("written")));
+    let after = told["text"].as_str().unwrap();
+    assert!(
+        after.starts_with(&text[..text.len() - 1]) && after.contains("hello") && after.contains("<!-- mcp-result ")
+    );
+
+    let edit = &told["edits"][0];
+    let at = |name: &str| usize::try_from(edit[name].as_u64().unwrap()).unwrap();
+    let patched = format!("{}{}{}", &text[..at("start")], edit["text"].as_str().unwrap(), &text[at("end")..]);
+    assert_eq!(patched, after);
+    assert_eq!(at("start_utf16"), at("start") - 1, "`Ä` has two bytes and one unit");
+
+    let listed = wait_until("the call is in the account", || {
+        let listed = rest.get("/executions?source=user-codeblock").json();
+        (listed[0]["status"] == "success").then_some(listed)
+    });
+    assert_eq!((&listed[0]["document_path"], &listed[0]["section_line"]), (&json!("/notes/a.md"), &json!(3)));
+
+    let again = run(&rest, &json!({"text": after, "output": "edits"}));
+    assert_eq!((&again["edits"], again.get("text")), (&json!([]), None), "a second run changes nothing");
+}
+
+#[test]
+fn some_blocks_can_be_run_and_a_dry_run_calls_nothing() {
+    let rest = Rest::start();
+    rest.register("one", &[]);
+    let text = format!("# A\n\n{0}\n## B\n\n{0}\n{1}", block("one", "size", ""), block("one", "blob", "bytes: many\n"));
+    let statuses = |body: Value| {
+        let told = run(&rest, &body);
+        let blocks = told["blocks"].as_array().unwrap().clone();
+        blocks.iter().map(|it| format!("{} {}", it["number"], it["status"].as_str().unwrap())).collect::<Vec<_>>()
+    };
+    assert_eq!(statuses(json!({"text": text, "dry_run": true})), ["1 ready", "2 ready", "3 refused"]);
+    assert_eq!(rest.get("/executions").json(), json!([]));
+    assert_eq!(statuses(json!({"text": text, "blocks": [2], "output": "none"})), ["2 done"]);
+    assert_eq!(statuses(json!({"text": text, "section": "## B", "jobs": 2})), ["2 done", "3 refused"]);
+    assert_eq!(statuses(json!({"text": text, "line": 4})), ["1 done"]);
+    for (body, place) in [
+        (json!({"text": text, "blocks": [4]}), "body.blocks"),
+        (json!({"text": text, "section": "C"}), "body.section"),
+        (json!({"text": text, "line": 1}), "body.line"),
+        (json!({}), "body.text"),
+        (json!({"text": text, "save": true}), "body.save"),
+    ] {
+        assert_eq!(expect_problems(&rest.post("/documents/run", &body))[0].0, place);
+    }
+}
+
+#[test]
+fn how_far_a_run_is_comes_as_events_and_the_answer_is_the_last() {
+    let rest = Rest::start();
+    rest.register("one", &[]);
+    let text = [block("one", "size", ""), block("one", "ecco", "")].join("\n");
+    let mut connection = rest.serve.connect();
+    let mut stream = connection.ask(&streamed(&json!({"text": text})));
+    assert!(stream.status == 200 && stream.is_stream());
+    let events: Vec<Event> = std::iter::from_fn(|| stream.next_message()).collect();
+    let kinds: Vec<&str> = events.iter().filter_map(|event| event.kind.as_deref()).collect();
+    let expected = [
+        "block.pending",
+        "block.pending",
+        "block.executing",
+        "block.finished",
+        "block.executing",
+        "block.finished",
+        "document.finished",
+    ];
+    assert_eq!(kinds, expected);
+    assert_eq!(events[0].json(), json!({"number": 1, "line": 1, "title": "one.size"}));
+    assert_eq!(events[5].json()["status"], "refused");
+    let told = events[6].json();
+    assert!(told["ok"] == false && told["text"].as_str().unwrap().contains("<!-- mcp-result "), "{told}");
+    let refused = rest.serve.fetch(&streamed(&json!({"text": text, "blocks": [9]})));
+    expect_problems(&refused);
+}
+
+#[test]
+fn a_run_ends_when_everything_is_stopped_and_when_nobody_reads_it_any_more() {
+    let rest = Rest::start();
+    rest.register("one", &[]);
+    let text = [block("one", "size", ""), block("one", "hang", ""), block("one", "size", "")].join("\n");
+    let begin = || {
+        let mut connection = rest.serve.connect();
+        connection.send(&streamed(&json!({"text": text})));
+        wait_until("the call is on its way", || {
+            (rest.get("/executions?status=executing").json().as_array().unwrap().len() == 1).then_some(())
+        });
+        connection
+    };
+    let mut connection = begin();
+    expect(200, &rest.order("/executions/stop"));
+    let mut answer = connection.answer();
+    let last = std::iter::from_fn(|| answer.next_message()).last().unwrap().json();
+    let statuses: Vec<&str> =
+        last["blocks"].as_array().unwrap().iter().map(|it| it["status"].as_str().unwrap()).collect();
+    assert_eq!(statuses, ["done", "stopped", "stopped"]);
+    expect(200, &rest.order("/executions/reset"));
+
+    drop(begin());
+    wait_until("the call is cancelled", || {
+        rest.get("/executions?status=executing").json().as_array().unwrap().is_empty().then_some(())
+    });
+}
+
+#[test]
+fn a_run_makes_no_more_calls_than_its_session_may() {
+    let rest = Rest::start();
+    rest.register("one", &[]);
+    expect(200, &rest.patch("/settings", &json!({"session_limit": 2})));
+    let text = [block("one", "size", ""), block("one", "size", ""), block("one", "size", "")].join("\n");
+    let told = run(&rest, &json!({"text": text}));
+    let third = &told["blocks"][2];
+    assert_eq!(third["status"], "failed");
+    assert!(third["message"].as_str().unwrap().contains('2'), "{third}");
+    assert_eq!(run(&rest, &json!({"text": text, "blocks": [1]}))["ok"], true, "the next run begins anew");
+    let mine = |blocks: Value| run(&rest, &json!({"text": text, "session": "mine", "blocks": blocks}));
+    assert_eq!(mine(json!([1, 2]))["ok"], true);
+    assert_eq!(mine(json!([1]))["ok"], false, "a session that is named is one");
+}
+
+#[test]
+fn a_map_tells_the_server_of_every_section_and_why() {
+    let rest = Rest::start();
+    rest.register("one", &[]);
+    rest.register("two", &[]);
+    let bound = json!({"document": "notes/*.md", "heading_text": "Mine", "server_id": "two"});
+    expect(201, &rest.post("/bindings", &bound));
+    let text = format!("# Mine\n\n{}\n# Other\n", block("mcp", "size", ""));
+    let map = expect(200, &rest.post("/documents/map", &json!({"text": text, "path": "/x/notes/a.md"})));
+    assert_eq!((&map["sections"][0]["server"], &map["sections"][1]["server"]), (&json!("two"), &json!("one")));
+    assert!(map["sections"][0]["why"].as_str().unwrap().contains("the registry binds"), "{map}");
+    assert_eq!(map["sections"][0]["blocks"][0]["line"], 3);
+    let map = expect(200, &rest.post("/documents/map", &json!({"text": text})));
+    assert_eq!(map["sections"][0]["bound"], Value::Null, "what has no path is bound by nobody");
+}
+
+#[test]
+fn the_context_of_a_line_is_its_binding_its_block_and_the_tools_that_may_be_used() {
+    let rest = Rest::start();
+    rest.register("one", &["--only-generated", "--tools", "2"]);
+    rest.register("two", &["--only-generated", "--tools", "1"]);
+    let text = format!("# Free\n\n# Bound\n<!-- mcp: two -->\n\n{}", block("one", "size", ""));
+    let at = |line: u64| expect(200, &rest.post("/documents/context", &json!({"text": text, "line": line})));
+    let (free, bound) = (at(1), at(6));
+    assert_eq!(
+        (free["tools"].as_array().unwrap().len(), &free["bound"], &free["block"]),
+        (3, &Value::Null, &Value::Null)
+    );
+    assert_eq!(names(&bound["tools"]).iter().filter(|name| name.starts_with("two.")).count(), 1);
+    assert_eq!((&bound["allowed_servers"], bound["tools"].as_array().unwrap().len()), (&json!(["two"]), 1));
+    assert_eq!(bound["block"]["problem"]["trouble"], "refused");
+
+    let lines = json!({"document": "/x/a.md", "start_line": 5, "end_line": 9, "server_id": "two"});
+    expect(201, &rest.post("/bindings", &lines));
+    let known = expect(200, &rest.get("/documents/context?path=/x/a.md&line=7"));
+    assert_eq!(
+        (&known["server"], &known["text_is_known"], &known["remarks"]),
+        (&json!("two"), &json!(false), &json!([]))
+    );
+    let heading = json!({"document": "/x/a.md", "heading_text": "Free", "server_id": "two"});
+    expect(201, &rest.post("/bindings", &heading));
+    let known = expect(200, &rest.get("/documents/context?path=/x/a.md&line=1"));
+    assert_eq!((&known["server"], known["remarks"].as_array().unwrap().len()), (&json!("one"), 1));
+    assert_eq!(expect_problems(&rest.get("/documents/context?path=a"))[0].0, "query.line");
+}
+
+#[test]
+fn documents_of_the_folder_are_listed_read_run_and_written() {
+    let (rest, place) = with_documents();
+    rest.register("one", &[]);
+    let listed = expect(200, &rest.get("/documents"));
+    let paths: Vec<&str> = listed.as_array().unwrap().iter().filter_map(|it| it["path"].as_str()).collect();
+    assert_eq!(paths, ["a.md", "work/b.md"]);
+    assert_eq!(expect(200, &rest.get("/documents/text?path=work/b.md"))["text"], "# B\n<!-- mcp: one -->\n");
+    let context = expect(200, &rest.get("/documents/context?path=work%2Fb.md&line=2"));
+    assert_eq!((&context["text_is_known"], &context["bound"]["server"]), (&json!(true), &json!("one")));
+    let map = expect(200, &rest.post("/documents/map", &json!({"path": "a.md"})));
+    assert_eq!(map["sections"][0]["blocks"][0]["line"], 3);
+
+    let file = place.path().join("notes/a.md");
+    let before = fs::read_to_string(&file).unwrap();
+    let told = run(&rest, &json!({"path": "a.md"}));
+    assert!(told["ok"] == true && told["saved"] == false);
+    assert_eq!(fs::read_to_string(&file).unwrap(), before, "nothing is written unless that is asked for");
+    let told = run(&rest, &json!({"path": "a.md", "save": true}));
+    assert_eq!((&told["saved"], told["text"].as_str()), (&json!(true), fs::read_to_string(&file).ok().as_deref()));
+    assert!(fs::read_to_string(&file).unwrap().contains("<!-- mcp-result "));
+    let whole = rest.get("/executions?source=user-codeblock").json()[0]["document_path"].clone();
+    assert!(whole.as_str().unwrap().ends_with("/notes/a.md"), "{whole}");
+}
+
+#[test]
+fn no_way_leads_out_of_the_folder_and_without_one_no_file_is_read() {
+    let (rest, place) = with_documents();
+    let secret = place.path().join("secret.md");
+    let absolute = secret.to_str().unwrap();
+    for path in ["../secret.md", "work/../../secret.md", "link.md", absolute, "none.md", ""] {
+        let encoded = path.replace('/', "%2F");
+        expect_error(404, "DOCUMENT_NOT_FOUND", &rest.get(&format!("/documents/text?path={encoded}")));
+        for deed in ["map", "run"] {
+            let answer = rest.post(&format!("/documents/{deed}"), &json!({"path": path}));
+            expect_error(404, "DOCUMENT_NOT_FOUND", &answer);
+        }
+    }
+    let bare = Rest::start();
+    assert_eq!(expect(200, &bare.get("/documents")), json!([]));
+    expect_error(404, "DOCUMENT_NOT_FOUND", &bare.get("/documents/text?path=a.md"));
+}
+
+#[test]
+fn images_come_with_the_answer_and_are_linked_in_the_text() {
+    let rest = Rest::start();
+    rest.register("one", &[]);
+    let result = r#"result: '{"content":[{"type":"image","data":"aGVsbG8=","mimeType":"image/png"}]}'"#;
+    let told = run(&rest, &json!({"text": block("one", "raw", &format!("{result}\n")), "path": "/n/my notes.md"}));
+    let image = &told["attachments"][0];
+    assert_eq!(image["base64"], "aGVsbG8=");
+    assert!(image["path"].as_str().unwrap().starts_with("my notes.assets/"), "{image}");
+    assert!(told["text"].as_str().unwrap().contains("my%20notes.assets/"), "{told}");
+}
