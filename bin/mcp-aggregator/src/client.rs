@@ -12,7 +12,9 @@ use crate::refusal;
 /// Where the API is below the service's address.
 const PREFIX: &str = "/api/v1/aggregator";
 /// Longer than anything the service itself waits for.
-const PATIENCE: Duration = Duration::from_secs(90);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+/// For an order whose progress is watched by other means: an image may have to be fetched first.
+const LONG_PATIENCE: Duration = Duration::from_secs(6 * 3600);
 
 /// A running service. It has no `Debug`, for it knows the token.
 pub(crate) struct Client {
@@ -58,13 +60,28 @@ impl Client {
         self.value(Method::POST, path, body).await
     }
 
+    /// Gives an order that may take very long.
+    pub(crate) async fn post_at_length(&self, path: &str) -> Result<Value, Denial> {
+        self.value_within(LONG_PATIENCE, Method::POST, path, None).await
+    }
+
     pub(crate) async fn delete(&self, path: &str) -> Result<Value, Denial> {
         self.value(Method::DELETE, path, None).await
     }
 
     async fn value(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, Denial> {
+        self.value_within(PATIENCE, method, path, body).await
+    }
+
+    async fn value_within(
+        &self,
+        limit: Duration,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Value, Denial> {
         let body = body.map(|body| Bytes::from(body.to_string())).unwrap_or_default();
-        let answer = self.ask(method, path, body, PATIENCE).await?;
+        let answer = self.ask(method, path, body, limit).await?;
         if answer.is_empty() {
             return Ok(Value::Null);
         }

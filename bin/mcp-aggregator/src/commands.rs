@@ -17,6 +17,7 @@ pub(crate) mod history;
 pub(crate) mod import;
 pub(crate) mod list;
 pub(crate) mod man;
+mod progress;
 pub(crate) mod remove;
 pub(crate) mod run;
 pub(crate) mod search;

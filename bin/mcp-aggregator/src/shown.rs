@@ -40,6 +40,30 @@ pub(crate) fn place(config: &Value) -> String {
     ["url", "base_url", "serverUrl", "httpUrl"].iter().find_map(|key| word(&config[*key])).unwrap_or_default()
 }
 
+/// What a container uses of one processor, where that is known.
+pub(crate) fn cpu(container: &Value) -> Option<String> {
+    container["cpu_percent"].as_f64().map(|percent| format!("{percent:.1} %"))
+}
+
+/// What it uses of its memory, where that is known.
+pub(crate) fn memory(container: &Value) -> Option<String> {
+    let megabytes = |key: &str| container[key].as_f64().map(|bytes| bytes / f64::from(1 << 20));
+    let used = megabytes("memory_bytes")?;
+    Some(format!("{used:.1} MB of {:.0} MB", megabytes("memory_limit_bytes").unwrap_or_default()))
+}
+
+/// A container on one line: which one, of which image, and what it uses. Nothing for a server without.
+pub(crate) fn container(server: &Value) -> Option<String> {
+    let container = &server["container"];
+    let id = container["id"].as_str()?;
+    let digest = text(container, "image_digest");
+    let short = digest.split_once(':').map_or_else(|| digest.clone(), |(kind, rest)| format!("{kind}:{rest:.12}"));
+    let mut parts = vec![format!("{} ({id:.12})", text(container, "name")), format!("image {short}")];
+    parts.extend(cpu(container).map(|cpu| format!("cpu {cpu}")));
+    parts.extend(memory(container).map(|memory| format!("memory {memory}")));
+    Some(printable(&parts.join(", ")))
+}
+
 /// Rows under a header; the last column is cut to the width of the terminal.
 pub(crate) fn table<const N: usize>(header: [&str; N], rows: Vec<[String; N]>) -> Vec<String> {
     let mut rows: Vec<[String; N]> = [header.map(str::to_owned)].into_iter().chain(rows).collect();
@@ -73,6 +97,22 @@ mod tests {
         assert_eq!(moment(&object, "at"), "2026-07-28 12:00:00Z");
         assert_eq!((text(&object, "none").as_str(), text(&object, "number").as_str()), ("-", "5"));
         assert_eq!(moment(&object, "none"), "-");
+    }
+
+    #[test]
+    fn a_container_is_told_on_one_line_with_what_is_known_of_it() {
+        let mut server = json!({"container": {"id": "0123456789abcdef", "name": "mcp-box-1",
+            "image_digest": "sha256:fedcba9876543210"}});
+        assert_eq!(container(&server).unwrap(), "mcp-box-1 (0123456789ab), image sha256:fedcba987654");
+        server["container"]["cpu_percent"] = json!(1.25);
+        server["container"]["memory_bytes"] = json!(3 << 20);
+        server["container"]["memory_limit_bytes"] = json!(64 << 20);
+        assert!(
+            container(&server).unwrap().ends_with(", cpu 1.2 %, memory 3.0 MB of 64 MB"),
+            "{:?}",
+            container(&server)
+        );
+        assert_eq!(container(&json!({"container": null})), None);
     }
 
     #[test]

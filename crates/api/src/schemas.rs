@@ -246,8 +246,8 @@ fn container() -> Schema {
         .with("name", Schema::text().about("Its name at the engine."))
         .with("image", Schema::text())
         .with("image_digest", Schema::text().about("Which image exactly."))
-        .with("cpu_percent", Schema::number().or_null().about("Of one processor. Only where one server is looked at."))
-        .with("memory_bytes", Schema::number().or_null().about("Only where one server is looked at."))
+        .with("cpu_percent", Schema::number().or_null().about("Of one processor. Only where that is asked for."))
+        .with("memory_bytes", Schema::number().or_null().about("Only where that is asked for."))
         .with("memory_limit_bytes", Schema::number().or_null())
 }
 

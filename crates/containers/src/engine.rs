@@ -13,6 +13,12 @@ use crate::trouble::{Trouble, in_words, status};
 /// Where the engine is, as for every program that talks to one: `unix:///path`, `tcp://host:port`.
 pub const HOST_VARIABLE: &str = "DOCKER_HOST";
 
+/// Whether an engine at `tcp://` is spoken to over TLS: if this is set to anything.
+pub const TLS_VARIABLE: &str = "DOCKER_TLS_VERIFY";
+
+/// The folder with `ca.pem`, `cert.pem` and `key.pem` for that; `~/.docker` if it is not set.
+pub const CERTIFICATES_VARIABLE: &str = "DOCKER_CERT_PATH";
+
 /// How long the engine may take to say who it is.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long it may take to begin an answer, in seconds. Starting and stopping takes a while on a busy machine.
@@ -29,9 +35,9 @@ pub struct Engine {
 impl Engine {
     /// The one that `DOCKER_HOST` names, or else the first that is found in the usual places.
     pub async fn find() -> Result<Self, Trouble> {
-        let address = match std::env::var(HOST_VARIABLE) {
-            Ok(host) if !host.trim().is_empty() => host.trim().to_owned(),
-            _ => {
+        let address = match value_of(HOST_VARIABLE) {
+            Some(host) => host,
+            None => {
                 let places = usual_places();
                 let found = places.iter().find(|place| place.exists());
                 let Some(found) = found else { return Err(Trouble::NoEngine { looked_at: places }) };
@@ -49,10 +55,15 @@ impl Engine {
                 return Err(Trouble::NoEngine { looked_at: vec![socket.into()] });
             }
             Docker::connect_with_unix(socket, LONGEST_ANSWER, API_DEFAULT_VERSION)
+        } else if address.starts_with("https://") || (address.starts_with("tcp://") && value_of(TLS_VARIABLE).is_some())
+        {
+            over_tls(address)
         } else if address.starts_with("tcp://") || address.starts_with("http://") {
             Docker::connect_with_http(address, LONGEST_ANSWER, API_DEFAULT_VERSION)
         } else {
-            return Err(silent(format!("{HOST_VARIABLE} must begin with unix://, tcp:// or http://")));
+            let known = "unix://, tcp://, http:// or https://";
+            let more = if address.starts_with("ssh://") { "; forward its socket with `ssh -L` instead" } else { "" };
+            return Err(silent(format!("{HOST_VARIABLE} must begin with {known}{more}")));
         };
         let docker = docker.map_err(|error| silent(in_words(&error)))?;
         match timeout(PATIENCE, docker.negotiate_version()).await {
@@ -73,6 +84,18 @@ impl Engine {
             Err(error) => Err(Trouble::Refused { deed: "remove the container", words: in_words(&error) }),
         }
     }
+}
+
+/// The value of a variable that says something.
+fn value_of(variable: &str) -> Option<String> {
+    std::env::var(variable).ok().map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
+}
+
+fn over_tls(address: &str) -> Result<Docker, bollard::errors::Error> {
+    let usual = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".docker"));
+    let folder = value_of(CERTIFICATES_VARIABLE).map(PathBuf::from).or_else(usual).unwrap_or_default();
+    let [key, own, authority] = ["key.pem", "cert.pem", "ca.pem"].map(|file| folder.join(file));
+    Docker::connect_with_ssl(address, &key, &own, &authority, LONGEST_ANSWER, API_DEFAULT_VERSION)
 }
 
 fn usual_places() -> Vec<PathBuf> {

@@ -1,16 +1,23 @@
 //! Servers that run in containers of ours: what is wrong with how one is described, and how one is shown.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use registry::{Deployment, Transport};
 use serde::Serialize;
 use serde_json::{Map, Value};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
 use upstream::Housing;
 
 use crate::Problem;
 
 /// The part of a connection config that describes a container.
 const BLOCK: &str = "docker";
+/// How long all looks at what containers use may take, and how many are taken side by side.
+const PATIENCE: Duration = Duration::from_secs(3);
+const LOOKS_AT_ONCE: usize = 32;
 
 /// The container a server lives in, as it is shown.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -23,9 +30,9 @@ pub struct ContainerView {
     pub image: String,
     /// Which image exactly that is.
     pub image_digest: String,
-    /// What it uses of one processor; only where one server is looked at.
+    /// What it uses of one processor; only where that is asked for.
     pub cpu_percent: Option<f64>,
-    /// Bytes of memory it uses; only where one server is looked at.
+    /// Bytes of memory it uses; only where that is asked for.
     pub memory_bytes: Option<u64>,
     /// Bytes of memory it may use.
     pub memory_limit_bytes: Option<u64>,
@@ -57,6 +64,26 @@ impl ContainerView {
             ..view
         }
     }
+}
+
+/// What these containers use right now, by their place. An engine that takes its time is not waited for: who is missing then
+/// is shown without.
+pub(crate) async fn measured_at_once(housings: Vec<(usize, Arc<dyn Housing>)>) -> Vec<(usize, ContainerView)> {
+    let deadline = Instant::now() + PATIENCE;
+    let places = Arc::new(Semaphore::new(LOOKS_AT_ONCE));
+    let mut looks = JoinSet::new();
+    for (place, housing) in housings {
+        let places = Arc::clone(&places);
+        looks.spawn(async move {
+            let _turn = places.acquire().await;
+            (place, ContainerView::measured(&housing).await)
+        });
+    }
+    let mut measured = Vec::new();
+    while let Ok(Some(look)) = timeout_at(deadline, looks.join_next()).await {
+        measured.extend(look.ok());
+    }
+    measured
 }
 
 /// Whether a server is to run in a container.

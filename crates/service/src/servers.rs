@@ -13,7 +13,7 @@ use registry::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::containers::ContainerView;
+use crate::containers::{self, ContainerView};
 use crate::keeper::{Handle, Order};
 use crate::{Actor, Error, Problem, Service, spec, trial};
 
@@ -248,6 +248,15 @@ impl Service {
             }
         }
         Ok(Listed { items, total })
+    }
+
+    /// Adds what the containers of these servers use right now, as far as that can be learnt in a few seconds.
+    pub async fn measure(&self, views: &mut [ServerView]) {
+        let housing = |view: &ServerView| self.house.find(&view.record.id.to_string()).ok()?.shown().housing.clone();
+        let housings = views.iter().enumerate().filter_map(|(place, view)| Some((place, housing(view)?))).collect();
+        for (place, container) in containers::measured_at_once(housings).await {
+            views[place].container = Some(container);
+        }
     }
 
     /// One server, by id or name.

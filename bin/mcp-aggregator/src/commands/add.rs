@@ -7,6 +7,7 @@ use registry::Transport;
 use serde_json::{Map, Value, json};
 use service::servers::Registration;
 
+use super::progress::{LOOK, Told};
 use crate::arguments::servers::{AddArguments, Way};
 use crate::client::{Client, encoded};
 use crate::failure::Failure;
@@ -19,7 +20,6 @@ use crate::{local, progress, session};
 
 /// How long the first start of a server is watched. Some are downloaded then.
 const PATIENCE: Duration = Duration::from_secs(30);
-const LOOK: Duration = Duration::from_millis(200);
 
 pub(crate) fn run(arguments: &AddArguments) -> Result<(), Failure> {
     let new = registration(arguments)?;
@@ -47,16 +47,12 @@ pub(crate) fn run(arguments: &AddArguments) -> Result<(), Failure> {
 async fn decided(service: &Client, added: Value) -> Result<Value, Failure> {
     let path = format!("/servers/{}", encoded(added["id"].as_str().unwrap_or_default()));
     let (mut server, mut began) = (added, Instant::now());
-    let mut told = Value::Null;
+    let mut told = Told::default();
     while server["status"] == "connecting" && began.elapsed() < PATIENCE {
         tokio::time::sleep(LOOK).await;
         server = service.get(&path).await?;
-        if let Some(progress) = server["progress"].as_str()
-            && server["progress"] != told
-        {
-            say(printable(progress));
-            told = server["progress"].clone();
-            // An image may be large.
+        // An image may be large.
+        if told.tell(&server) {
             began = Instant::now();
         }
     }

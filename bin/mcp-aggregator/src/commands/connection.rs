@@ -1,7 +1,7 @@
 //! `connect` and `disconnect`: what only a running service can do. Clients are connected by `connect_client`.
 
 use super::switch::tell;
-use super::{connect_client, list};
+use super::{connect_client, list, progress};
 use crate::arguments::servers::{ConnectArguments, OneServer};
 use crate::client::encoded;
 use crate::failure::Failure;
@@ -45,9 +45,14 @@ pub(crate) fn disconnect(one: &OneServer, force: bool) -> Result<(), Failure> {
 fn run(one: &OneServer, verb: &str, done: &str) -> Result<(), Failure> {
     let server = session::block_on(async {
         let service = one.target.service().await?;
-        let path = format!("/servers/{}/{verb}", encoded(&one.server));
-        let what = format!("waiting for `{}` to be {done}", one.server);
-        Ok(progress::shown(&what, service.post(&path, None)).await?)
+        let path = format!("/servers/{}", encoded(&one.server));
+        let order_path = format!("{path}/{verb}");
+        let order = service.post_at_length(&order_path);
+        let watching = progress::tell(&service, &path);
+        tokio::select! {
+            answer = order => Ok(answer?),
+            silent = watching => Err(silent),
+        }
     })?;
     tell(one, &server, done)
 }

@@ -16,8 +16,10 @@ const PAGE: usize = 1000;
 
 pub(crate) fn run(arguments: &ListArguments) -> Result<(), Failure> {
     let (servers, runs) = session::block_on(async {
-        let target = arguments.target.find().await?;
-        Ok((servers(&target).await?, matches!(target, Target::Service(_))))
+        match arguments.target.find().await? {
+            Target::Service(service) => Ok((servers_with_usage(&service).await?, true)),
+            target @ Target::Registry(_) => Ok((servers(&target).await?, false)),
+        }
     })?;
     if arguments.json {
         return output::print_json(&Value::Array(servers));
@@ -44,9 +46,18 @@ pub(crate) async fn servers(target: &Target) -> Result<Vec<Value>, Failure> {
 
 /// All servers of a service, however many there are.
 pub(crate) async fn servers_of(service: &Client) -> Result<Vec<Value>, Failure> {
+    all(service, "").await
+}
+
+/// The same, with what their containers use.
+pub(super) async fn servers_with_usage(service: &Client) -> Result<Vec<Value>, Failure> {
+    all(service, "&include_usage=true").await
+}
+
+async fn all(service: &Client, how: &str) -> Result<Vec<Value>, Failure> {
     let mut servers = Vec::new();
     loop {
-        let page = service.get(&format!("/servers?limit={PAGE}&offset={}", servers.len())).await?;
+        let page = service.get(&format!("/servers?limit={PAGE}&offset={}{how}", servers.len())).await?;
         let Value::Array(page) = page else { return Ok(servers) };
         let is_last = page.len() < PAGE;
         servers.extend(page);
@@ -56,7 +67,7 @@ pub(crate) async fn servers_of(service: &Client) -> Result<Vec<Value>, Failure> 
     }
 }
 
-/// A line for each server; under one that is not well, why.
+/// A line for each server; under one in a container, which; under one that is not well, why.
 fn lines(servers: &[Value]) -> Vec<String> {
     let row = |server: &Value| {
         let config = &server["connection_config"];
@@ -75,6 +86,7 @@ fn lines(servers: &[Value]) -> Vec<String> {
     {
         lines.push(line);
         let server = index.checked_sub(1).and_then(|index| servers.get(index));
+        lines.extend(server.and_then(shown::container).map(|container| format!("  container: {container}")));
         lines.extend(server.and_then(why).map(|why| format!("  why: {why}")));
     }
     lines

@@ -6,7 +6,7 @@ use crate::arguments::servers::ShowArguments;
 use crate::client::encoded;
 use crate::failure::Failure;
 use crate::output;
-use crate::shown::{moment, place, text};
+use crate::shown::{self, moment, place, text};
 use crate::table::{aligned, printable};
 use crate::target::Target;
 use crate::{local, session};
@@ -74,16 +74,11 @@ fn container(container: &Value) -> Vec<(&'static str, String)> {
     if container.is_null() {
         return Vec::new();
     }
-    let megabytes = |key: &str| container[key].as_f64().map(|bytes| bytes / f64::from(1 << 20));
-    let memory = megabytes("memory_bytes").map_or_else(String::new, |used| {
-        format!("{used:.1} MB of {:.0} MB", megabytes("memory_limit_bytes").unwrap_or_default())
-    });
-    let cpu = container["cpu_percent"].as_f64().map_or_else(String::new, |percent| format!("{percent:.1} %"));
     vec![
         ("container", format!("{} ({:.12})", text(container, "name"), text(container, "id"))),
         ("image", text(container, "image_digest")),
-        ("cpu", cpu),
-        ("memory", memory),
+        ("cpu", shown::cpu(container).unwrap_or_default()),
+        ("memory", shown::memory(container).unwrap_or_default()),
     ]
 }
 

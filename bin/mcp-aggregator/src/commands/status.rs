@@ -4,22 +4,33 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::list::servers_with_usage;
 use crate::arguments::servers::StatusArguments;
 use crate::failure::Failure;
 use crate::output;
 use crate::session;
-use crate::shown::{moment, text};
+use crate::shown::{self, moment, text};
 use crate::table::{aligned, printable};
 
 pub(crate) fn run(arguments: &StatusArguments) -> Result<(), Failure> {
-    let (url, health) = session::block_on(async {
+    let (url, health, servers) = session::block_on(async {
         let service = arguments.target.service().await?;
-        Ok((service.url().to_owned(), service.get("/health").await?))
+        let health = service.get("/health").await?;
+        Ok((service.url().to_owned(), health, servers_with_usage(&service).await?))
     })?;
     if arguments.json {
+        let mut health = health.clone();
+        health["containers"] = containers(&servers);
         output::print_json(&health)?;
     } else {
-        output::print_lines(&lines(&url, &health))?;
+        let mut lines = lines(&url, &health);
+        let shown = |server: &Value| Some(format!("  {}: {}", text(server, "name"), shown::container(server)?));
+        let housed: Vec<String> = servers.iter().filter_map(shown).collect();
+        if !housed.is_empty() {
+            lines.push(format!("containers ({})", housed.len()));
+            lines.extend(housed);
+        }
+        output::print_lines(&lines)?;
     }
     let issues: Vec<String> = health["issues"].as_array().into_iter().flatten().map(issue).collect();
     if health["status"] == "healthy" {
@@ -50,6 +61,16 @@ fn lines(url: &str, health: &Value) -> Vec<String> {
         ("vectors", text(&health["checks"]["vectors"], "in_use")),
     ];
     aligned(&rows.map(|(label, value)| [label.to_owned(), value]))
+}
+
+/// The containers there are, each with its server.
+fn containers(servers: &[Value]) -> Value {
+    let housed = servers.iter().filter(|server| !server["container"].is_null()).map(|server| {
+        let mut container = server["container"].clone();
+        container["server"] = server["name"].clone();
+        container
+    });
+    Value::Array(housed.collect())
 }
 
 fn issue(issue: &Value) -> String {

@@ -24,6 +24,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         Endpoint::get("/servers", "List servers", |asked| Box::pin(list(asked)))
             .asks("status", Schema::word(Status::ALL.iter().map(|status| status.as_str())).about("Only those. Any case is read."))
             .asks("include_tools", Schema::truth().by_default(false).about("With their tools."))
+            .asks("include_usage", Schema::truth().by_default(false).about("With what their containers use, as far as the engine says so within 3 s."))
             .pages("Servers in the order of their registration.", server())
             .fails(&["VALIDATION_ERROR"]),
         Endpoint::post("/servers/test", "Try a connection without registering it", |asked| Box::pin(try_out(asked)))
@@ -100,7 +101,10 @@ fn registration(body: serde_json::Map<String, Value>) -> Result<Registration, Er
 }
 
 async fn list(asked: Asked) -> Result<Answer, Error> {
-    let listed = asked.service.servers(asked.word("status"), asked.says("include_tools"), asked.page()).await?;
+    let mut listed = asked.service.servers(asked.word("status"), asked.says("include_tools"), asked.page()).await?;
+    if asked.says("include_usage") {
+        asked.service.measure(&mut listed.items).await;
+    }
     Ok(Answer::page(&listed.items, listed.total))
 }
 
