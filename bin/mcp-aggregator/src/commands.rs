@@ -17,7 +17,7 @@ pub(crate) mod history;
 pub(crate) mod import;
 pub(crate) mod list;
 pub(crate) mod man;
-mod progress;
+mod preparing;
 pub(crate) mod remove;
 pub(crate) mod run;
 pub(crate) mod search;

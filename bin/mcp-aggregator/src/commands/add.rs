@@ -7,7 +7,7 @@ use registry::Transport;
 use serde_json::{Map, Value, json};
 use service::servers::Registration;
 
-use super::progress::{LOOK, Told};
+use super::preparing::{LOOK, Told};
 use crate::arguments::servers::{AddArguments, Way};
 use crate::client::{Client, encoded};
 use crate::failure::Failure;

@@ -1,13 +1,13 @@
 //! `connect` and `disconnect`: what only a running service can do. Clients are connected by `connect_client`.
 
 use super::switch::tell;
-use super::{connect_client, list, progress};
+use super::{connect_client, list, preparing};
 use crate::arguments::servers::{ConnectArguments, OneServer};
 use crate::client::encoded;
 use crate::failure::Failure;
 use crate::import::clients::Client;
+use crate::session;
 use crate::target::Target;
-use crate::{progress, session};
 
 /// The programs that can be connected to us. Windsurf is none: where it keeps what is known to change.
 const CLIENTS: [Client; 4] = [Client::ClaudeDesktop, Client::ClaudeCode, Client::Cursor, Client::VsCode];
@@ -48,7 +48,7 @@ fn run(one: &OneServer, verb: &str, done: &str) -> Result<(), Failure> {
         let path = format!("/servers/{}", encoded(&one.server));
         let order_path = format!("{path}/{verb}");
         let order = service.post_at_length(&order_path);
-        let watching = progress::tell(&service, &path);
+        let watching = preparing::tell(&service, &path);
         tokio::select! {
             answer = order => Ok(answer?),
             silent = watching => Err(silent),
