@@ -72,8 +72,8 @@ impl AdviserArguments {
         Ok(Some(ClassifierSetup { model, budget, about: self.classifier_asked, pause: PAUSE }))
     }
 
-    /// What makes vectors elsewhere, if something does. For a thread of a runtime.
-    pub(crate) fn embedder(&self) -> Result<Option<Arc<dyn Embedder>>, Failure> {
+    /// What makes vectors elsewhere, if something does.
+    pub(crate) fn embedder(&self, runtime: &Handle) -> Result<Option<Arc<dyn Embedder>>, Failure> {
         let (Some(url), Some(name)) = (&self.embeddings_url, &self.embeddings_model) else { return Ok(None) };
         let key = key(self.embeddings_key_file.as_deref(), EMBEDDINGS_KEY)?;
         // Whoever needs vectors comes again by itself.
@@ -83,7 +83,7 @@ impl AdviserArguments {
         Ok(Some(Arc::new(Elsewhere {
             id: format!("embeddings/{name}"),
             model,
-            runtime: Handle::current(),
+            runtime: runtime.clone(),
             dimension: AtomicUsize::new(0),
             away_until: Mutex::default(),
         })))
@@ -173,7 +173,7 @@ mod tests {
             embeddings_model: Some("m".to_owned()),
             embeddings_key_file: None,
         };
-        arguments.embedder().unwrap().unwrap()
+        arguments.embedder(&Handle::current()).unwrap().unwrap()
     }
 
     #[tokio::test(flavor = "multi_thread")]

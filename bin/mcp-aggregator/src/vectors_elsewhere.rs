@@ -22,6 +22,14 @@ pub(crate) fn from(
         return Err(Failure::new("--vectors needs a model that makes them")
             .with_hint("this program was built without one; build it with the feature `builtin-model`"));
     };
+    // A model elsewhere says how long its vectors are by the first that it makes.
+    if embedder.dimension() == 0 {
+        embedder.embed(&["tool"]).map_err(|error| {
+            let why = crate::storage::with_causes(&error);
+            Failure::new(format!("--vectors needs to know how long vectors are: {why}"))
+                .with_hint("start the server of --embeddings-url first")
+        })?;
+    }
     store(&address, embedder).map(Some)
 }
 

@@ -66,11 +66,12 @@ pub(crate) fn run_announced(arguments: ServeArguments, announce: impl FnOnce(Soc
     let options = Options { surface, ..options };
     let config = config.map(config_file).transpose()?;
     let skills = skills.as_deref().map(skills_in).transpose()?.unwrap_or_default();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| start(&error))?;
+    let (embedder, classifier) = (advisers.embedder(runtime.handle())?.or_else(embedder), advisers.classifier()?);
+    let vectors = vectors_elsewhere::from(vectors, embedder.as_deref())?;
     let documents = documents.as_deref().map(folder_of_documents).transpose()?;
     let chain = chain(config.as_ref(), &storage)?;
     make_room_for_connections();
-
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| start(&error))?;
     runtime.block_on(async {
         let mut signals = Signals::new().map_err(|error| start(&error))?;
         // Before anything is started: a port that is taken should cost nothing.
@@ -86,8 +87,6 @@ pub(crate) fn run_announced(arguments: ServeArguments, announce: impl FnOnce(Soc
         });
         let (remote, probe) = (Some(containers.life_or(Arc::new(remote::life))), Some(remote::probe as _));
         let traces = traces::from_environment();
-        let (embedder, classifier) = (advisers.embedder()?.or_else(embedder), advisers.classifier()?);
-        let vectors = vectors_elsewhere::from(vectors, embedder.as_deref())?;
         let setup = Setup {
             store: store.clone(),
             options,
