@@ -26,7 +26,7 @@ fn block(server: &str, tool: &str, parameters: &str) -> String {
 }
 
 /// What a document looks like without the results in it.
-fn without_results(text: &str) -> String {
+pub(crate) fn without_results(text: &str) -> String {
     let mut is_inside = false;
     let mut kept = String::new();
     for line in text.split_inclusive('\n') {
@@ -53,12 +53,12 @@ fn without_times(text: &str) -> String {
     text.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
-fn read(path: &str) -> String {
+pub(crate) fn read(path: &str) -> String {
     fs::read_to_string(path).expect("the document is there")
 }
 
 /// Begins to run a command, and waits until it has said this.
-fn begin(home: &Home, arguments: &[&str], said: &str) -> Child {
+pub(crate) fn begin(home: &Home, arguments: &[&str], said: &str) -> Child {
     let mut command = Command::new(program("mcp-aggregator"));
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).env("HOME", home.path());
     command.env_remove("XDG_DATA_HOME").env_remove("MCP_AGGREGATOR_TOKEN");

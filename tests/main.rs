@@ -1,5 +1,6 @@
 //! Black-box tests of the real programs, one module per behaviour.
 
+mod assistant;
 mod bad_input;
 mod browser;
 mod calls;

@@ -1,0 +1,211 @@
+//! An assistant that uses tools: `mcp-aggregator ask`, `mcp-aggregator context`, and the block `assistant` of documents,
+//! against scripted models over real HTTP.
+
+use std::fs;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use testkit::http_client::Ask;
+use testkit::{Config, ModelReply, ModelServer, Output, Serve, ServerEntry, fake, program, wait_until};
+
+use crate::documents::{begin, read, without_results};
+use crate::service_cli::Home;
+
+/// A model that is asked by whoever has these in the environment.
+fn environment(model: &ModelServer) -> [(&'static str, String); 3] {
+    [
+        ("OPENAI_BASE_URL", model.openai_url()),
+        ("MCP_MODEL", "scripted".to_owned()),
+        ("MCP_MODEL_PROVIDER", "openai".to_owned()),
+    ]
+}
+
+fn run(home: &Home, model: &ModelServer, arguments: &[&str]) -> Output {
+    let environment = environment(model);
+    let environment: Vec<(&str, &str)> = environment.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    home.run_with(arguments, &environment)
+}
+
+fn executions(serve: &Serve) -> Vec<Value> {
+    let ask = Ask::new("GET", "/api/v1/aggregator/executions?source=ai-autonomous");
+    serve.fetch(&ask).json().as_array().cloned().unwrap_or_default()
+}
+
+/// A server of the running service, once its tools are there.
+fn add(home: &Home, name: &str) {
+    home.add(name);
+    wait_until("its tools are there", || {
+        home.ok(&["context"]).contains(&format!("{name}.echo")).then_some(())
+    });
+}
+
+fn config(home: &Home) -> String {
+    let notes = ServerEntry::new(program("example-notes").to_str().expect("our folders are UTF-8"));
+    let folder = home.path().join("notes");
+    let notes = notes.args(["--dir", folder.to_str().expect("our folders are UTF-8")]);
+    home.write("project/mcp.json", &Config::new().server("one", fake()).server("notes", notes).text())
+}
+
+#[test]
+fn a_question_is_answered_with_the_tools_of_the_running_service() {
+    let home = Home::new();
+    let serve = home.serve();
+    add(&home, "one");
+    let model = ModelServer::start();
+    model
+        .say(ModelReply::openai_calls(&[("1", "one_echo", r#"{"text": "a"}"#), ("2", "one_echo", r#"{"text": "b"}"#)]));
+    model.say(ModelReply::openai_text("It said a and b.").cut(5));
+    let output = run(&home, &model, &["ask", "What does it say?", "--transcript", "said.json", "--server", "one"]);
+    assert_eq!((output.status.code(), output.stdout.as_str()), (Some(0), "It said a and b.\n"), "{}", output.stderr);
+    assert!(output.stderr.contains(r#"calling one.echo {"text": "a"}"#), "{}", output.stderr);
+    assert!(output.stderr.contains("ms: one.echo"), "{}", output.stderr);
+    let asked = model.asked();
+    assert_eq!(asked[0].body["messages"][1]["content"], "What does it say?");
+    assert!(asked[1].body["messages"][3]["content"].as_str().unwrap().contains('a'), "{}", asked[1].body);
+    let said: Value = serde_json::from_str(&read(home.path().join("project/said.json").to_str().unwrap())).unwrap();
+    assert_eq!((&said["ended"], &said["calls"]), (&json!("answered"), &json!(2)));
+    let listed = wait_until("both calls are in the account", || {
+        let listed = executions(&serve);
+        (listed.len() == 2).then_some(listed)
+    });
+    assert_eq!(listed[0]["source"], "ai-autonomous");
+}
+
+#[test]
+fn anthropics_models_are_asked_in_their_own_way() {
+    let home = Home::new();
+    let config = config(&home);
+    let model = ModelServer::start();
+    model.say(ModelReply::anthropic_calls(&[("1", "one_echo", r#"{"text": "a"}"#)]));
+    model.say(ModelReply::anthropic_text("So it is."));
+    let url = model.anthropic_url();
+    let asked = ["ask", "Well?", "--provider", "anthropic", "--base-url", &url, "--model", "m", "--config", &config];
+    let output = run(&home, &model, &asked);
+    assert_eq!((output.status.code(), output.stdout.as_str()), (Some(0), "So it is.\n"), "{}", output.stderr);
+    assert_eq!(model.asked()[1].body["messages"][2]["content"][0]["type"], "tool_result");
+}
+
+#[test]
+fn the_line_of_a_document_says_which_tools_there_are() {
+    let home = Home::new();
+    let config = config(&home);
+    home.write("project/doc.md", "# Free\n\n# Bound\n<!-- mcp: one -->\n");
+    let at = |line: &str| home.json(&["context", "--config", &config, "--doc", "doc.md", "--line", line, "--json"]);
+    assert_eq!(at("1")["enabled_servers"], json!(["one", "notes"]));
+    assert_eq!((&at("4")["enabled_servers"], &at("4")["section_binding"]), (&json!(["one"]), &json!("one")));
+    for (format, name) in [
+        ("openai", "/0/function/name"),
+        ("openai-responses", "/0/name"),
+        ("anthropic", "/0/name"),
+        ("gemini", "/0/functionDeclarations/0/name"),
+    ] {
+        let tools = home.json(&["context", "--config", &config, "--server", "notes", "--format", format]);
+        let name = tools.pointer(name).and_then(Value::as_str).unwrap_or_default();
+        assert!(name.starts_with("notes_"), "{format}: {tools}");
+    }
+    let _serve = home.serve();
+    add(&home, "two");
+    let table = home.ok(&["context"]);
+    assert!(table.contains("two_echo  ") && table.contains("two.echo"), "{table}");
+    let by_service = home.json(&["context", "--doc", "doc.md", "--line", "1", "--json"]);
+    assert_eq!(by_service["enabled_servers"], json!(["two"]));
+}
+
+#[test]
+fn what_may_destroy_something_is_not_called_where_nobody_can_agree() {
+    let home = Home::new();
+    let config = config(&home);
+    fs::create_dir_all(home.path().join("notes")).unwrap();
+    let note = home.write("notes/plan.md", "# Plan\n");
+    for (yes, is_there) in [(false, true), (true, false)] {
+        let model = ModelServer::start();
+        model.say(ModelReply::openai_calls(&[("1", "notes_delete", r#"{"name": "plan"}"#)]));
+        model.say(ModelReply::openai_text("Well."));
+        let mut arguments = vec!["ask", "Delete the plan", "--config", &config];
+        arguments.extend(yes.then_some("--yes"));
+        let output = run(&home, &model, &arguments);
+        assert_eq!(output.status.code(), Some(0), "{}", output.stderr);
+        assert_eq!(output.stderr.contains("hint: --yes allows such calls"), !yes, "{}", output.stderr);
+        assert_eq!(fs::exists(&note).unwrap(), is_there, "{}", output.stderr);
+    }
+}
+
+#[test]
+fn what_goes_wrong_is_told_with_what_to_do() {
+    let home = Home::new();
+    let config = config(&home);
+    let said = home.fails(2, &["ask", "Well?", "--config", &config]);
+    assert!(said.contains("no model is configured") && said.contains("--base-url"), "{said}");
+
+    let model = ModelServer::start();
+    model.say(ModelReply::refused(401, "no such key"));
+    let output = run(&home, &model, &["ask", "Well?", "--config", &config]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(output.stderr.contains("no such key") && output.stderr.contains("check the API key"), "{}", output.stderr);
+
+    model.answer_by(|asked| {
+        let turn = asked.body["messages"].as_array().map_or(0, Vec::len);
+        ModelReply::openai_calls(&[("1", "one_echo", &format!("{{\"text\": \"{turn}\"}}"))])
+    });
+    let output = run(&home, &model, &["ask", "Well?", "--config", &config, "--max-rounds", "3"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(output.stderr.contains("after 3 rounds") && output.stderr.contains("--max-rounds"), "{}", output.stderr);
+}
+
+#[test]
+fn ctrl_c_ends_it_and_cancels_its_calls() {
+    let home = Home::new();
+    let serve = home.serve();
+    add(&home, "one");
+    let model = ModelServer::start();
+    model.say(ModelReply::openai_calls(&[("1", "one_hang", "{}")]));
+    let url = model.openai_url();
+    let mut child = begin(&home, &["ask", "Well?", "--base-url", &url, "--model", "m"], "calling one.hang");
+    wait_until("the call is under way", || executions(&serve).first().cloned());
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    wait_until("the call is cancelled", || (executions(&serve)[0]["status"] == "cancelled").then_some(()));
+}
+
+#[test]
+fn the_limit_of_a_session_is_told_to_the_model() {
+    let home = Home::new();
+    let serve = home.serve();
+    add(&home, "one");
+    let ask = Ask::new("PATCH", "/api/v1/aggregator/settings").header("Content-Type", "application/json");
+    assert_eq!(serve.fetch(&ask.body(json!({"session_limit": 1}).to_string())).status, 200);
+    let model = ModelServer::start();
+    model
+        .say(ModelReply::openai_calls(&[("1", "one_echo", r#"{"text": "a"}"#), ("2", "one_echo", r#"{"text": "b"}"#)]));
+    model.say(ModelReply::openai_text("One, then."));
+    let output = run(&home, &model, &["ask", "Well?"]);
+    assert_eq!(output.status.code(), Some(0), "{}", output.stderr);
+    assert!(output.stderr.contains("failed: one.echo"), "{}", output.stderr);
+    assert!(model.asked()[1].body["messages"].to_string().contains("limit"), "{}", model.asked()[1].body);
+}
+
+#[test]
+fn a_block_of_a_document_is_answered_with_the_tools_of_its_section() {
+    let home = Home::new();
+    let config = config(&home);
+    let text = "# Notes\n\n## Bound\n<!-- mcp: one -->\n\n```assistant\nWhat does echo say?\n```\n\nThe end.\n";
+    let doc = home.write("project/doc.md", text);
+    let model = ModelServer::start();
+    model.say(ModelReply::openai_calls(&[("1", "one_echo", r#"{"text": "hello"}"#)]));
+    model.say(ModelReply::openai_text("It says **hello**."));
+    let output = run(&home, &model, &["run", "doc.md", "--config", &config]);
+    assert_eq!(output.status.code(), Some(0), "{}", output.stderr);
+    assert!(output.stderr.contains("calling one.echo"), "{}", output.stderr);
+    let told = read(&doc);
+    assert!(told.contains("It says **hello**."), "{told}");
+    assert_eq!(without_results(&told), text);
+    let tools = model.asked()[0].body["tools"].to_string();
+    assert!(tools.contains("one_echo") && !tools.contains("notes_"), "{tools}");
+
+    let _serve = home.serve();
+    add(&home, "one");
+    model.say(ModelReply::openai_text("It says nothing."));
+    let output = run(&home, &model, &["run", "doc.md"]);
+    assert_eq!(output.status.code(), Some(0), "{}", output.stderr);
+    assert!(read(&doc).contains("It says nothing."));
+}
