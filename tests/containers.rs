@@ -3,15 +3,19 @@
 //! - [`lives`]: started, called, shown, stopped, removed; many at once; over HTTP
 //! - [`troubles`]: what keeps a container from being made or from lasting, and what people hear of it
 //! - [`surprises`]: somebody else stops or removes it; we are killed; the engine goes away
+//! - [`shown`]: what the command line tells of them
 //! - [`descriptions`]: what is wrong with how one is described
 
 mod descriptions;
 mod lives;
+mod shown;
 mod surprises;
 mod troubles;
 
+use std::net::TcpListener;
+
 use serde_json::{Value, json};
-use testkit::engine::IMAGE;
+use testkit::engine::{IMAGE, Lease};
 use testkit::{Engine, Launch, Signal, wait_until};
 
 use crate::rest::{Rest, expect};
@@ -20,23 +24,33 @@ use crate::rest::{Rest, expect};
 struct House<'a> {
     rest: Rest,
     engine: &'a Engine,
+    /// Given back when the service is gone.
+    lease: Option<Lease>,
 }
 
 impl House<'static> {
     /// On the engine that all tests share; nothing where there is none.
     #[track_caller]
     fn start() -> Option<Self> {
-        Some(Self::start_on(Engine::shared()?))
+        let lease = Engine::shared()?;
+        let engine = lease.engine();
+        Some(Self { lease: Some(lease), ..House::start_on(engine) })
     }
 }
 
 impl<'a> House<'a> {
     #[track_caller]
     fn start_on(engine: &'a Engine) -> Self {
-        let rest = Rest::start_as(|launch| on(engine, launch));
+        Self::start_at(engine, &engine.host())
+    }
+
+    /// With another way to the engine.
+    #[track_caller]
+    fn start_at(engine: &'a Engine, host: &str) -> Self {
+        let rest = Rest::start_as(|launch| launch.env("DOCKER_HOST", host));
         // Who fails is tried again soon.
         rest.patch("/settings", &json!({"retry_backoff_ms": [200, 200, 200]}));
-        Self { rest, engine }
+        Self { rest, engine, lease: None }
     }
 
     /// Registers a server in a container of the fake image.
@@ -58,6 +72,32 @@ impl<'a> House<'a> {
             block[key] = value.clone();
         }
         self.register(name, "stdio", &block);
+        self.rest.wait_for_status(name, "connected")
+    }
+
+    /// Registers a fake server over HTTP in the network of the machine, and waits until it is connected. It is run by
+    /// `shell`, if that is given, in which it is `"$@"`.
+    #[track_caller]
+    fn connected_over_http(&self, name: &str, transport: &str, shell: Option<&str>, docker: &Value) -> Value {
+        let port = free_port();
+        let flag = if transport == "sse" { "--sse" } else { "--streamable" };
+        let fake = ["/bin/fake-http-server", "--until-killed", "--port", &port.to_string(), flag].map(str::to_owned);
+        let mut block =
+            json!({"network": "host", "ports": [port], "path": if transport == "sse" { "/sse" } else { "/mcp" }});
+        match shell {
+            Some(shell) => {
+                block["command"] = json!("/bin/sh");
+                block["args"] = json!([["-c", shell, "sh"].map(str::to_owned).as_slice(), &fake].concat());
+            }
+            None => {
+                block["command"] = json!(fake[0]);
+                block["args"] = json!(fake[1..]);
+            }
+        }
+        for (key, value) in docker.as_object().expect("a block is an object") {
+            block[key] = value.clone();
+        }
+        self.register(name, transport, &block);
         self.rest.wait_for_status(name, "connected")
     }
 
@@ -120,4 +160,13 @@ impl<'a> House<'a> {
 
 fn on(engine: &Engine, launch: Launch) -> Launch {
     launch.env("DOCKER_HOST", engine.host())
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("the loopback has ports");
+    listener.local_addr().expect("it is bound").port()
+}
+
+fn id(container: &Value) -> &str {
+    container["id"].as_str().expect("a container has an id")
 }

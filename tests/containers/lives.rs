@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 
 use serde_json::{Value, json};
-use testkit::engine::{IMAGE, Shop};
+use testkit::engine::{IMAGE, Relay, Shop};
 use testkit::http_client::Ask;
 use testkit::{Config, Engine, Launch, ServerEntry, wait_until};
 
@@ -130,22 +130,12 @@ fn twenty_containers_at_once() {
 #[test]
 fn a_server_over_http_is_reached_in_the_network_of_the_machine() {
     let Some(house) = House::start() else { return };
-    for (name, transport, flag) in [("web", "http", "--streamable"), ("older", "sse", "--sse")] {
-        let port = free_port();
-        let args = json!(["--until-killed", "--port", port.to_string(), flag]);
-        let path = if transport == "sse" { "/sse" } else { "/mcp" };
-        let docker = json!({"command": "/bin/fake-http-server", "args": args, "network": "host", "ports": [port],
-            "path": path});
-        house.register(name, transport, &docker);
-        let server = house.rest.wait_for_status(name, "connected");
+    for (name, transport) in [("web", "http"), ("older", "sse")] {
+        let server = house.connected_over_http(name, transport, None, &json!({}));
         assert_eq!(server["deployment_type"], "managed");
         let answer = house.rest.call(&format!("{name}.echo"), &json!({"text": "hello"}));
         assert!(answer.body.contains("hello"), "{answer:?}");
     }
-    let container = house.rest.get("/servers/web").json()["container"].clone();
-    house.engine.ask("POST", &format!("/containers/{}/kill", container["id"].as_str().expect("an id")), None);
-    house.wait_for_history("web", "stopped from outside: signal 9");
-    house.wait_for_another("web", &container);
     house.finish();
 }
 
@@ -153,7 +143,7 @@ fn a_server_over_http_is_reached_in_the_network_of_the_machine() {
 fn a_server_over_http_is_reached_at_a_free_port_of_this_machine_only() {
     let Some(engine) = Engine::shared() else { return };
     let network = engine.network("mcp-test-published");
-    let house = House::start_on(engine);
+    let house = House::start_on(&engine);
     let args = json!(["--until-killed", "--everywhere", "--port", "8080", "--streamable"]);
     let docker = json!({"command": "/bin/fake-http-server", "args": args, "network": "mcp-test-published", "ports": [8080],
         "path": "/mcp"});
@@ -180,7 +170,7 @@ fn a_config_file_may_have_containers_too() {
         json!({"image": IMAGE, "pull": "never", "command": ["/bin/fake-server"], "args": ["--stderr-line", "hi"]});
     let entry = ServerEntry::new("unused").field("docker", block);
     let config = Config::new().server("box", entry);
-    let mut client = on(engine, Launch::service(&config)).start();
+    let mut client = on(&engine, Launch::service(&config)).start();
     client.initialize();
     let answer = client.call("box.echo", json!({"text": "hello"}));
     assert_eq!(answer["result"]["content"][0]["text"], "hello");
@@ -194,6 +184,17 @@ fn a_config_file_may_have_containers_too() {
     client.close_stdin();
     client.wait_exit();
     assert_eq!(mine(), 0);
+}
+
+#[test]
+fn an_engine_may_be_reached_over_tcp() {
+    let Some(engine) = Engine::shared() else { return };
+    let relay = Relay::to(&engine);
+    let house = House::start_at(&engine, &relay.host());
+    house.connected("box", &json!({}));
+    let answer = house.rest.call("box.echo", &json!({"text": "hello"}));
+    assert!(answer.body.contains("hello"), "{answer:?}");
+    house.finish();
 }
 
 #[test]
@@ -223,9 +224,4 @@ fn an_image_that_is_not_there_is_pulled_and_everybody_hears_how_far_it_is() {
     assert_eq!(told[0], format!("pulling {}", shop.image()));
     house.engine.ask("DELETE", &format!("/images/{}?force=1", shop.image()), None);
     house.finish();
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("the loopback has ports");
-    listener.local_addr().expect("it is bound").port()
 }

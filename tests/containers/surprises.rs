@@ -1,15 +1,11 @@
 //! Somebody else stops or removes a container; we are killed; the engine goes away.
 
 use serde_json::{Value, json};
-use testkit::engine::IMAGE;
+use testkit::engine::{IMAGE, Relay};
 use testkit::{Engine, wait_until};
 
-use super::{House, on};
+use super::{House, id, on};
 use crate::rest::expect;
-
-fn id(container: &Value) -> &str {
-    container["id"].as_str().expect("a container has an id")
-}
 
 #[test]
 fn a_container_that_is_stopped_or_removed_by_somebody_else_is_missed_at_once() {
@@ -30,6 +26,79 @@ fn a_container_that_is_stopped_or_removed_by_somebody_else_is_missed_at_once() {
     house.finish();
 }
 
+/// Whatever is done to it, in whichever way it is talked to: nobody looks whether it is well, and it is missed.
+#[test]
+fn a_container_is_missed_however_it_is_talked_to() {
+    let Some(house) = House::start() else { return };
+    expect(200, &house.rest.patch("/settings", &json!({"health_check_interval_s": 3600, "failure_threshold": 1000})));
+    house.connected("pipe", &json!({}));
+    house.connected_over_http("web", "http", None, &json!({}));
+    house.connected_over_http("older", "sse", None, &json!({}));
+    for name in ["pipe", "web", "older"] {
+        for (method, deed, words) in [
+            ("POST", "/kill", "stopped from outside: signal 9"),
+            ("POST", "/stop?t=0", "stopped from outside"),
+            ("POST", "/pause", "paused from outside"),
+            ("DELETE", "?force=1", "removed from outside"),
+        ] {
+            let container = house.rest.get(&format!("/servers/{name}")).json()["container"].clone();
+            house.engine.ask(method, &format!("/containers/{}{deed}", id(&container)), None);
+            let another = house.wait_for_another(name, &container);
+            house.wait_for_history(name, words);
+            assert_ne!(another["id"], container["id"]);
+        }
+    }
+    assert_eq!(house.containers().len(), 3);
+    house.finish();
+}
+
+#[test]
+fn a_call_to_a_server_over_http_hears_how_its_container_ended() {
+    let Some(house) = House::start() else { return };
+    expect(200, &house.rest.patch("/settings", &json!({"failure_threshold": 1000})));
+    // Ends by itself, with a status of its own, when it is told so.
+    let exits = r#"trap 'exit 7' USR1; "$@" & wait"#;
+    // Takes more memory than there is.
+    let gorges = r#"trap 'more=xxxxxxxx; while :; do more=$more$more; done' USR1; "$@" & wait"#;
+    for transport in ["http", "sse"] {
+        for (shell, signal, words) in [
+            (None, "KILL", "its container was stopped from outside: signal 9"),
+            (Some(exits), "USR1", "its container exited with status 7"),
+            (Some(gorges), "USR1", "its container ran out of memory: it may use 48 MB"),
+        ] {
+            let name = format!("{transport}-{}", words.len());
+            let server = house.connected_over_http(&name, transport, shell, &json!({"memory": "48m"}));
+            let (_, mut call) = house.rest.begin_to_hang(&name);
+            house.engine.ask("POST", &format!("/containers/{}/kill?signal={signal}", id(&server["container"])), None);
+            let answer = call.answer();
+            assert!(answer.body.contains(words), "{name}: {answer:?}");
+            expect(204, &house.rest.delete(&format!("/servers/{name}?force=true")));
+        }
+    }
+    house.finish();
+}
+
+#[test]
+fn an_engine_that_is_out_of_reach_for_a_while_is_found_again() {
+    let Some(engine) = Engine::shared() else { return };
+    let relay = Relay::to(&engine);
+    let house = House::start_at(&engine, &relay.host());
+    expect(200, &house.rest.patch("/settings", &json!({"failure_threshold": 1000, "health_check_interval_s": 3600})));
+    let pipe = house.connected("pipe", &json!({}))["container"].clone();
+    let web = house.connected_over_http("web", "http", None, &json!({}))["container"].clone();
+    relay.cut();
+    house.wait_for_history("pipe", "the container engine went away");
+    house.wait_for_history("web", "the container engine went away");
+    relay.mend();
+    house.wait_for_another("pipe", &pipe);
+    let web = house.wait_for_another("web", &web);
+    assert_eq!(house.containers().len(), 2, "what was out of reach was removed");
+    // It is listened to again.
+    house.engine.ask("POST", &format!("/containers/{}/pause", id(&web)), None);
+    house.wait_for_another("web", &web);
+    house.finish();
+}
+
 #[test]
 fn after_a_kill_the_next_start_removes_exactly_what_was_ours() {
     let Some(house) = House::start() else { return };
@@ -42,8 +111,8 @@ fn after_a_kill_the_next_start_removes_exactly_what_was_ours() {
     let named = json!({"containerName": "mcp-test-killed", "args": ["--ignore-eof"]});
     let kept = house.connected("kept", &named)["container"].clone();
     let gone = house.connected("gone", &json!({}))["container"].clone();
-    let House { rest, engine } = house;
-    let house = House { rest: rest.restarted_as(true, |launch| on(engine, launch)), engine };
+    let House { rest, engine, lease } = house;
+    let house = House { rest: rest.restarted_as(true, |launch| on(engine, launch)), engine, lease };
     house.wait_for_another("kept", &kept);
     house.wait_for_another("gone", &gone);
     let ids: Vec<Value> = house.containers().iter().map(|seen| seen["Id"].clone()).collect();
@@ -80,7 +149,7 @@ fn an_engine_that_is_restarted_under_us_is_found_again() {
         (status != "connected").then_some(())
     });
     engine.start_again();
-    let house = House { rest, engine: &engine };
+    let house = House { rest, engine: &engine, lease: None };
     house.wait_for_another("box", &container);
     assert_eq!(house.containers().len(), 1, "what the old engine left was removed");
     house.finish();

@@ -4,6 +4,8 @@
 
 mod api;
 mod image;
+mod lease;
+mod relay;
 mod shop;
 
 use std::io::Write as _;
@@ -18,6 +20,8 @@ use tempfile::TempDir;
 use crate::wait_until;
 use crate::waiting::wait_at_most;
 
+pub use lease::Lease;
+pub use relay::Relay;
 pub use shop::Shop;
 
 /// Where `scripts/test` puts what is not installed.
@@ -74,9 +78,9 @@ impl Engine {
 
     /// One engine for all tests of this process, made when it is first asked for. `None` as in [`start`](Self::start).
     #[track_caller]
-    pub fn shared() -> Option<&'static Self> {
+    pub fn shared() -> Option<Lease> {
         static SHARED: OnceLock<Option<Engine>> = OnceLock::new();
-        SHARED.get_or_init(Self::start).as_ref()
+        SHARED.get_or_init(Self::start).as_ref().map(Lease::new)
     }
 
     fn try_start() -> Result<Self, String> {
@@ -169,6 +173,23 @@ impl Engine {
         found.as_array().cloned().unwrap_or_default()
     }
 
+    /// What it holds that it does not need: containers, volumes, networks. After a test there is nothing.
+    #[track_caller]
+    pub fn belongings(&self) -> Vec<String> {
+        let named = |kind: &str, list: &Value, key: &str| -> Vec<String> {
+            let items = list.as_array().into_iter().flatten();
+            items.map(|item| format!("{kind} {} {}", item[key], item["Labels"])).collect()
+        };
+        let mut held = named("container", &self.ask("GET", "/containers/json?all=1", None), "Names");
+        held.extend(named("volume", &self.ask("GET", "/volumes", None)["Volumes"], "Name"));
+        let is_built_in =
+            |name: &String| ["bridge", "host", "none"].iter().any(|known| name.contains(&format!("\"{known}\"")));
+        held.extend(
+            named("network", &self.ask("GET", "/networks", None), "Name").into_iter().filter(|name| !is_built_in(name)),
+        );
+        held
+    }
+
     /// Makes a network whose containers reach, and are reached from, this machine.
     #[track_caller]
     pub fn network(&self, name: &str) -> Network<'_> {
@@ -179,6 +200,7 @@ impl Engine {
 
 impl Drop for Engine {
     fn drop(&mut self) {
+        let held = if self.keeper.is_some() && !std::thread::panicking() { self.belongings() } else { Vec::new() };
         self.stop();
         // Whatever a container left mounted keeps the folder from being removed.
         let mounts = std::fs::read_to_string("/proc/mounts").unwrap_or_default();
@@ -187,6 +209,7 @@ impl Drop for Engine {
         {
             Command::new("umount").args(["-l", place]).status().ok();
         }
+        assert_eq!(held, Vec::<String>::new(), "the engine is left as it was found");
     }
 }
 
