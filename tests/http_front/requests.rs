@@ -149,11 +149,13 @@ fn other_methods_and_other_paths_are_told_so() {
     assert_eq!(put.status, 405);
     let allowed = put.headers.get("allow").cloned().unwrap_or_default();
     assert!(["GET", "POST", "DELETE"].iter().all(|method| allowed.contains(method)), "{allowed}");
-    for path in ["/", "/mcpx", "/message", "/../mcp", "/nothing"] {
+    for path in ["/mcpx", "/message", "/../mcp", "/nothing"] {
         let answer = serve.fetch(&Ask::post(path, initialize("2025-11-25")));
         assert!(answer.status == 404 || answer.status == 400, "{path}: {answer:?}");
     }
     assert_eq!(serve.fetch(&Ask::new("GET", "/nothing")).status, 404);
+    // There is the console, which is for people.
+    assert_eq!(serve.fetch(&Ask::post("/", initialize("2025-11-25"))).status / 100, 4);
 }
 
 #[test]
