@@ -34,9 +34,7 @@ fn executions(serve: &Serve) -> Vec<Value> {
 /// A server of the running service, once its tools are there.
 fn add(home: &Home, name: &str) {
     home.add(name);
-    wait_until("its tools are there", || {
-        home.ok(&["context"]).contains(&format!("{name}.echo")).then_some(())
-    });
+    wait_until("its tools are there", || home.ok(&["context"]).contains(&format!("{name}.echo")).then_some(()));
 }
 
 fn config(home: &Home) -> String {

@@ -72,9 +72,13 @@ fn found(whole: &Value) -> Vec<(String, i64)> {
 fn assert_alike(one: &Value, other: &Value) {
     let (ones, others) = (found(one), found(other));
     assert_eq!(ones.len(), others.len(), "{}", one["query"]);
-    for ((name, score), (other_name, other_score)) in ones.iter().zip(&others) {
+    let last = ones.last().map_or(0, |(_, score)| *score);
+    for ((name, score), (_, other_score)) in ones.iter().zip(&others) {
         assert!((score - other_score).abs() <= 1, "{}: {ones:?} {others:?}", one["query"]);
-        assert_eq!(name, other_name, "{}: {ones:?} {others:?}", one["query"]);
+        // Those that are equally good may change places, and the last of them may be another one.
+        let again = others.iter().find(|(other, _)| other == name);
+        let is_alike = again.map_or(score - last <= 1, |(_, again)| (score - again).abs() <= 1);
+        assert!(is_alike, "{name} for {}: {ones:?} {others:?}", one["query"]);
     }
 }
 

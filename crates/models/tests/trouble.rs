@@ -130,7 +130,12 @@ async fn to_stop_waiting_cancels() {
         let model = Arc::clone(&model);
         async move { ask(&model, &question()).await.0.is_ok() }
     });
-    tokio::task::spawn_blocking(move || server.wait_for(1)).await.unwrap();
+    let waiting = tokio::task::spawn_blocking(move || {
+        server.wait_for(1);
+        // It stays, so that there is something to wait for.
+        server
+    });
+    let _server = waiting.await.unwrap();
     asking.abort();
     assert!(asking.await.unwrap_err().is_cancelled());
     // Its turn is free again.

@@ -46,7 +46,8 @@ impl Store {
     /// Everything that a judge has said.
     pub async fn judgements(&self, judge: &str) -> Result<Vec<Judgement>, Error> {
         let mut session = self.read("read judgements").await?;
-        let sql = "SELECT server, text_hash, judge, skills FROM mcp.judgements WHERE judge = $1";
+        let sql = "SELECT server, text_hash, judge, skills FROM mcp.judgements WHERE judge = $1 \
+            ORDER BY server, text_hash";
         session.all(sql, values![judge], judged).await
     }
 

@@ -42,8 +42,10 @@ fn completed(script: &Path, words: &[&str]) -> Vec<String> {
     let typed = words.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(" ");
     let last = words.last().unwrap();
     let before = words[words.len() - 2];
+    let text = fs::read_to_string(script).unwrap();
+    let function = text.split("complete -F ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
     let code = format!(
-        "source '{}'; COMP_WORDS=({typed}); COMP_CWORD={}; _mcp-aggregator mcp-aggregator '{last}' '{before}'; \
+        "source '{}'; COMP_WORDS=({typed}); COMP_CWORD={}; {function} mcp-aggregator '{last}' '{before}'; \
          printf '%s\\n' \"${{COMPREPLY[@]}}\"",
         script.display(),
         words.len() - 1,

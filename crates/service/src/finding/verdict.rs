@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn ids_and_skills_that_exist_count_and_nothing_else() {
         let answer = json!({"tools": [
-            {"id": "t2", "skills": [skill("email", 0.3), skill("files", 0.9), skill("files", 0.8), skill("calendar", 0.01)]},
+            {"id": "t2", "skills": [skill("email", 0.3), skill("files", 0.9), skill("files", 0.8), skill("calendar-and-time", 0.01)]},
             {"id": "t1", "skills": [skill("world-domination", 0.9)]},
             {"id": "t3", "skills": []},
             {"id": "t9", "skills": [skill("files", 0.9)]},
