@@ -1,5 +1,7 @@
 //! What the command line tells of servers in containers.
 
+use std::time::Duration;
+
 use testkit::Engine;
 use testkit::engine::{IMAGE, Shop};
 
@@ -37,7 +39,7 @@ fn list_show_and_status_tell_which_container_it_is_and_what_it_uses() {
 #[test]
 fn whoever_waits_for_an_image_is_told_how_far_it_is() {
     let Some(engine) = Engine::shared() else { return };
-    let shop = Shop::open("/bin/fake-server");
+    let shop = Shop::open_slow("/bin/fake-server", Duration::from_millis(2500));
     let home = Home::new();
     let _serve = home.serve_as(|launch| on(&engine, launch));
     let added = home.run(&["add", "box", "--docker", &shop.image()]);

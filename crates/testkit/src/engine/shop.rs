@@ -4,6 +4,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::json;
 
@@ -18,12 +19,19 @@ pub struct Shop {
 struct Goods {
     manifest: Vec<u8>,
     blobs: [(String, Vec<u8>); 2],
+    pause: Duration,
 }
 
 impl Shop {
     /// Opens with the image of fake servers, which runs `command` unless it is told otherwise.
     #[track_caller]
     pub fn open(command: &str) -> Self {
+        Self::open_slow(command, Duration::ZERO)
+    }
+
+    /// The same, but every part of the image takes so long.
+    #[track_caller]
+    pub fn open_slow(command: &str, pause: Duration) -> Self {
         let layer = image::packed();
         let config = json!({"architecture": architecture(), "os": "linux", "config": {"Cmd": [command]},
             "rootfs": {"type": "layers", "diff_ids": [digest(&layer)]}});
@@ -33,7 +41,7 @@ impl Shop {
             "config": part("container.image.v1+json", &config),
             "layers": [part("image.rootfs.diff.tar.gzip", &layer)]});
         let blobs = [config, layer].map(|blob| (digest(&blob), blob));
-        let goods = Arc::new(Goods { manifest: manifest.to_string().into_bytes(), blobs });
+        let goods = Arc::new(Goods { manifest: manifest.to_string().into_bytes(), blobs, pause });
         let listener = TcpListener::bind("127.0.0.1:0").expect("a test may listen on the loopback");
         let port = listener.local_addr().expect("a bound listener has an address").port();
         std::thread::spawn(move || {
@@ -76,6 +84,9 @@ impl Goods {
             digest(body)
         )?;
         if method != "HEAD" {
+            if blob.is_some() {
+                std::thread::sleep(self.pause);
+            }
             stream.write_all(body)?;
         }
         Ok(())
