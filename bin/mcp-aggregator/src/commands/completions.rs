@@ -15,5 +15,12 @@ pub(crate) fn run(arguments: &CompletionsArguments) -> Result<(), Failure> {
     };
     let mut script = Vec::new();
     clap_complete::generate(generator, &mut whole_command(), "mcp-aggregator", &mut script);
-    output::print(&script)
+    let script = String::from_utf8_lossy(&script);
+    output::print(whole(&script).as_bytes())
+}
+
+/// The script for bash looks for options under another name than it files them, if the program has a hyphen in its name
+/// (clap-rs/clap#6421): then no verb has any.
+fn whole(script: &str) -> String {
+    script.replace("mcp__subcmd__aggregator", "mcp__aggregator")
 }
