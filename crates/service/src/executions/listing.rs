@@ -43,14 +43,17 @@ impl InMemory {
     pub(super) fn part_to_read(&self, page: Page) -> Page {
         let in_memory = self.wanted.len() as u64;
         let offset = page.offset.saturating_sub(in_memory);
-        let limit = u64::from(page.limit) + (page.offset - offset) + self.outdated.len() as u64;
+        let found_twice = self.outdated.len() as u64 + in_memory;
+        let limit = u64::from(page.limit) + (page.offset - offset) + found_twice;
         Page { limit: u32::try_from(limit).unwrap_or(u32::MAX), offset }
     }
 
     /// The page of the whole, given that part.
     pub(super) fn merge(self, page: Page, part: Page, kept: Listed<ExecutionRecord>) -> Listed<ExecutionRecord> {
-        // What was noted of a call under way may be kept or not yet; where it is seen, it is known.
-        let is_outdated = |record: &ExecutionRecord| self.outdated.iter().any(|other| other.id == record.id);
+        // What was noted of a call under way may be kept or not yet; where it is seen, it is known. What was not written
+        // down when memory was looked at may be by now.
+        let in_memory: HashSet<_> = self.outdated.iter().chain(&self.wanted).map(|record| record.id).collect();
+        let is_outdated = |record: &ExecutionRecord| in_memory.contains(&record.id);
         let first = kept.items.first().map(order);
         // Calls that come before this part, and are in memory too.
         let skipped = self.outdated.iter().filter(|record| first.is_some_and(|first| order(record) > first));
@@ -115,6 +118,17 @@ mod tests {
             }
             assert_eq!(seen, expected, "in pages of {limit}");
         }
+    }
+
+    #[test]
+    fn what_is_written_down_between_two_looks_is_listed_once() {
+        let over = record(5, ExecutionStatus::Cancelled);
+        let older = record(3, ExecutionStatus::Success);
+        let in_memory = InMemory::new(&ExecutionFilter::default(), [(over.clone(), false)]);
+        let page = Page::default();
+        let part = in_memory.part_to_read(page);
+        let merged = in_memory.merge(page, part, Listed { items: vec![over.clone(), older.clone()], total: 2 });
+        assert_eq!((merged.items, merged.total), (vec![over, older], 2));
     }
 
     #[test]
