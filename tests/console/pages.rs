@@ -3,7 +3,7 @@
 use super::Visitor;
 use crate::rest::Rest;
 
-const PAGES: [&str; 10] = [
+const PAGES: [&str; 11] = [
     "/",
     "/servers/fake",
     "/tools",
@@ -11,6 +11,7 @@ const PAGES: [&str; 10] = [
     "/tools/fake/echo",
     "/playground?tool=fake.echo",
     "/executions",
+    "/documents",
     "/add",
     "/settings",
     "/system",
@@ -40,7 +41,7 @@ fn every_page_is_small_and_lets_nothing_in_but_our_own_files() {
     }
 }
 
-fn assets(page: &str) -> Vec<String> {
+pub(super) fn assets(page: &str) -> Vec<String> {
     page.split('"').filter(|part| part.starts_with("/assets/")).map(str::to_owned).collect()
 }
 

@@ -8,8 +8,8 @@
 //! - `routes`: which endpoint it is for; `asked`: what its path, query and body say; `schema`, `schemas`: whether they
 //!   may
 //! - `endpoint`: one thing that can be asked for; `endpoints` and below: all of them, and what they do
-//! - `result`: what a tool answered, with a note on how it got there; `events`: what happens, as a stream; `metrics`:
-//!   numbers
+//! - `result`: what a tool answered, with a note on how it got there; `events`: what happens, as a stream; `log`: what a
+//!   server writes to stderr; `metrics`: numbers
 //! - `documents`: Markdown documents that run tools, and who makes their calls
 //! - `answer`: what is sent back; `mistake`: what can go wrong
 //! - `openapi`: the document, made from the endpoints; `page.html` shows it
@@ -20,6 +20,7 @@ mod documents;
 mod endpoint;
 mod endpoints;
 mod events;
+mod log;
 mod metrics;
 mod mistake;
 mod openapi;
@@ -40,6 +41,7 @@ use tokio::sync::watch;
 use answer::Answer;
 pub use answer::Body;
 use asked::Asked;
+pub use documents::open_document;
 use endpoint::Endpoint;
 
 /// Whose name is written down where there are no tokens: only which way they came is known.

@@ -205,6 +205,16 @@ pub(crate) fn call() -> Schema {
         .and_no_more()
 }
 
+/// Tools to be switched on or off.
+pub(crate) fn switched() -> Schema {
+    Schema::object()
+        .with("enabled", Schema::truth().about("Whether they are on from now on."))
+        .may_have("names", Schema::list(Schema::kept_text()).about("Full names, as in `github.search`."))
+        .may_have("server_id", Schema::kept_text().about("All tools of this server, by id or name."))
+        .with_either(&["names", "server_id"])
+        .and_no_more()
+}
+
 /// A server as it is shown.
 pub(crate) fn server() -> Schema {
     Schema::object()
@@ -233,10 +243,24 @@ pub(crate) fn server() -> Schema {
         .with("lazy", Schema::truth().about("It starts when it is needed."))
         .with("container", container().or_null())
         .with(
+            "usage",
+            usage()
+                .or_null()
+                .about("What its process or container uses; of several servers only where that is asked for."),
+        )
+        .with(
             "progress",
             Schema::text().or_null().about("What has to be done before it can start, and how far that is."),
         )
         .may_have("tools", Schema::list(Schema::named("Tool")).about("Where they were asked for or just discovered."))
+}
+
+/// What a server uses of the machine.
+fn usage() -> Schema {
+    Schema::object()
+        .with("cpu_percent", Schema::number().about("Of one processor, since it was last looked at."))
+        .with("memory_bytes", Schema::number().about("What several of its processes share is counted for each."))
+        .with("processes", Schema::count().or_null().about("Its own and those it started."))
 }
 
 /// The container of a server.
@@ -604,6 +628,7 @@ pub(crate) fn backup() -> Schema {
         .may_have("settings", changed_settings())
         .may_have("skills", Schema::list(Schema::any_object()).about("Skills that are not as they come."))
         .may_have("bindings", Schema::list(Schema::any_object()).about("Which servers sections of documents use."))
+        .may_have("switched_off", Schema::list(Schema::any_object()).about("Tools that are off: `server` and `tool`."))
         .such_as(json!({"format": "mcp-aggregator registry", "version": 1, "servers": []}))
 }
 

@@ -30,6 +30,8 @@ pub(crate) struct Visit<'c> {
     pub(crate) actor: Actor,
     pub(crate) method: Method,
     pub(crate) path: String,
+    /// Its path and its query, as they were sent.
+    pub(crate) asked_for: String,
     pub(crate) query: Form,
     pub(crate) form: Form,
     pub(crate) headers: HeaderMap,
@@ -56,6 +58,7 @@ impl<'c> Visit<'c> {
             actor: Actor { name },
             method: if parts.method == Method::HEAD { Method::GET } else { parts.method.clone() },
             path: parts.uri.path().to_owned(),
+            asked_for: parts.uri.path_and_query().map_or_else(|| "/".to_owned(), ToString::to_string),
             query: Form::read(parts.uri.query().unwrap_or_default().as_bytes()),
             form: if is_form { Form::read(body) } else { Form::default() },
             headers: parts.headers.clone(),

@@ -22,7 +22,7 @@ use upstream::failure::Cause;
 use upstream::stderr::Tail;
 use upstream::stream::{Sink, Source};
 use upstream::wire::Wire;
-use upstream::{Connection, Ending, Outbox, Phase, Stop, Upstream, Watcher};
+use upstream::{Connection, Ending, Outbox, Phase, Signs, Stop, Upstream, Watcher};
 
 use crate::engine::Engine;
 use crate::house::House;
@@ -99,7 +99,8 @@ async fn start(
     let outbox = Arc::new(Outbox::new(sink));
     let connection = Arc::new(Connection::new(upstream.surroundings(watcher), Wire::Pipe(Arc::clone(&outbox))));
     let listening = tokio::spawn(Arc::clone(&connection).listen(stdout));
-    let tail = Tail::hiding(upstream.spec.secrets.clone());
+    let tail = Tail::hiding(upstream.spec.secrets.clone()).keeping_more();
+    watcher.signs_of_life(upstream.index, Signs { process: None, tail: tail.clone() });
     let draining = tokio::spawn({
         let outbox = Arc::clone(&outbox);
         async move { outbox.drain().await }

@@ -6,10 +6,10 @@ use aggregator::ServerState;
 use catalog::item::{Item, Kind, Page};
 use protocol::scan::{Span, member};
 use protocol::{reply, text};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::answer;
-use crate::arguments::ToolsArguments;
+use crate::arguments::{SwitchArguments, ToolSwitch, ToolsArguments};
 use crate::conversation::Conversation;
 use crate::failure::Failure;
 use crate::output;
@@ -23,10 +23,33 @@ const LEAST_DESCRIPTION: usize = 20;
 
 pub(crate) fn run(arguments: &ToolsArguments) -> Result<(), Failure> {
     words::tell(arguments.debug);
+    match &arguments.switch {
+        Some(ToolSwitch::On(wanted)) => return switch(wanted, true),
+        Some(ToolSwitch::Off(wanted)) => return switch(wanted, false),
+        None => {}
+    }
     match &arguments.config {
         Some(config) => by_config(arguments, config),
         None => by_service(arguments),
     }
+}
+
+/// Switches tools on or off, at the running service.
+fn switch(wanted: &SwitchArguments, on: bool) -> Result<(), Failure> {
+    let mut body = json!({ "enabled": on, "names": wanted.names });
+    if let Some(server) = &wanted.server {
+        body["server_id"] = json!(server);
+    }
+    let answer = session::block_on(async {
+        let service = wanted.target.service().await?;
+        Ok(service.post("/tools/switch", Some(&body)).await?)
+    })?;
+    if wanted.json {
+        return output::print_json(&answer);
+    }
+    let changed = usize::try_from(answer["changed"].as_u64().unwrap_or_default()).unwrap_or_default();
+    output::say(format_args!("switched {}: {}", if on { "on" } else { "off" }, counted(changed, "tool")));
+    Ok(())
 }
 
 /// What the running service offers, or what the registry knows.
@@ -41,10 +64,13 @@ fn by_service(arguments: &ToolsArguments) -> Result<(), Failure> {
         return output::print_json(&tools);
     }
     let tools = tools.as_array().map(Vec::as_slice).unwrap_or_default();
+    // What is switched off nobody can call; how many that are is told, so that nobody looks for them in vain.
+    let (tools, off): (Vec<&Value>, Vec<&Value>) = tools.iter().partition(|tool| tool["enabled"] != false);
     let first_line = |tool: &Value| first_line(tool["description"].as_str().unwrap_or_default());
     let rows = tools.iter().map(|tool| (shown::text(tool, "name"), first_line(tool))).collect();
     output::print(&in_columns(rows, line_width()))?;
-    output::say(counted(tools.len(), "tool"));
+    let and_off = if off.is_empty() { String::new() } else { format!(", and {} switched off", off.len()) };
+    output::say(format_args!("{}{and_off}", counted(tools.len(), "tool")));
     Ok(())
 }
 

@@ -155,7 +155,7 @@ fn output(word: Option<&str>) -> Output {
 }
 
 /// Whether events are accepted, and not JSON before them.
-fn wants_events(asked: &Asked) -> bool {
+pub(super) fn wants_events(asked: &Asked) -> bool {
     let accepted = asked.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
     let kinds = accepted.split(',').map(|kind| kind.split(';').next().unwrap_or_default().trim());
     let mut known = kinds.filter(|kind| matches!(*kind, "text/event-stream" | "application/json" | "*/*"));

@@ -68,7 +68,7 @@ pub(crate) async fn list(visit: &Visit<'_>) -> Result<Reply, Error> {
     let listed = visit.service().executions(&asked.filter(), Part { limit: PAGE, offset: asked.offset }).await?;
     let reading = visit.service().reading();
     let body = html!(
-        r#"<div class="head"><h1>Executions</h1><div class="actions"><a class="button quiet small" href="{json}">Export JSON</a><a class="button quiet small" href="{csv}">Export CSV</a>{stop}</div></div>
+        r#"<div class="head"><h1>Executions</h1><div class="actions" id="export" data-live="notice"><a class="button quiet small" href="{json}">Export JSON</a><a class="button quiet small" href="{csv}">Export CSV</a>{stop}</div></div>
 {filters}<div id="list" data-live="execution."><p class="muted">{running} running, {waiting} waiting · {total}</p>{table}{pager}</div>"#,
         json = asked.address("/executions/export.json", 0),
         csv = asked.address("/executions/export.csv", 0),

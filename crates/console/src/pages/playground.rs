@@ -78,7 +78,7 @@ fn bench(visit: &Visit<'_>, tool: &ToolRecord, arguments: Option<String>, outcom
         tool.input_schema.as_ref().and_then(|schema| serde_json::from_str(schema.get()).ok()).unwrap_or_default();
     let arguments = arguments.unwrap_or_else(|| serde_json::to_string_pretty(&example(&schema)).unwrap_or_default());
     html!(
-        r#"<div class="columns"><section aria-labelledby="ask"><h2 id="ask"><a href="{definition}">{short}</a></h2><p class="muted">of {server}{off}</p><details id="about"><summary>What it does</summary><pre class="prose">{description}</pre></details>
+        r#"<div class="columns"><section aria-labelledby="ask"><h2 id="ask"><a href="{definition}">{short}</a></h2><p class="muted">of {server}{off}</p><details id="about" open><summary>What it does</summary><pre class="prose">{description}</pre></details>
 <form class="card" id="bench" method="post" action="/playground" data-server="{server_name}" data-tool="{original}" data-name="{name}" data-schema="{schema}">{csrf}<input type="hidden" name="tool" value="{name}">
 <div id="fields"></div><div class="field"><label for="raw">Arguments <span class="hint">JSON; the form above and this are the same</span></label><textarea id="raw" name="arguments" rows="8" spellcheck="false">{arguments}</textarea></div>
 <div class="actions"><button id="run" data-busy="Running …">Run</button><button id="cancel" type="button" class="danger" hidden>Cancel</button><span id="problem" class="hint" role="alert"></span></div></form></section>
@@ -87,7 +87,7 @@ fn bench(visit: &Visit<'_>, tool: &ToolRecord, arguments: Option<String>, outcom
         short = clip(&tool.original_name, 120),
         server = server_link(&tool.server_name),
         off = (!tool.enabled).then(|| html!(" · {}", words::badge("idle", "off"))),
-        description = tool.description.as_deref().unwrap_or("Its server does not say."),
+        description = crate::pages::tools::cut(tool.description.as_deref().unwrap_or("Its server does not say.")),
         server_name = ascii(&json!(tool.server_name)),
         original = ascii(&json!(tool.original_name)),
         name = tool.name,

@@ -15,7 +15,7 @@ use crate::reply::Reply;
 use crate::visit::Visit;
 use crate::words;
 
-pub(crate) use definition::show;
+pub(crate) use definition::{cut, show};
 
 /// Tools on a page.
 const PAGE: u32 = 50;
