@@ -60,7 +60,7 @@ mod vectors;
 
 #[cfg(feature = "builtin-model")]
 pub use builtin::BuiltIn;
-pub use classifier::{Classification, Classifier, FoundBySkills, LEAST_PRIMARY, search_by_skills};
+pub use classifier::{Classification, Classifier, LEAST_PRIMARY};
 pub use document::{Document, TextHash, embed_documents};
 pub use elsewhere::{Answers, Narrowed, Payload, Point, PointId, Request, StoreError, Told, VectorStore};
 pub use embedder::{EmbedError, Embedder};

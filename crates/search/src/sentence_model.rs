@@ -131,7 +131,9 @@ impl<F: Fn(&str) -> io::Result<Option<Vec<u8>>>> Files<F> {
             return reading::tokenizer(&bytes, words).map_err(|why| odd(TOKENIZER, why));
         }
         let folding = self.check(TOKENIZER_CONFIG, reading::folding)?.unwrap_or(reading::USUAL_FOLDING);
-        let Some(bytes) = self.get(VOCABULARY)? else { return Err(ModelError::Missing("tokenizer.json` or `vocab.txt")) };
+        let Some(bytes) = self.get(VOCABULARY)? else {
+            return Err(ModelError::Missing("tokenizer.json` or `vocab.txt"));
+        };
         reading::vocabulary(&bytes, folding, words).map_err(|why| odd(VOCABULARY, why))
     }
 }

@@ -42,7 +42,8 @@ impl Packed {
             if let Some(matrix) = name.strip_suffix(".q4") {
                 let (_, scales) = self.0.get(&format!("{matrix}.scales")).expect("each matrix has scales");
                 let numbers = scales.len() / 2 * GROUP;
-                let width = if matrix.ends_with(".output.dense.weight") && !matrix.contains("attention") { 1536 } else { 384 };
+                let width =
+                    if matrix.ends_with(".output.dense.weight") && !matrix.contains("attention") { 1536 } else { 384 };
                 let table = self.packed(matrix, numbers / width, width).expect("it is there");
                 let values = (0..numbers / width).flat_map(|row| table.row(row)).collect();
                 all.push((matrix.to_owned(), vec![numbers / width, width], values));

@@ -44,7 +44,8 @@ mod by_the_book {
 
     pub(super) fn vector(model: &TinyModel, pieces: &[&str]) -> Vec<f32> {
         let number = |piece: &&str| model.vocabulary.iter().position(|known| known == piece).expect("a known piece");
-        let (words, places) = (matrix(model, "embeddings.word_embeddings"), matrix(model, "embeddings.position_embeddings"));
+        let (words, places) =
+            (matrix(model, "embeddings.word_embeddings"), matrix(model, "embeddings.position_embeddings"));
         let kind = &matrix(model, "embeddings.token_type_embeddings")[0];
         let sum = |(place, piece): (usize, &&str)| -> Vec<f64> {
             (0..model.hidden).map(|i| words[number(piece)][i] + places[place][i] + kind[i]).collect()
@@ -60,9 +61,8 @@ mod by_the_book {
     }
 
     fn through(model: &TinyModel, layer: &str, hidden: &Matrix) -> Matrix {
-        let [query, key, value] = ["query", "key", "value"].map(|part| {
-            linear(model, &format!("{layer}.attention.self.{part}"), hidden)
-        });
+        let [query, key, value] =
+            ["query", "key", "value"].map(|part| linear(model, &format!("{layer}.attention.self.{part}"), hidden));
         let width = model.hidden / model.heads;
         let mut context = vec![vec![0.0; model.hidden]; hidden.len()];
         for head in 0..model.heads {
@@ -241,10 +241,16 @@ fn what_cannot_be_done_is_said_with_its_file() {
     let mut infinite = TinyModel::new();
     infinite.tensors.get_mut("encoder.layer.1.output.dense.bias").unwrap().1[3] = f32::INFINITY;
     let cases = [
-        (config("model_type", json!("mpnet")), "`config.json` cannot be used: its `model_type` is `mpnet`; only `bert`"),
+        (
+            config("model_type", json!("mpnet")),
+            "`config.json` cannot be used: its `model_type` is `mpnet`; only `bert`",
+        ),
         (config("hidden_size", json!(18)), "`config.json` cannot be used: its `hidden_size` cannot be divided"),
         (config("hidden_size", json!(1_u64 << 60)), "`config.json` cannot be used: its `hidden_size` is"),
-        (config("hidden_size", json!(32)), "`model.safetensors` cannot be used: its `embeddings.token_type_embeddings.weight` is [2, 16] instead of [2, 32]"),
+        (
+            config("hidden_size", json!(32)),
+            "`model.safetensors` cannot be used: its `embeddings.token_type_embeddings.weight` is [2, 16] instead of [2, 32]",
+        ),
         (config("num_hidden_layers", json!(3)), "`model.safetensors` cannot be used: it lacks `encoder.layer.2"),
         (config("num_attention_heads", json!(0)), "`num_attention_heads` is 0"),
         (config("vocab_size", json!(10)), "`vocab.txt` cannot be used: its piece `issue` has the number 10"),
@@ -254,15 +260,25 @@ fn what_cannot_be_done_is_said_with_its_file() {
         (with("model.safetensors", broken), "`model.safetensors` cannot be used: it lacks"),
         (with("model.safetensors", infinite.weights(Floats::F32, "")), "has numbers that are none"),
         (with("vocab.txt", "[UNK]\n[CLS]\nword"), "`vocab.txt` cannot be used: it has no piece `[SEP]`"),
-        (with("tokenizer.json", r#"{"model": {"type": "Unigram", "vocab": [["a", -1.0]]}}"#), "`tokenizer.json` cannot be used: its `model.type` is `Unigram`"),
-        (with("1_Pooling/config.json", r#"{"pooling_mode_cls_token": true, "pooling_mode_mean_tokens": false}"#), "`1_Pooling/config.json` cannot be used"),
-        (with("modules.json", r#"[{"type": "sentence_transformers.models.Dense"}]"#), "`modules.json` cannot be used: it has a step"),
+        (
+            with("tokenizer.json", r#"{"model": {"type": "Unigram", "vocab": [["a", -1.0]]}}"#),
+            "`tokenizer.json` cannot be used: its `model.type` is `Unigram`",
+        ),
+        (
+            with("1_Pooling/config.json", r#"{"pooling_mode_cls_token": true, "pooling_mode_mean_tokens": false}"#),
+            "`1_Pooling/config.json` cannot be used",
+        ),
+        (
+            with("modules.json", r#"[{"type": "sentence_transformers.models.Dense"}]"#),
+            "`modules.json` cannot be used: it has a step",
+        ),
         (with("sentence_bert_config.json", r#"{"max_seq_length": 1}"#), "`sentence_bert_config.json` cannot be used"),
     ];
     for (files, said) in cases {
         let why = refusal(&files);
         assert!(why.contains(said), "{why}\n  instead of {said}");
     }
-    let usual = r#"{"word_embedding_dimension": 16, "pooling_mode_cls_token": false, "pooling_mode_mean_tokens": true}"#;
+    let usual =
+        r#"{"word_embedding_dimension": 16, "pooling_mode_cls_token": false, "pooling_mode_mean_tokens": true}"#;
     assert!(read(&with("1_Pooling/config.json", usual)).is_ok());
 }

@@ -24,8 +24,8 @@ pub(crate) struct TinyModel {
 }
 
 const VOCABULARY: [&str; 24] = [
-    "[PAD]", "[UNK]", "[CLS]", "[SEP]", "send", "a", "document", "file", "files", "read", "issue", "create", "##s", "##d",
-    ".", ",", "the", "weather", "mail", "mess", "##age", "to", "all", "people",
+    "[PAD]", "[UNK]", "[CLS]", "[SEP]", "send", "a", "document", "file", "files", "read", "issue", "create", "##s",
+    "##d", ".", ",", "the", "weather", "mail", "mess", "##age", "to", "all", "people",
 ];
 
 impl TinyModel {
@@ -48,7 +48,8 @@ impl TinyModel {
                 put(format!("encoder.layer.{layer}.{part}.weight"), &[outputs, width], 0.0);
                 put(format!("encoder.layer.{layer}.{part}.bias"), &[outputs], 0.0);
             };
-            for part in ["attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense"] {
+            for part in ["attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense"]
+            {
                 linear(part, hidden, hidden);
             }
             linear("intermediate.dense", inner, hidden);
