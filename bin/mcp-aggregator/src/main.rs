@@ -39,6 +39,7 @@ mod failure;
 mod import;
 mod lives;
 mod local;
+mod model_folder;
 mod output;
 mod owners;
 mod progress;
