@@ -50,6 +50,9 @@ impl std::fmt::Display for crate::Ended {
             Self::Refused(words) => write!(f, "the model refused to answer: {words}"),
             Self::RoundsSpent(rounds) => write!(f, "the model still wanted tools after {rounds} rounds"),
             Self::GoesInCircles => f.write_str("the model asked for the same calls again and again"),
+            Self::CallsSpent(most) => {
+                write!(f, "the model still wanted tools after {most} calls, and more may not be made")
+            }
             Self::Stopped(why) => write!(f, "its calls were stopped: {why}"),
         }
     }

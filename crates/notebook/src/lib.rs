@@ -64,4 +64,5 @@ pub use problem::{Fault, Problem, Trouble};
 pub use region::Note;
 pub use render::Attachment;
 pub use run::{Finished, Progress, Report, RunOptions, Status, run};
+pub use schema::misfits;
 pub use toolbox::{Answer, Failure, Lookup, Question, Request, Server, Toolbox};

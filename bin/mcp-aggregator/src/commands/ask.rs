@@ -122,6 +122,6 @@ fn conclude(outcome: &Outcome) -> Result<(), Failure> {
         Ended::Answered => Ok(()),
         Ended::RoundsSpent(_) => Err(failure.with_hint("--max-rounds allows more")),
         Ended::Stopped(_) => Err(Failure { code: exit::INTERRUPTED, ..failure }),
-        Ended::CutShort | Ended::Refused(_) | Ended::GoesInCircles => Err(failure),
+        Ended::CutShort | Ended::Refused(_) | Ended::GoesInCircles | Ended::CallsSpent(_) => Err(failure),
     }
 }
