@@ -46,6 +46,8 @@ pub enum Ended {
     RoundsSpent(usize),
     /// It asked for the same again and again.
     GoesInCircles,
+    /// It had nothing to say.
+    Silent,
     /// As many calls were made as may be, and it still wanted more.
     CallsSpent(usize),
     /// Somebody stopped its calls.
@@ -68,6 +70,8 @@ pub struct Outcome {
 pub struct Dialogue {
     /// All that was said, also if the dialogue was dropped in the middle.
     pub conversation: Conversation,
+    /// The words of an answer that is not over, or broke off.
+    pub(crate) unfinished: String,
     offers: Vec<Offer>,
     tools: Vec<Tool>,
     names: SafeNames,
@@ -130,7 +134,7 @@ impl Dialogue {
         let tools: Vec<Tool> = offers.iter().map(|offer| offer.tool.clone()).collect();
         let names = SafeNames::of(tools.iter().map(|tool| tool.name.as_str()));
         let (repeats, usage) = (Repeats::default(), Usage::default());
-        Self { conversation, offers, tools, names, bounds, repeats, calls_made: 0, usage }
+        Self { conversation, unfinished: String::new(), offers, tools, names, bounds, repeats, calls_made: 0, usage }
     }
 
     /// How many calls were made.
@@ -153,13 +157,18 @@ impl Dialogue {
     ) -> Result<Outcome, Failure> {
         let mut last_words = String::new();
         let mut fruitless = 0;
-        for _ in 0..self.bounds.rounds.max(1) {
+        let rounds = self.bounds.rounds.max(1);
+        for round in 1..=rounds {
             let answer = self.hear(model, tell).await?;
             if !answer.text.is_empty() {
                 last_words.clone_from(&answer.text);
             }
             if let Some(ended) = end_of(&answer) {
                 return Ok(self.outcome(answer.text, ended));
+            }
+            if round == rounds {
+                // Nobody would hear what these calls give.
+                break;
             }
             match self.use_tools(&answer.calls, hands, tell).await {
                 Ok(Round::Fruitful) => fruitless = 0,
@@ -172,7 +181,7 @@ impl Dialogue {
                 Err(why) => return Ok(self.outcome(last_words, Ended::Stopped(why))),
             }
         }
-        Ok(self.outcome(last_words, Ended::RoundsSpent(self.bounds.rounds.max(1))))
+        Ok(self.outcome(last_words, Ended::RoundsSpent(rounds)))
     }
 
     fn outcome(&self, answer: String, ended: Ended) -> Outcome {
@@ -181,18 +190,20 @@ impl Dialogue {
 
     async fn hear(&mut self, model: &Model, tell: &mut (dyn FnMut(Told<'_>) + Send)) -> Result<Answer, Failure> {
         let ask = Ask { conversation: &self.conversation, tools: &self.tools, names: &self.names, most_tokens: None };
-        let mut has_spoken = false;
+        let unfinished = &mut self.unfinished;
+        unfinished.clear();
         let mut hear = |heard: Heard<'_>| {
             if let Heard::Text(text) = heard {
-                has_spoken |= !text.is_empty();
+                unfinished.push_str(text);
                 tell(Told::Words(text));
             }
         };
         let answer = model.answer(ask, &mut hear).await;
-        if has_spoken {
+        if !self.unfinished.is_empty() {
             tell(Told::EndOfWords);
         }
         let answer = answer?;
+        self.unfinished.clear();
         self.usage.input += answer.usage.input;
         self.usage.output += answer.usage.output;
         self.conversation.answered(&answer);
@@ -260,7 +271,10 @@ impl Dialogue {
     fn prepare(&mut self, call: &ToolCall, hands: &impl Hands) -> Result<(usize, String), Unmade> {
         let offer = self.names.original(&call.name);
         let place = offer.and_then(|name| self.offers.iter().position(|offer| offer.tool.name == name));
-        let place = place.ok_or_else(|| self.mistake(call, self.no_such_tool(&call.name)))?;
+        let place = place.ok_or_else(|| match call.parsed() {
+            Err(error) => self.mistake(call, format!("{error}; and {}", self.no_such_tool(&call.name))),
+            Ok(_) => self.mistake(call, self.no_such_tool(&call.name)),
+        })?;
         let parsed: Map<String, Value> = call.parsed().map_err(|error| self.misfit(call, place, &error.to_string()))?;
         if self.bounds.calls.is_some_and(|most| self.calls_made >= most) {
             let why =
@@ -310,6 +324,7 @@ fn end_of(answer: &Answer) -> Option<Ended> {
     Some(match &answer.stop {
         Stop::Length => Ended::CutShort,
         Stop::Refused => Ended::Refused(answer.text.clone()),
+        Stop::Done | Stop::Tools | Stop::Other(_) if answer.text.trim().is_empty() => Ended::Silent,
         Stop::Done | Stop::Tools | Stop::Other(_) => Ended::Answered,
     })
 }

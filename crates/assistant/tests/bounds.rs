@@ -15,7 +15,7 @@ async fn a_model_that_never_stops_wanting_tools_is_asked_so_often_and_no_more() 
     let hands = Noting::default();
     let went = ask(&model(&server, Plays::OpenAi), &hands, Bounds { rounds: 4, calls: None }).await;
     assert_eq!(went.outcome.unwrap().ended, Ended::RoundsSpent(4));
-    assert_eq!((server.asked().len(), hands.names().len()), (4, 4));
+    assert_eq!((server.asked().len(), hands.names().len()), (4, 3), "nobody would have heard of the last call");
 }
 
 #[tokio::test]
@@ -88,6 +88,14 @@ async fn who_makes_the_same_mistake_again_and_again_goes_in_circles() {
     let went = ask(&model(&server, Plays::OpenAi), &Noting::default(), Bounds { rounds: 50, calls: None }).await;
     assert_eq!(went.outcome.unwrap().ended, Ended::GoesInCircles);
     assert_eq!(server.asked().len(), 4);
+}
+
+#[tokio::test]
+async fn an_answer_without_words_is_none() {
+    let server = ModelServer::start();
+    server.say(ModelReply::openai(vec![serde_json::json!({})], "stop"));
+    let went = ask(&model(&server, Plays::OpenAi), &Noting::default(), Bounds::default()).await;
+    assert_eq!(went.outcome.unwrap().ended, Ended::Silent);
 }
 
 #[tokio::test]

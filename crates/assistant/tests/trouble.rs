@@ -98,7 +98,9 @@ async fn a_provider_that_fails_after_the_calls_leaves_what_was_said() {
     let went = ask(&model(&server, Plays::Anthropic), &Noting::default(), Bounds::default()).await;
     assert!(went.outcome.is_err());
     let transcript = went.dialogue.transcript("scripted", None);
-    assert_eq!(transcript["turns"].as_array().unwrap().len(), 3);
+    let turns = transcript["turns"].as_array().unwrap();
+    assert_eq!((turns.len(), &turns[3]["is_unfinished"]), (4, &true.into()), "{transcript}");
+    assert!(turns[3]["text"].as_str().unwrap().starts_with("Half"), "{transcript}");
     assert_eq!(transcript["ended"], "interrupted");
 }
 

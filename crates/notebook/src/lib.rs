@@ -55,7 +55,7 @@ pub use apply::{Applied, ApplyOptions, Edit, Fate, Placement, apply};
 pub use binding::{Binding, Bindings, Bound, Origin, Section, bindings_for, matches_path};
 pub use block::{Addressee, Block, Display, Format, blocks};
 pub use document::{Document, Fence, Heading};
-pub use file::{FileError, Saved, assets_folder, read, save, write_attachments};
+pub use file::{FileError, Saved, assets_folder, check_writable, read, save, write_attachments};
 pub use folder::{Folder, FolderError, Listing};
 pub use outline::{Outline, OutlineBlock, OutlineSection, outline};
 pub use place::{Place, PlaceBlock, place};
