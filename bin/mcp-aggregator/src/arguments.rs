@@ -18,6 +18,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use self::assistant::{AskArguments, ContextArguments};
 use crate::advisers::AdviserArguments;
+use crate::assistant::AssistantArguments;
 use crate::storage::StorageArguments;
 use crate::target::TargetArguments;
 use care::{DoctorArguments, TopArguments};
@@ -106,7 +107,7 @@ pub(crate) fn whole_command() -> clap::Command {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Stdio(StdioArguments),
-    Serve(ServeArguments),
+    Serve(Box<ServeArguments>),
     Check(CheckArguments),
     Tools(ToolsArguments),
     Call(CallArguments),
@@ -236,6 +237,8 @@ pub(crate) struct ServeArguments {
     pub(crate) skills: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) advisers: AdviserArguments,
+    #[command(flatten)]
+    pub(crate) assistant: AssistantArguments,
     /// Keep the vectors by which tools are found in Qdrant, too, and compare them there:
     /// http://HOST[:PORT][/COLLECTION], the port for gRPC; else the variable MCP_VECTORS. A key goes into QDRANT_API_KEY
     #[arg(long, verbatim_doc_comment, value_name = "URL")]

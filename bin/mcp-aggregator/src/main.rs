@@ -70,7 +70,7 @@ fn main() -> ExitCode {
     }
     let done = match Arguments::of_process().command {
         Command::Stdio(arguments) => commands::stdio::run(arguments),
-        Command::Serve(arguments) => commands::serve::run(arguments),
+        Command::Serve(arguments) => commands::serve::run(*arguments),
         Command::Check(arguments) => commands::check::run(&arguments),
         Command::Tools(arguments) => commands::tools::run(&arguments),
         Command::Call(arguments) => commands::call::run(&arguments),

@@ -31,7 +31,14 @@ pub(crate) fn cut(line: &str, width: usize) -> String {
 
 /// `text` on one line, and without what would steer a terminal: names and descriptions are a stranger's words.
 pub(crate) fn printable(text: &str) -> String {
-    text.chars().map(|character| if character.is_control() { ' ' } else { character }).collect()
+    text.chars()
+        .map(|character| if character.is_control() || turns_around(character) { ' ' } else { character })
+        .collect()
+}
+
+/// Whether a character makes others appear in another order than they have.
+fn turns_around(character: char) -> bool {
+    matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// How wide a line may be: `COLUMNS` if it is set, else the terminal's width.
