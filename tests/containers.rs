@@ -139,7 +139,7 @@ impl<'a> House<'a> {
     fn label(&self) -> String {
         let registry = self.rest.registry();
         let folder = registry.parent().and_then(|folder| folder.canonicalize().ok()).expect("its folder is there");
-        format!("io.mcp-aggregator.instance={}", folder.join("registry.db").display())
+        format!("io.mcp-aggregator.home={}", folder.join("registry.db").display())
     }
 
     /// Its containers, as the engine sees them.

@@ -93,13 +93,13 @@ async fn start(
     watcher: &Arc<dyn Watcher>,
 ) -> Result<Live, Trouble> {
     let pipes = Pipes::new().map_err(|error| no_pipes(&error))?;
-    let (house, attached) = House::open(containers, engine, upstream, wanted).await?;
+    let tail = Tail::hiding(upstream.spec.secrets.clone());
+    let (house, attached) = House::open(containers, engine, upstream, wanted, &tail).await?;
     watcher.housed(upstream.index, Arc::clone(&house.gauge) as _);
     let Pipes { sink, stdout, stderr, carried } = pipes;
     let outbox = Arc::new(Outbox::new(sink));
     let connection = Arc::new(Connection::new(upstream.surroundings(watcher), Wire::Pipe(Arc::clone(&outbox))));
     let listening = tokio::spawn(Arc::clone(&connection).listen(stdout));
-    let tail = Tail::hiding(upstream.spec.secrets.clone());
     let draining = tokio::spawn({
         let outbox = Arc::clone(&outbox);
         async move { outbox.drain().await }

@@ -22,10 +22,13 @@ mod published;
 mod recipe;
 mod trouble;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 use catalog::{Contact, Transport};
 use tokio::sync::{OnceCell, watch};
+use tokio::time::sleep;
 use upstream::failure::Cause;
 use upstream::{Ending, Life, Living, Phase, Stop, Upstream, Watcher};
 
@@ -34,22 +37,40 @@ use crate::lookout::Lookout;
 use crate::owner::Owner;
 use crate::trouble::Trouble;
 
+/// Between looks at whether what is owed can be removed: so long at first, and never longer than that.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
 /// All containers of this program.
 #[derive(Debug)]
 pub struct Containers {
+    me: Weak<Self>,
     owner: Owner,
     /// What somebody who was us has left behind is gone.
     cleared: OnceCell<()>,
     /// Containers that could not be removed when they should have been.
-    owed: Mutex<Vec<String>>,
+    owed: Mutex<Owed>,
     lookout: Arc<Lookout>,
+}
+
+#[derive(Debug, Default)]
+struct Owed {
+    containers: Vec<String>,
+    /// Somebody tries again and again.
+    is_looked_after: bool,
 }
 
 impl Containers {
     /// Those of `owner`. No engine is looked for until one is needed.
     pub fn new(owner: Owner) -> Arc<Self> {
         let lookout = Lookout::new(&owner.instance);
-        Arc::new(Self { owner, cleared: OnceCell::new(), owed: Mutex::default(), lookout })
+        Arc::new_cyclic(|me| Self {
+            me: Weak::clone(me),
+            owner,
+            cleared: OnceCell::new(),
+            owed: Mutex::default(),
+            lookout,
+        })
     }
 
     /// The life of a server that is no program of ours: in a container, or else as `remote` has it.
@@ -77,7 +98,7 @@ impl Containers {
 
     /// Tries once more to remove what could not be removed. For the end of the program.
     pub async fn settle(&self) {
-        if self.owed().is_empty() {
+        if self.owed().containers.is_empty() {
             return;
         }
         match Engine::find().await {
@@ -94,7 +115,7 @@ impl Containers {
     }
 
     async fn pay(&self, engine: &Engine) {
-        let owed = std::mem::take(&mut *self.owed());
+        let owed = std::mem::take(&mut self.owed().containers);
         for id in owed {
             self.remove(engine, &id).await;
         }
@@ -104,13 +125,45 @@ impl Containers {
     async fn remove(&self, engine: &Engine, id: &str) {
         if let Err(error) = engine.remove(id).await {
             tracing::warn!(container = id, %error, "could not remove a container; will try again");
-            self.owed().push(id.to_owned());
+            let mut owed = self.owed();
+            owed.containers.push(id.to_owned());
+            if !owed.is_looked_after {
+                owed.is_looked_after = true;
+                tokio::spawn(look_after_owed(Weak::clone(&self.me)));
+            }
         }
     }
 
-    fn owed(&self) -> std::sync::MutexGuard<'_, Vec<String>> {
+    /// Whether nothing is owed any more. Then nobody looks after it any longer.
+    fn is_settled(&self) -> bool {
+        let mut owed = self.owed();
+        owed.is_looked_after = !owed.containers.is_empty();
+        !owed.is_looked_after
+    }
+
+    fn owed(&self) -> std::sync::MutexGuard<'_, Owed> {
         self.owed.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Removes what could not be removed as soon as the engine is back, whether or not anybody wants anything else of it.
+///
+/// Boxed, for it calls who called it.
+fn look_after_owed(containers: Weak<Containers>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    Box::pin(async move {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+            let Some(containers) = containers.upgrade() else { return };
+            if let Ok(engine) = Engine::find().await {
+                containers.pay(&engine).await;
+            }
+            if containers.is_settled() {
+                return;
+            }
+        }
+    })
 }
 
 async fn live(

@@ -13,7 +13,7 @@ use crate::assistant::{self as helper, CallingHands, Consent, Offered, Telling, 
 use crate::documents::ConfigTools;
 use crate::failure::Failure;
 use crate::session::{self, Signals};
-use crate::{config, documents, exit, words};
+use crate::{config, documents, exit, output, words};
 
 /// A question, ready to be asked.
 struct Prepared<'a> {
@@ -89,7 +89,7 @@ impl Prepared<'_> {
         let bounds = Bounds { rounds: self.arguments.max_rounds.into(), calls: None };
         let hands = CallingHands::new(way, usize::try_from(line).unwrap_or(usize::MAX), &self.consent, offered);
         let mut dialogue = Dialogue::new(helper::task(document), self.question.as_str(), offered.offers(), bounds);
-        let mut telling = Telling::all();
+        let mut telling = if self.arguments.json { Telling::calls_only() } else { Telling::all() };
         let outcome = {
             let mut tell = |told: assistant::Told<'_>| telling.tell(told);
             tokio::select! {
@@ -109,8 +109,15 @@ impl Prepared<'_> {
 
     /// Writes down all that was said, if that is wanted.
     fn keep(&self, dialogue: &Dialogue, outcome: Option<&Outcome>) -> Result<(), Failure> {
-        let Some(file) = &self.arguments.transcript else { return Ok(()) };
+        let AskArguments { transcript: file, json, .. } = self.arguments;
+        if file.is_none() && !json {
+            return Ok(());
+        }
         let transcript = dialogue.transcript(&self.model.provider().model, outcome);
+        if *json {
+            output::print_json(&transcript)?;
+        }
+        let Some(file) = file else { return Ok(()) };
         fs::write(file, format!("{transcript:#}\n"))
             .map_err(|error| Failure::new(format!("could not write the transcript {}: {error}", file.display())))
     }
