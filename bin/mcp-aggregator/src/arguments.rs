@@ -14,13 +14,16 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use aggregator::{NamePolicy, Separator, Surface};
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use self::assistant::{AskArguments, ContextArguments};
 use crate::advisers::AdviserArguments;
 use crate::assistant::AssistantArguments;
+use crate::failure::Failure;
 use crate::storage::StorageArguments;
 use crate::target::TargetArguments;
+use crate::{output, pasted};
 use care::{DoctorArguments, TopArguments};
 use demo::{DemoArguments, DemoServerArguments};
 use documents::{DocArguments, RunArguments};
@@ -89,14 +92,44 @@ Exit status:
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,
+    /// What is printed is for machines, whichever command it is.
+    #[arg(skip)]
+    pub(crate) as_json: bool,
 }
 
 impl Arguments {
     /// What was typed. Where that makes no sense, or asks for help, the program ends here.
     pub(crate) fn of_process() -> Self {
-        let matches = whole_command().get_matches();
-        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+        let matches = whole_command().try_get_matches().unwrap_or_else(|error| refuse(&error));
+        let arguments = Self::from_arg_matches(&matches).unwrap_or_else(|error| refuse(&error));
+        let verb = innermost(&matches);
+        pasted::remember(verb);
+        Self { as_json: is_typed(verb, "json"), ..arguments }
     }
+}
+
+/// The matches of the verb that was typed, or of the verb below it.
+fn innermost(matches: &ArgMatches) -> &ArgMatches {
+    matches.subcommand().map_or(matches, |(_, below)| innermost(below))
+}
+
+pub(crate) fn is_typed(verb: &ArgMatches, argument: &str) -> bool {
+    // Not every verb has it.
+    let is_known = verb.try_contains_id(argument).is_ok();
+    is_known && verb.value_source(argument) == Some(ValueSource::CommandLine)
+}
+
+/// Says what makes no sense, for people and, if that was asked for, for machines.
+fn refuse(error: &clap::Error) -> ! {
+    let is_help = !error.use_stderr();
+    let typed = std::env::args_os().skip(1).take_while(|word| word != "--");
+    if !is_help && typed.into_iter().any(|word| word == "--json") {
+        let told = error.render().to_string();
+        let told = told.strip_prefix("error: ").unwrap_or(&told).trim_end();
+        // Whoever cannot be told on stdout is told on stderr all the same.
+        output::print_json(&Failure::usage(told).to_json()).unwrap_or_else(output::say);
+    }
+    error.exit()
 }
 
 /// The whole command line, as it is explained.
@@ -147,7 +180,12 @@ pub(crate) enum Command {
     verbatim_doc_comment,
     after_help = "\
 In the config of your MCP client:
-  {\"mcpServers\": {\"all\": {\"command\": \"mcp-aggregator\", \"args\": [\"stdio\", \"--config\", \"/path/to/mcp.json\"]}}}"
+  {\"mcpServers\": {\"all\": {\"command\": \"mcp-aggregator\", \"args\": [\"stdio\", \"--config\", \"/path/to/mcp.json\"]}}}
+
+Examples:
+  mcp-aggregator stdio --config mcp.json
+  mcp-aggregator stdio --config mcp.json --names safe --log-file aggregator.log
+  mcp-aggregator connect claude-desktop --stdio --config mcp.json     writes that config"
 )]
 pub(crate) struct StdioArguments {
     #[command(flatten)]
@@ -255,6 +293,9 @@ pub(crate) struct ServeArguments {
     /// The name reported to clients
     #[arg(long, value_name = "NAME", default_value = "mcp-aggregator")]
     pub(crate) name: String,
+    /// Print where it listens as a line of JSON, as soon as it does: {"url", "mcp", "has_tokens", "pid"}
+    #[arg(long)]
+    pub(crate) json: bool,
     /// Log everything, not only warnings and errors
     #[arg(long)]
     pub(crate) debug: bool,

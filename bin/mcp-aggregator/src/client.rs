@@ -19,6 +19,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 const LONG_PATIENCE: Duration = Duration::from_secs(6 * 3600);
 
 /// A running service. It has no `Debug`, for it knows the token.
+#[derive(Clone)]
 pub(crate) struct Client {
     url: String,
     token: Option<String>,
@@ -108,9 +109,8 @@ impl Client {
         body: Bytes,
         limit: Duration,
     ) -> Result<remote::Response, Denial> {
-        let bearer = self.token.as_ref().map(|token| ("Authorization".to_owned(), format!("Bearer {token}")));
-        let headers = bearer.into_iter().collect();
-        let request = remote::Request { method, url: format!("{}{PREFIX}{path}", self.url), headers, body };
+        let request =
+            remote::Request { method, url: format!("{}{PREFIX}{path}", self.url), headers: self.headers(), body };
         remote::request(request, limit).await.map_err(|error| {
             let failure = Failure::new(format!("could not ask the service at {}: {error}", self.url));
             match error {
@@ -153,6 +153,23 @@ impl Client {
             }
         }
         Ok(())
+    }
+}
+
+impl Client {
+    /// What happens there from now on, piece by piece, for as long as it is listened to. If that cannot be: why.
+    pub(crate) async fn events(&self) -> Result<remote::Reply, String> {
+        let exchange = remote::Exchange::new(&format!("{}{PREFIX}/events", self.url), self.headers())?;
+        let reply = exchange.listen().await.map_err(|error| error.to_string())?;
+        match reply.status() {
+            200 => Ok(reply),
+            status => Err(format!("it answered HTTP {status}")),
+        }
+    }
+
+    fn headers(&self) -> Vec<(String, String)> {
+        let bearer = self.token.as_ref().map(|token| ("Authorization".to_owned(), format!("Bearer {token}")));
+        bearer.into_iter().collect()
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde_json::{Value, json};
+
 use crate::exit;
 
 /// What is said on stderr, and the exit status.
@@ -10,11 +12,14 @@ pub(crate) struct Failure {
     pub(crate) code: u8,
     pub(crate) message: String,
     pub(crate) hint: Option<String>,
+    /// A stable word for it, and more about it, for machines, where there is something.
+    pub(crate) kind: Option<String>,
+    pub(crate) data: Option<Value>,
 }
 
 impl Failure {
     pub(crate) fn new(message: impl Into<String>) -> Self {
-        Self { code: exit::FAILED, message: message.into(), hint: None }
+        Self { code: exit::FAILED, message: message.into(), hint: None, kind: None, data: None }
     }
 
     pub(crate) fn usage(message: impl Into<String>) -> Self {
@@ -28,6 +33,12 @@ impl Failure {
     pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
+    }
+
+    /// The same for machines.
+    pub(crate) fn to_json(&self) -> Value {
+        let Self { code, message, hint, kind, data } = self;
+        json!({"error": {"code": kind, "message": message, "hint": hint, "data": data, "exit_status": code}})
     }
 }
 

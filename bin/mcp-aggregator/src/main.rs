@@ -18,6 +18,7 @@
 //! - [`traces`]: where traces of calls are sent
 //! - [`doctor`]: what can be wrong, and what to do about it
 //! - [`top`]: the live view
+//! - [`pasted`]: commands in what is said, so that they can be pasted
 //! - [`table`], [`output`], [`colour`], [`progress`], [`words`], [`failure`], [`exit`]: data to stdout, words to stderr, a number to the shell
 
 mod admission;
@@ -42,6 +43,7 @@ mod local;
 mod model_folder;
 mod output;
 mod owners;
+mod pasted;
 mod progress;
 mod refusal;
 mod service_file;
@@ -68,7 +70,8 @@ fn main() -> ExitCode {
         output::say(help::OVERVIEW);
         return ExitCode::from(exit::USAGE);
     }
-    let done = match Arguments::of_process().command {
+    let Arguments { command, as_json } = Arguments::of_process();
+    let done = match command {
         Command::Stdio(arguments) => commands::stdio::run(arguments),
         Command::Serve(arguments) => commands::serve::run(*arguments),
         Command::Check(arguments) => commands::check::run(&arguments),
@@ -104,6 +107,13 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::from(exit::OK),
         Err(failure) => {
             output::say(&failure);
+            // Who wants JSON gets some, also then. A verb that has told all it knows has told why.
+            if as_json
+                && !output::has_printed()
+                && let Err(failure) = output::print_json(&failure.to_json())
+            {
+                output::say(failure);
+            }
             ExitCode::from(failure.code)
         }
     }

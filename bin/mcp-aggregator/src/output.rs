@@ -2,13 +2,19 @@
 
 use std::fmt::Display;
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 
 use crate::failure::Failure;
+use crate::pasted;
+
+/// Something went to stdout.
+static HAS_PRINTED: AtomicBool = AtomicBool::new(false);
 
 /// Writes `data` to stdout. A reader that has seen enough (`| head`) is no failure.
 pub(crate) fn print(data: &[u8]) -> Result<(), Failure> {
+    HAS_PRINTED.store(true, Ordering::Relaxed);
     let mut stdout = io::stdout().lock();
     match stdout.write_all(data).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -18,10 +24,16 @@ pub(crate) fn print(data: &[u8]) -> Result<(), Failure> {
     }
 }
 
-/// Says something on stderr.
+/// Whether anything has been written to stdout.
+pub(crate) fn has_printed() -> bool {
+    HAS_PRINTED.load(Ordering::Relaxed)
+}
+
+/// Says something on stderr. Commands in it are as they can be pasted.
 pub(crate) fn say(words: impl Display) {
     // Stderr is not buffered: in one piece, so that other lines cannot come in between. If it cannot be written, there is
     // nobody left to be told.
+    let words = pasted::completed(&words.to_string());
     io::stderr().write_all(format!("{words}\n").as_bytes()).ok();
 }
 

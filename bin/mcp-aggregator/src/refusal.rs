@@ -13,7 +13,8 @@ pub(crate) fn told(url: &str, status: StatusCode, body: &[u8]) -> Failure {
     let Some(code) = said["error_code"].as_str() else {
         return foreign(url, &format!("it answered HTTP {status}"));
     };
-    let failure = Failure::new(detail(&said["detail"]));
+    let data = Some(said["context"].clone()).filter(|context| !context.is_null());
+    let failure = Failure { kind: Some(code.to_owned()), data, ..Failure::new(detail(&said["detail"])) };
     match hint(code, &said["context"]) {
         Some(hint) => failure.with_hint(hint),
         None => failure,
@@ -51,7 +52,11 @@ fn hint(code: &str, context: &Value) -> Option<String> {
     match code {
         "UNAUTHORIZED" => Some(format!("set {TOKEN_VARIABLE}, or name a file that has the token with --token-file")),
         "SERVER_NOT_FOUND" => Some("`mcp-aggregator list` shows all servers".to_owned()),
-        "SKILL_NOT_FOUND" => Some("`mcp-aggregator skills` shows all skills".to_owned()),
+        "SKILL_NOT_FOUND" => {
+            let hint =
+                "`mcp-aggregator skills` shows all skills, `mcp-aggregator skills suggestions` those to be accepted";
+            Some(hint.to_owned())
+        }
         "SERVER_ALREADY_EXISTS" => name("name")
             .map(|name| format!("`mcp-aggregator show {name}` shows it, `mcp-aggregator remove {name}` removes it")),
         "SERVER_UNAVAILABLE" if context["status"] == "disabled" => {

@@ -81,6 +81,10 @@ pub(crate) fn standing(server: &Value) -> String {
     match (server["status"].as_str(), server["tool_count"].as_u64()) {
         (Some(status @ ("connected" | "degraded")), Some(1)) => format!("{status}, 1 tool"),
         (Some(status @ ("connected" | "degraded")), Some(tools)) => format!("{status}, {tools} tools"),
+        (Some(status @ "connecting"), _) => match server["progress"].as_str() {
+            Some(progress) => format!("{status}: {}", printable(progress)),
+            None => status.to_owned(),
+        },
         (Some(status), _) => status.to_owned(),
         (None, _) => "unknown".to_owned(),
     }

@@ -11,8 +11,8 @@ use crate::target::TargetArguments;
 /// Look for what is wrong, and say what to do about it.
 ///
 /// Looks at the config (if one is given), its variables, the programs it names, and starts each of its servers;
-/// at the running service and its servers, or at the port and the registry for one; at the container engine, if
-/// it is needed; and at all tools together: names that some client refuses, more tools than clients take, what
+/// at the running service and its servers, or at the port and the registry for one; at the container engine and at
+/// Qdrant, if they are needed; and at all tools together: names that some client refuses, more tools than clients take, what
 /// the list costs a model. Nothing is changed. Each line is ok, warning or problem. The exit status is 1 if
 /// there is a problem.
 #[derive(Debug, Args)]
@@ -34,6 +34,9 @@ pub(crate) struct DoctorArguments {
     /// Where a service should listen: ADDRESS:PORT, or a port on this machine [default: 127.0.0.1:8808]
     #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]
     pub(crate) listen: Option<SocketAddr>,
+    /// Whether vectors can be kept there, as for `serve --vectors` [default: the variable MCP_VECTORS]
+    #[arg(long, value_name = "URL")]
+    pub(crate) vectors: Option<String>,
     /// Print JSON: {"ok", "findings": [{"topic", "level", "message", "advice"}]}
     #[arg(long)]
     pub(crate) json: bool,

@@ -15,6 +15,9 @@ pub(crate) struct CompletionsArguments {
     /// Your shell
     #[arg(value_enum, value_name = "SHELL")]
     pub(crate) shell: Shell,
+    /// Print {"shell", "script"}
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// A shell that can complete commands.
@@ -38,4 +41,7 @@ pub(crate) struct ManArguments {
     /// Write the pages of all commands into this folder, one file each
     #[arg(long, value_name = "FOLDER", conflicts_with = "command")]
     pub(crate) dir: Option<PathBuf>,
+    /// Print {"page"}, or with --dir {"folder", "pages": [..]}
+    #[arg(long)]
+    pub(crate) json: bool,
 }

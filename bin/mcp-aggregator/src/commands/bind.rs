@@ -31,7 +31,7 @@ pub(crate) fn list(arguments: &BindingsArguments) -> Result<(), Failure> {
 }
 
 pub(crate) fn add(arguments: &BindArguments) -> Result<(), Failure> {
-    let BindArguments { document, server, heading, block_id, lines, no_inherit, target } = arguments;
+    let BindArguments { document, server, heading, block_id, lines, no_inherit, json: as_json, target } = arguments;
     let binding = json!({
         "document": document,
         "server_id": server,
@@ -47,6 +47,9 @@ pub(crate) fn add(arguments: &BindArguments) -> Result<(), Failure> {
             Target::Registry(store) => local::bind(&store, &binding).await,
         }
     })?;
+    if *as_json {
+        return output::print_json(&made);
+    }
     say(format_args!("bound {} of {} to `{}`", part(&made), text(&made, "document"), text(&made, "server_name")));
     Ok(())
 }
@@ -61,6 +64,9 @@ pub(crate) fn remove(arguments: &UnbindArguments) -> Result<(), Failure> {
             Target::Registry(store) => local::unbind(&store, arguments.id).await,
         }
     })?;
+    if arguments.json {
+        return output::print_json(&json!({"removed": arguments.id}));
+    }
     say(format_args!("removed binding {}", arguments.id));
     Ok(())
 }

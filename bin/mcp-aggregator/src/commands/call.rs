@@ -10,13 +10,15 @@ use bytes::Bytes;
 use catalog::{Kind, ServerName};
 use http::Method;
 use protocol::reply;
+use serde_json::Value;
 
 use crate::arguments::CallArguments;
+use crate::client::Client;
 use crate::conversation::{Answer, Conversation};
 use crate::failure::Failure;
 use crate::session::{self, Session};
 use crate::suggestion::{self, Known};
-use crate::{answer, config, exit, output, owners, tool_arguments, words};
+use crate::{answer, config, exit, output, owners, refusal, tool_arguments, words};
 
 /// The token progress is reported under. One call, one token.
 const PROGRESS_TOKEN: &[u8] = b"1";
@@ -42,9 +44,27 @@ fn by_service(arguments: &CallArguments) -> Result<(), Failure> {
     let body = Bytes::from(reply::object(call));
     let result = session::block_on(async {
         let service = target.service().await?;
-        Ok(service.ask(Method::POST, "/execute", body, LONGEST_CALL).await?)
+        let answer = service.send(Method::POST, "/execute", body, LONGEST_CALL).await?;
+        if answer.status.is_success() {
+            return Ok(answer.body);
+        }
+        if is_switched_off(&service, tool, &answer.body).await {
+            return Err(Failure::new(format!("`{tool}` is switched off"))
+                .with_hint(format!("{}/tools switches it on, in a browser", service.url())));
+        }
+        Err(refusal::told(service.url(), answer.status, &answer.body))
     })?;
     show_result(&result, tool, *json)
+}
+
+/// Whether a tool that nobody has is there, but switched off.
+async fn is_switched_off(service: &Client, tool: &str, refusal: &[u8]) -> bool {
+    let refusal: Value = serde_json::from_slice(refusal).unwrap_or_default();
+    if refusal["error_code"] != "TOOL_NOT_FOUND" {
+        return false;
+    }
+    let tools = service.get("/tools").await.ok().unwrap_or_default();
+    tools.as_array().into_iter().flatten().any(|known| known["name"] == tool && known["enabled"] == false)
 }
 
 /// The server that has it is started for it.
@@ -139,7 +159,8 @@ fn show(answer: &Answer, tool: &str, json: bool) -> Result<(), Failure> {
         Ok(result) => show_result(result, tool, json),
         Err(error) => {
             let words = if json { format!("\n{}", String::from_utf8_lossy(error)) } else { answer::refusal(error) };
-            Err(Failure::new(format!("`{tool}` was answered with an error: {words}")))
+            let failure = Failure::new(format!("`{tool}` was answered with an error: {words}"));
+            Err(Failure { data: serde_json::from_slice(error).ok(), ..failure })
         }
     }
 }

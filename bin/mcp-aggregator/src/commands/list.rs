@@ -87,6 +87,8 @@ fn lines(servers: &[Value]) -> Vec<String> {
         lines.push(line);
         let server = index.checked_sub(1).and_then(|index| servers.get(index));
         lines.extend(server.and_then(shown::container).map(|container| format!("  container: {container}")));
+        let progress = server.and_then(|server| server["progress"].as_str());
+        lines.extend(progress.map(|progress| format!("  {}", printable(progress))));
         lines.extend(server.and_then(why).map(|why| format!("  why: {why}")));
     }
     lines

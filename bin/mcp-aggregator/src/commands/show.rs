@@ -50,6 +50,7 @@ fn lines(server: &Value) -> Vec<String> {
         ("health check", text(server, "health_check_url")),
         ("origin", text(server, "origin")),
         ("status", text(server, "status")),
+        ("progress", text(server, "progress")),
         ("enabled", switch(server)),
         ("lazy", text(config, "lazy").replace('-', "false")),
         ("connected", moment(server, "connected_at")),
