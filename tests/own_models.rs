@@ -10,6 +10,7 @@ use testkit::{Asked, Launch, ModelReply, ModelServer, Puppet, Spec, program, wai
 use crate::rest::{Rest, expect};
 
 #[path = "../crates/search/tests/behaviour/tiny_model.rs"]
+#[expect(dead_code, reason = "the tests of the model itself need more of it")]
 mod tiny_model;
 
 use tiny_model::{Floats, TinyModel};
@@ -51,9 +52,9 @@ fn made_since_the_start(rest: &Rest) -> u64 {
 }
 
 fn write(model: &TinyModel, folder: &Path) {
-    std::fs::create_dir_all(folder).unwrap();
+    std::fs::create_dir_all(folder).expect("a temporary folder can be written");
     for (name, bytes) in model.files() {
-        std::fs::write(folder.join(name), bytes).unwrap();
+        std::fs::write(folder.join(name), bytes).expect("a temporary folder can be written");
     }
 }
 

@@ -14,7 +14,7 @@ pub(crate) struct Failure {
     pub(crate) hint: Option<String>,
     /// A stable word for it, and more about it, for machines, where there is something.
     pub(crate) kind: Option<String>,
-    pub(crate) data: Option<Value>,
+    pub(crate) data: Option<Box<Value>>,
 }
 
 impl Failure {

@@ -13,7 +13,7 @@ pub(crate) fn told(url: &str, status: StatusCode, body: &[u8]) -> Failure {
     let Some(code) = said["error_code"].as_str() else {
         return foreign(url, &format!("it answered HTTP {status}"));
     };
-    let data = Some(said["context"].clone()).filter(|context| !context.is_null());
+    let data = Some(said["context"].clone()).filter(|context| !context.is_null()).map(Box::new);
     let failure = Failure { kind: Some(code.to_owned()), data, ..Failure::new(detail(&said["detail"])) };
     match hint(code, &said["context"]) {
         Some(hint) => failure.with_hint(hint),
