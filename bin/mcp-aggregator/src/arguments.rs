@@ -22,6 +22,7 @@ use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand}
 
 use self::assistant::{AskArguments, ContextArguments};
 use crate::advisers::AdviserArguments;
+use crate::assistant::AssistantArguments;
 use crate::failure::Failure;
 use crate::storage::StorageArguments;
 use crate::target::TargetArguments;
@@ -155,7 +156,7 @@ pub(crate) fn whole_command() -> clap::Command {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Stdio(StdioArguments),
-    Serve(ServeArguments),
+    Serve(Box<ServeArguments>),
     Check(CheckArguments),
     Tools(ToolsArguments),
     Call(CallArguments),
@@ -292,6 +293,8 @@ pub(crate) struct ServeArguments {
     pub(crate) skills: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) advisers: AdviserArguments,
+    #[command(flatten)]
+    pub(crate) assistant: AssistantArguments,
     /// Keep the vectors by which tools are found in Qdrant, too, and compare them there:
     /// http://HOST[:PORT][/COLLECTION], the port for gRPC; else the variable MCP_VECTORS. A key goes into QDRANT_API_KEY
     #[arg(long, verbatim_doc_comment, value_name = "URL")]

@@ -40,6 +40,7 @@ mod failure;
 mod import;
 mod lives;
 mod local;
+mod model_folder;
 mod output;
 mod owners;
 mod pasted;
@@ -73,7 +74,7 @@ fn main() -> ExitCode {
     let Arguments { command, as_json } = Arguments::of_process();
     let done = match command {
         Command::Stdio(arguments) => commands::stdio::run(arguments),
-        Command::Serve(arguments) => commands::serve::run(arguments),
+        Command::Serve(arguments) => commands::serve::run(*arguments),
         Command::Check(arguments) => commands::check::run(&arguments),
         Command::Tools(arguments) => commands::tools::run(&arguments),
         Command::Call(arguments) => commands::call::run(&arguments),

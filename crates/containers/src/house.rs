@@ -24,13 +24,16 @@ use crate::Containers;
 use crate::engine::Engine;
 use crate::gauge::Gauge;
 use crate::lookout::Post;
-use crate::recipe;
 use crate::trouble::{Trouble, in_words, status};
+use crate::{owner, recipe};
 
 /// How long a server may take to end by itself once its input has ended.
 const CLOSE_GRACE: Duration = Duration::from_secs(1);
 /// How long it may take once it was asked to terminate, in seconds.
 const TERM_GRACE: i32 = 2;
+/// How long the engine may take for all of that; and to remove it once everybody is in a hurry.
+const STOP: Duration = Duration::from_secs(7);
+const HURRY: Duration = Duration::from_secs(2);
 /// How long the engine may take to look at a container.
 const LOOK: Duration = Duration::from_secs(5);
 /// Before the end of a container is waited for again.
@@ -133,22 +136,54 @@ impl House {
                 self.terminate(id, stop).await;
             }
         }
-        containers.remove(&self.engine, id).await;
+        tokio::select! {
+            () = containers.remove(&self.engine, id) => {}
+            // In a hurry it is left for later, should the engine take its time.
+            () = hurried(stop) => containers.owe(id),
+        }
         self.ending.abort();
     }
 
     async fn terminate(&self, id: &str, stop: &mut watch::Receiver<Stop>) {
         let options = StopContainerOptionsBuilder::new().t(TERM_GRACE).build();
         tokio::select! {
-            stopped = self.engine.docker.stop_container(id, Some(options)) => if let Err(error) = stopped {
-                tracing::debug!(container = id, error = %in_words(&error), "could not stop a container");
+            stopped = timeout(STOP, self.engine.docker.stop_container(id, Some(options))) => match stopped {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => {
+                    tracing::debug!(container = id, error = %in_words(&error), "could not stop a container");
+                }
+                Err(_) => tracing::debug!(container = id, "the engine does not stop a container"),
             },
             _ = stop.wait_for(|&stop| stop >= Stop::Now) => {}
         }
     }
 }
 
+async fn hurried(stop: &mut watch::Receiver<Stop>) {
+    if stop.wait_for(|&stop| stop >= Stop::Now).await.is_err() {
+        // Nobody is left to hurry.
+        std::future::pending::<()>().await;
+    }
+    sleep(HURRY).await;
+}
+
+/// Has the container made. If its name is taken by what we left behind ourselves, that goes first.
 async fn create(
+    containers: &Containers,
+    engine: &Engine,
+    upstream: &Upstream,
+    wanted: &Container,
+) -> Result<(String, String), Trouble> {
+    match create_once(containers, engine, upstream, wanted).await {
+        Err(Trouble::NameTaken { .. }) => {
+            owner::remove_leftovers(&containers.owner, engine).await?;
+            create_once(containers, engine, upstream, wanted).await
+        }
+        decided => decided,
+    }
+}
+
+async fn create_once(
     containers: &Containers,
     engine: &Engine,
     upstream: &Upstream,
@@ -288,7 +323,7 @@ impl Watch {
                 return Trouble::RemovedFromOutside;
             }
             let end = End { code, oom: state.oom_killed == Some(true), is_unstarted: self.is_unstarted(code).await };
-            return self.why(end);
+            return self.why(&end);
         }
     }
 
@@ -306,13 +341,13 @@ impl Watch {
         timeout(LAST_WORDS, waiting).await.is_ok()
     }
 
-    fn why(&self, end: End) -> Trouble {
+    fn why(&self, end: &End) -> Trouble {
         let no_command = |words: &str| Trouble::NoCommand {
             image: self.image.clone(),
             command: self.command.clone(),
             words: words.to_owned(),
         };
-        why(&end, self.limit, no_command)
+        why(end, self.limit, no_command)
     }
 }
 

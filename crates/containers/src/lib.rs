@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use catalog::{Contact, Transport};
 use tokio::sync::{OnceCell, watch};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use upstream::failure::Cause;
 use upstream::{Ending, Life, Living, Phase, Stop, Upstream, Watcher};
 
@@ -40,6 +40,9 @@ use crate::trouble::Trouble;
 /// Between looks at whether what is owed can be removed: so long at first, and never longer than that.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// How long an engine may take to finish what it began, once nobody wants it any more; and at the end of the program.
+const STUCK: Duration = Duration::from_secs(10);
+const FAREWELL: Duration = Duration::from_secs(5);
 
 /// All containers of this program.
 #[derive(Debug)]
@@ -101,9 +104,17 @@ impl Containers {
         if self.owed().containers.is_empty() {
             return;
         }
-        match Engine::find().await {
-            Ok(engine) => self.pay(&engine).await,
-            Err(error) => tracing::warn!(%error, "containers are left behind; the next start removes them"),
+        let paid = async {
+            let engine = Engine::find().await?;
+            self.pay(&engine).await;
+            Ok::<(), Trouble>(())
+        };
+        match timeout(FAREWELL, paid).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "containers are left behind; the next start removes them"),
+            Err(_) => {
+                tracing::warn!("containers are left behind: the engine does not answer; the next start removes them");
+            }
         }
     }
 
@@ -125,12 +136,17 @@ impl Containers {
     async fn remove(&self, engine: &Engine, id: &str) {
         if let Err(error) = engine.remove(id).await {
             tracing::warn!(container = id, %error, "could not remove a container; will try again");
-            let mut owed = self.owed();
-            owed.containers.push(id.to_owned());
-            if !owed.is_looked_after {
-                owed.is_looked_after = true;
-                tokio::spawn(look_after_owed(Weak::clone(&self.me)));
-            }
+            self.owe(id);
+        }
+    }
+
+    /// Has a container removed by and by.
+    fn owe(&self, id: &str) {
+        let mut owed = self.owed();
+        owed.containers.push(id.to_owned());
+        if !owed.is_looked_after {
+            owed.is_looked_after = true;
+            tokio::spawn(look_after_owed(Weak::clone(&self.me)));
         }
     }
 
@@ -183,7 +199,7 @@ async fn live(
     };
     let engine = match prepared {
         Ok(engine) => engine,
-        Err(trouble) => return upstream.ended(&*watcher, &Arc::new(failed(Phase::Startup, trouble.into()))),
+        Err(trouble) => return upstream.ended(&*watcher, &Arc::new(not_started(&upstream, trouble))),
     };
     match &wanted.contact {
         Contact::Stdio => attached::live(&containers, &engine, &upstream, &wanted, &watcher, stop).await,
@@ -204,6 +220,26 @@ async fn prepare(
     containers.cleared(&engine).await?;
     image::provide(&engine, wanted, |progress| watcher.preparing(upstream.index, progress)).await?;
     Ok(engine)
+}
+
+/// Why there is no container. An engine repeats what it was told, secrets included.
+fn not_started(upstream: &Upstream, trouble: Trouble) -> Ending {
+    failed(Phase::Startup, Cause::from(trouble).hiding(&upstream.spec.secrets))
+}
+
+/// What an engine does that must not be given up half-way; unless nobody wants it any more and the engine does not come to an
+/// end. What it may have made then is removed by the next start.
+async fn unless_stuck<T>(deed: impl Future<Output = T>, stop: &watch::Receiver<Stop>) -> Option<T> {
+    let mut stop = stop.clone();
+    let stuck = async {
+        // Nobody can ask for it any more, either.
+        stop.wait_for(|&stop| stop > Stop::Never).await.ok();
+        sleep(STUCK).await;
+    };
+    tokio::select! {
+        done = deed => Some(done),
+        () = stuck => None,
+    }
 }
 
 fn failed(phase: Phase, cause: Cause) -> Ending {

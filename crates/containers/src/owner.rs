@@ -120,11 +120,18 @@ fn machine() -> String {
     known.into_iter().find(|id| !id.is_empty()).unwrap_or_else(node)
 }
 
-/// When a process was started, in the system's ticks; nothing where the system does not tell.
+/// When a process was started, in the system's ticks; nothing where the system does not tell, or if it has ended.
 fn started(id: u32) -> Option<String> {
-    let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-    // The name is in parentheses and may hold anything; the 20th word behind it is the time.
-    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19).map(str::to_owned)
+    when_started(&std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?)
+}
+
+fn when_started(stat: &str) -> Option<String> {
+    // The name is in parentheses and may hold anything; the first word behind it is the state, the 20th the time.
+    let mut words = stat.rsplit_once(')')?.1.split_ascii_whitespace();
+    let state = words.next()?;
+    // One that was killed is listed until its parent has asked how it ended, which may never be.
+    let has_ended = matches!(state, "Z" | "X" | "x");
+    words.nth(18).filter(|_| !has_ended).map(str::to_owned)
 }
 
 /// Whether the process that is meant still runs on this machine.
@@ -161,6 +168,16 @@ mod tests {
         for odd in ["", "x", "a/b", "elsewhere/x/y/1/5"] {
             assert!(owner.has_left(odd), "{odd}");
         }
+    }
+
+    #[test]
+    fn a_process_that_ended_and_was_not_buried_is_gone() {
+        let stat = |state: &str| {
+            let rest = (4..=22).map(|number| number.to_string()).collect::<Vec<_>>().join(" ");
+            format!("77 (odd) name) {state} {rest} 23 24")
+        };
+        assert_eq!(when_started(&stat("S")).as_deref(), Some("22"));
+        assert_eq!(when_started(&stat("Z")), None);
     }
 
     #[test]

@@ -25,7 +25,7 @@ use crate::engine::Engine;
 use crate::house::House;
 use crate::recipe::LOOPBACK;
 use crate::trouble::Trouble;
-use crate::{Containers, failed};
+use crate::{Containers, failed, not_started, unless_stuck};
 
 /// How often it is looked whether somebody listens.
 const KNOCK: Duration = Duration::from_millis(50);
@@ -47,11 +47,11 @@ pub(crate) async fn live(
     remote: Life,
 ) {
     let tail = Tail::hiding(upstream.spec.secrets.clone());
-    let (mut house, attached) = match House::open(containers, engine, &upstream, wanted, &tail).await {
-        Ok(opened) => opened,
-        Err(trouble) => {
-            return upstream.ended(&*watcher, &Arc::new(failed(Phase::Startup, trouble.into())));
-        }
+    let opened = unless_stuck(House::open(containers, engine, &upstream, wanted, &tail), &stop).await;
+    let (mut house, attached) = match opened {
+        Some(Ok(opened)) => opened,
+        Some(Err(trouble)) => return upstream.ended(&*watcher, &Arc::new(not_started(&upstream, trouble))),
+        None => return upstream.ended(&*watcher, &Arc::new(Ending::Stopped)),
     };
     watcher.housed(upstream.index, Arc::clone(&house.gauge) as _);
     let muttering = mutter(&upstream, &tail, attached);
@@ -159,6 +159,7 @@ fn over_http(upstream: &Upstream, wanted: &Container, here: u16) -> Upstream {
         index: upstream.index,
         spec: ServerSpec { transport: Transport::Remote(Remote { url, headers, dialect }), ..upstream.spec.clone() },
         environment: Vec::new(),
+        withheld: upstream.withheld,
         manners: upstream.manners.clone(),
         lineage: Arc::clone(&upstream.lineage),
         watchdog: Arc::clone(&upstream.watchdog),
