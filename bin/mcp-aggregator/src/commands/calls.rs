@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::output::{self, say};
 use crate::session;
 use crate::shown::{self, moment, table, text};
-use crate::table::printable;
+use crate::table::{cut, line_width, printable};
 
 pub(crate) fn run(arguments: &CallsArguments) -> Result<(), Failure> {
     session::block_on(async {
@@ -50,17 +50,58 @@ async fn list(arguments: &CallsArguments, service: &Client) -> Result<(), Failur
     if arguments.json {
         return output::print_json(&calls);
     }
-    let rows: Vec<_> = calls.as_array().into_iter().flatten().map(row).collect();
-    if rows.is_empty() {
+    let calls = calls.as_array().map(Vec::as_slice).unwrap_or_default();
+    if calls.is_empty() {
         say("nobody has called a tool yet");
         return Ok(());
     }
-    output::print_lines(&table(["ASKED", "ID", "STATE", "TOOK", "TOOL", "WHY"], rows))
+    output::print_lines(&lines(calls))
 }
 
-fn row(call: &Value) -> [String; 6] {
+/// A line for each call; under one that can be cancelled, its id; under one that failed, why.
+fn lines(calls: &[Value]) -> Vec<String> {
+    let mut rows = table(["ASKED", "STATE", "TOOK", "BY", "TOOL"], calls.iter().map(row).collect()).into_iter();
+    let mut lines: Vec<String> = rows.next().into_iter().collect();
+    for (call, row) in calls.iter().zip(rows) {
+        lines.push(row);
+        if call["completed_at"].is_null() {
+            lines.push(format!("  id: {}", text(call, "id")));
+        }
+        let why = call["error_message"].as_str().and_then(|why| why.lines().next()).map(printable);
+        lines.extend(why.map(|why| format!("  why: {}", cut(&why, line_width().saturating_sub(shown::INDENT)))));
+    }
+    lines
+}
+
+fn row(call: &Value) -> [String; 5] {
     let took = call["duration_ms"].as_f64().map_or_else(|| "-".to_owned(), |ms| format!("{ms:.1} ms"));
-    let why = call["error_message"].as_str().unwrap_or_default();
     let tool = format!("{}.{}", text(call, "server_name"), text(call, "tool_name"));
-    [moment(call, "submitted_at"), text(call, "id"), shown::status(call), took, tool, printable(why)]
+    [moment(call, "submitted_at"), shown::status(call), took, text(call, "source"), tool]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn who_wants_to_end_a_call_sees_its_id_and_a_failure_says_why() {
+        let call = |status: &str, completed: Option<&str>, why: Option<&str>| {
+            json!({"id": "0199", "server_name": "git", "tool_name": "log", "source": "cli", "status": status,
+                "submitted_at": "2026-07-28T12:00:00Z", "completed_at": completed, "duration_ms": 1.25,
+                "error_message": why})
+        };
+        let over = Some("2026-07-28T12:00:01Z");
+        let calls = [call("executing", None, None), call("error", over, Some("no\nmore")), call("done", over, None)];
+        assert_eq!(
+            lines(&calls)[1..],
+            [
+                "2026-07-28 12:00:00Z  executing  1.2 ms  cli  git.log",
+                "  id: 0199",
+                "2026-07-28 12:00:00Z  error      1.2 ms  cli  git.log",
+                "  why: no",
+                "2026-07-28 12:00:00Z  done       1.2 ms  cli  git.log",
+            ]
+        );
+    }
 }
