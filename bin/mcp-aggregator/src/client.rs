@@ -9,7 +9,7 @@ use remote::Exchange;
 use serde_json::Value;
 
 use crate::failure::Failure;
-use crate::refusal;
+use crate::{refusal, suggestion};
 
 /// Where the API is below the service's address.
 const PREFIX: &str = "/api/v1/aggregator";
@@ -98,7 +98,24 @@ impl Client {
         if response.status.is_success() {
             return Ok(response.body);
         }
-        Err(Denial::Other(refusal::told(&self.url, response.status, &response.body)))
+        let refused = refusal::told(&self.url, response.status, &response.body);
+        match refused.kind.as_deref() {
+            Some("SERVER_NOT_FOUND") => Err(Denial::Other(self.with_servers_like_it(refused).await)),
+            _ => Err(Denial::Other(refused)),
+        }
+    }
+
+    /// A server that is not there may be a slip of the pen. What cannot be asked is left out.
+    async fn with_servers_like_it(&self, refused: Failure) -> Failure {
+        let typed = refused.data.as_ref().and_then(|context| context["server"].as_str()).map(str::to_owned);
+        let servers = self.send(Method::GET, "/servers?limit=1000", Bytes::new(), PATIENCE).await;
+        let servers = servers.ok().and_then(|answer| serde_json::from_slice::<Value>(&answer.body).ok());
+        let servers = servers.unwrap_or_default();
+        let names = servers.as_array().into_iter().flatten().filter_map(|server| server["name"].as_str());
+        match suggestion::among(&typed.unwrap_or_default(), names) {
+            Some(question) => refused.with_hint(question),
+            None => refused,
+        }
     }
 
     /// Sends a request, and gives the answer, whatever it says.
