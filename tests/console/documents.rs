@@ -48,7 +48,7 @@ fn a_document_is_listed_and_shown_with_the_server_of_every_section_and_why() {
     for part in [
         "<h2>Friday</h2>",
         "What to <em>do</em>.",
-        "a comment in line 6 binds",
+        "a comment binds `## Sums`",
         "inherited from",
         "not bound: the first enabled server",
         r#"data-run="1 2 3""#,

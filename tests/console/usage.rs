@@ -24,7 +24,7 @@ fn a_child_that_burns_a_processor_is_seen_doing_so() {
     let usage = wait_until("its child is seen at work", || {
         let usage = rest.get("/servers/busy").json()["usage"].clone();
         // A machine that is busy itself gives it little.
-        (usage["cpu_percent"].as_f64()? > 3.0).then_some(usage)
+        (usage["cpu_percent"].as_f64()? > 1.0).then_some(usage)
     });
     assert!(usage["processes"].as_u64().is_some_and(|count| count >= 2), "{usage}");
     assert!(usage["memory_bytes"].as_u64().is_some_and(|bytes| bytes > 100_000), "{usage}");
