@@ -10,6 +10,7 @@ use testkit::{Asked, Launch, ModelReply, ModelServer, Puppet, Spec, program, wai
 use crate::rest::{Rest, expect};
 
 #[path = "../crates/search/tests/behaviour/tiny_model.rs"]
+#[expect(dead_code, reason = "the tests of the model itself need more of it")]
 mod tiny_model;
 
 use tiny_model::{Floats, TinyModel};
