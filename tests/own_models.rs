@@ -52,9 +52,9 @@ fn made_since_the_start(rest: &Rest) -> u64 {
 }
 
 fn write(model: &TinyModel, folder: &Path) {
-    std::fs::create_dir_all(folder).unwrap();
+    std::fs::create_dir_all(folder).expect("a temporary folder can be written");
     for (name, bytes) in model.files() {
-        std::fs::write(folder.join(name), bytes).unwrap();
+        std::fs::write(folder.join(name), bytes).expect("a temporary folder can be written");
     }
 }
 
@@ -166,7 +166,10 @@ fn a_model_that_makes_vectors_of_another_length_makes_all_anew_and_is_not_asked_
     });
     expect(202, &rest.order("/servers/desk/tools/refresh"));
     wait_for_lacking(&rest, 3, 0);
-    assert!(server.asked().len() < 100, "{}", server.asked().len());
+    // The searches of this test are asked about as well, as often as it looks.
+    let about_tools =
+        server.asked().iter().filter(|asked| texts(asked).iter().any(|text| text.contains("Send a message"))).count();
+    assert!(about_tools < 10, "{about_tools}");
     assert!(rest.serve.stderr_text().contains("the model makes vectors of another length"));
 }
 

@@ -28,7 +28,7 @@ pub(crate) fn open(folder: &Path) -> Result<Arc<dyn Embedder>, Failure> {
     }
     let name = whole.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let model =
-        SentenceModel::read(&name, |file| read(&whole.join(file))).map_err(|error| failed(with_causes(&error)))?;
+        SentenceModel::read(&name, |file| Ok(read(&whole.join(file))?)).map_err(|error| failed(with_causes(&error)))?;
     tracing::info!(model = model.id(), dimension = model.dimension(), "vectors are made by a model of your own");
     Ok(Arc::new(model))
 }

@@ -68,5 +68,5 @@ pub use index::{Hit, Index, Lacking, Limits};
 #[cfg(feature = "builtin-model")]
 pub use minilm::MiniLm;
 pub use query::Query;
-pub use sentence_model::{ModelError, SentenceModel};
+pub use sentence_model::{FileError, ModelError, SentenceModel};
 pub use skills::{Skill, SkillsError, builtin_skills, fingerprint, read_skills};

@@ -5,7 +5,7 @@
 
 mod reading;
 
-use std::io;
+use std::error::Error;
 
 use sha2::{Digest, Sha256};
 
@@ -24,6 +24,9 @@ const LENGTH: &str = "sentence_bert_config.json";
 /// So many digits of a digest tell models apart.
 const DIGITS: usize = 16;
 
+/// Why a file could not be had, in the words of whoever reads it.
+pub type FileError = Box<dyn Error + Send + Sync>;
+
 /// Why a model cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelError {
@@ -37,7 +40,7 @@ pub enum ModelError {
         file: &'static str,
         /// What was wrong.
         #[source]
-        source: io::Error,
+        source: FileError,
     },
     /// A file says something that we cannot do.
     #[error("its `{file}` cannot be used: {why}")]
@@ -61,7 +64,7 @@ impl SentenceModel {
     ///
     /// # Errors
     /// If a file is missing, or says something that we cannot do.
-    pub fn read(name: &str, file: impl Fn(&str) -> io::Result<Option<Vec<u8>>>) -> Result<Self, ModelError> {
+    pub fn read(name: &str, file: impl Fn(&str) -> Result<Option<Vec<u8>>, FileError>) -> Result<Self, ModelError> {
         let mut files = Files { file, digest: Sha256::new() };
         let config = files.needed(CONFIG)?;
         let mut shape = reading::shape(&config).map_err(|why| odd(CONFIG, why))?;
@@ -100,7 +103,7 @@ struct Files<F> {
     digest: Sha256,
 }
 
-impl<F: Fn(&str) -> io::Result<Option<Vec<u8>>>> Files<F> {
+impl<F: Fn(&str) -> Result<Option<Vec<u8>>, FileError>> Files<F> {
     fn get(&mut self, name: &'static str) -> Result<Option<Vec<u8>>, ModelError> {
         let bytes = (self.file)(name).map_err(|source| ModelError::Unreadable { file: name, source })?;
         if let Some(bytes) = &bytes {

@@ -126,6 +126,7 @@ impl WordPiece {
 }
 
 /// What a piece continues a word with, if it does.
+#[expect(clippy::ptr_arg, reason = "what is borrowed of the program stays so")]
 fn continuation(piece: &Cow<'static, str>) -> Option<Cow<'static, str>> {
     let rest = match piece {
         Cow::Borrowed(piece) => Cow::Borrowed(piece.strip_prefix("##")?),

@@ -224,7 +224,7 @@ fn what_is_missing_is_named() {
         files.remove(file);
         assert_eq!(refusal(&files), named);
     }
-    let refused = SentenceModel::read("tiny", |_| Err(io::Error::from(io::ErrorKind::PermissionDenied)));
+    let refused = SentenceModel::read("tiny", |_| Err(io::Error::from(io::ErrorKind::PermissionDenied).into()));
     assert_eq!(refused.err().unwrap().to_string(), "its `config.json` cannot be read");
 }
 
