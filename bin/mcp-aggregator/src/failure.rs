@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
-use crate::exit;
+use crate::{exit, pasted};
 
 /// What is said on stderr, and the exit status.
 #[derive(Debug, PartialEq, Eq)]
@@ -38,6 +38,7 @@ impl Failure {
     /// The same for machines.
     pub(crate) fn to_json(&self) -> Value {
         let Self { code, message, hint, kind, data } = self;
+        let hint = hint.as_deref().map(pasted::completed);
         json!({"error": {"code": kind, "message": message, "hint": hint, "data": data, "exit_status": code}})
     }
 }

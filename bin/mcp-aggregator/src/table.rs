@@ -31,7 +31,18 @@ pub(crate) fn cut(line: &str, width: usize) -> String {
 
 /// `text` on one line, and without what would steer a terminal: names and descriptions are a stranger's words.
 pub(crate) fn printable(text: &str) -> String {
-    text.chars().map(|character| if character.is_control() { ' ' } else { character }).collect()
+    text.chars().map(|character| if steers(character) { ' ' } else { character }).collect()
+}
+
+/// The same for a text of several lines.
+pub(crate) fn harmless(text: &str) -> String {
+    text.chars().filter(|&character| !steers(character) || matches!(character, '\n' | '\t')).collect()
+}
+
+/// Whether a character is a command to a terminal, or turns what follows it around.
+fn steers(character: char) -> bool {
+    let turns = matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    character.is_control() || turns
 }
 
 /// How wide a line may be: `COLUMNS` if it is set, else the terminal's width.
@@ -61,6 +72,7 @@ mod tests {
 
     #[test]
     fn a_stranger_cannot_steer_the_terminal() {
-        assert_eq!(printable("a\u{1b}[2Jb\nc"), "a [2Jb c");
+        assert_eq!(printable("a\u{1b}[2Jb\nc\u{202e}d"), "a [2Jb c d");
+        assert_eq!(harmless("a\u{1b}[2Jb\tc\nd\u{202e}e"), "a[2Jb\tc\nde");
     }
 }

@@ -42,6 +42,19 @@ impl TargetArguments {
         Ok(Target::Registry(self.storage.open().await?))
     }
 
+    /// The same for who only looks, or looks for something: a registry that was named must be there, and none is made.
+    pub(crate) async fn find_existing(&self) -> Result<Target, Failure> {
+        if let Some(service) = self.running().await? {
+            return Ok(Target::Service(service));
+        }
+        if self.storage.data_dir.is_some() && !self.storage.is_there() {
+            let place = self.storage.location()?;
+            return Err(Failure::new(format!("there is no registry at {place}"))
+                .with_hint("look how the folder is written; `mcp-aggregator serve` makes a registry"));
+        }
+        Ok(Target::Registry(self.storage.open().await?))
+    }
+
     /// The running service, for what only it can do.
     pub(crate) async fn service(&self) -> Result<Client, Failure> {
         if let Some(service) = self.running().await? {

@@ -98,15 +98,23 @@ impl ClientFile {
         self.forget()
     }
 
+    /// Whether others on this machine can read it.
+    pub(crate) fn is_open_to_others(&self) -> bool {
+        fs::metadata(&self.path).is_ok_and(|metadata| metadata.permissions().mode() & 0o044 != 0)
+    }
+
     fn forget(&self) -> io::Result<()> {
         remove_if_there(&self.backup())?;
         remove_if_there(&self.written())
     }
 
     /// Under another name first: whoever reads it sees all of it or nothing. There may be a token in it, so what is new
-    /// is for its user only; else who may read it stays as it was.
+    /// is for its user only, and so are copies; else who may read it stays as it was.
     fn put(&self, path: &Path, text: &str) -> io::Result<()> {
-        let mode = fs::metadata(&self.path).map_or(0o600, |metadata| metadata.permissions().mode() & 0o777);
+        let mode = match path == self.path {
+            true => fs::metadata(path).map_or(0o600, |metadata| metadata.permissions().mode() & 0o777),
+            false => 0o600,
+        };
         let mut draft = path.to_path_buf().into_os_string();
         draft.push(format!(".{}", std::process::id()));
         let draft = PathBuf::from(draft);

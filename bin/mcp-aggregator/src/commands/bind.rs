@@ -12,7 +12,7 @@ use crate::{documents, local, session};
 
 pub(crate) fn list(arguments: &BindingsArguments) -> Result<(), Failure> {
     let bindings = session::block_on(async {
-        let target = arguments.target.find().await?;
+        let target = arguments.target.find_existing().await?;
         documents::all_bindings(&target).await
     })?;
     if arguments.json {
@@ -56,7 +56,7 @@ pub(crate) fn add(arguments: &BindArguments) -> Result<(), Failure> {
 
 pub(crate) fn remove(arguments: &UnbindArguments) -> Result<(), Failure> {
     session::block_on(async {
-        match arguments.target.find().await? {
+        match arguments.target.find_existing().await? {
             Target::Service(service) => {
                 service.delete(&format!("/bindings/{}", arguments.id)).await?;
                 Ok(())

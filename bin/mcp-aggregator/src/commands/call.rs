@@ -18,7 +18,8 @@ use crate::conversation::{Answer, Conversation};
 use crate::failure::Failure;
 use crate::session::{self, Session};
 use crate::suggestion::{self, Known};
-use crate::{answer, config, exit, output, owners, refusal, tool_arguments, words};
+use crate::table::{harmless, printable};
+use crate::{answer, config, exit, output, owners, progress, refusal, tool_arguments, words};
 
 /// The token progress is reported under. One call, one token.
 const PROGRESS_TOKEN: &[u8] = b"1";
@@ -44,27 +45,36 @@ fn by_service(arguments: &CallArguments) -> Result<(), Failure> {
     let body = Bytes::from(reply::object(call));
     let result = session::block_on(async {
         let service = target.service().await?;
-        let answer = service.send(Method::POST, "/execute", body, LONGEST_CALL).await?;
+        let calling = service.send(Method::POST, "/execute", body, LONGEST_CALL);
+        let answer = progress::shown(&format!("calling `{}`", printable(tool)), calling).await?;
         if answer.status.is_success() {
             return Ok(answer.body);
         }
-        if is_switched_off(&service, tool, &answer.body).await {
-            return Err(Failure::new(format!("`{tool}` is switched off"))
-                .with_hint(format!("{}/tools switches it on, in a browser", service.url())));
+        let failure = refusal::told(service.url(), answer.status, &answer.body);
+        match failure.kind.as_deref() {
+            Some("TOOL_NOT_FOUND") => Err(missing(&service, tool, failure).await),
+            _ => Err(failure),
         }
-        Err(refusal::told(service.url(), answer.status, &answer.body))
     })?;
     show_result(&result, tool, *json)
 }
 
-/// Whether a tool that nobody has is there, but switched off.
-async fn is_switched_off(service: &Client, tool: &str, refusal: &[u8]) -> bool {
-    let refusal: Value = serde_json::from_slice(refusal).unwrap_or_default();
-    if refusal["error_code"] != "TOOL_NOT_FOUND" {
-        return false;
-    }
+/// Why there is no such tool: it is switched off, or another was meant.
+async fn missing(service: &Client, tool: &str, failure: Failure) -> Failure {
     let tools = service.get("/tools").await.ok().unwrap_or_default();
-    tools.as_array().into_iter().flatten().any(|known| known["name"] == tool && known["enabled"] == false)
+    let tools = tools.as_array().map(Vec::as_slice).unwrap_or_default();
+    let text = |tool: &Value, key: &str| tool[key].as_str().unwrap_or_default().to_owned();
+    let (on, off): (Vec<&Value>, Vec<&Value>) = tools.iter().partition(|known| known["enabled"] != false);
+    if off.iter().any(|known| known["name"] == tool) {
+        let hint = format!("{}/tools switches it on, in a browser", service.url());
+        return Failure { message: format!("`{tool}` is switched off"), ..failure }.with_hint(hint);
+    }
+    let known = |tool: &&Value| Known { full: text(tool, "name"), tool: text(tool, "original_name") };
+    let known: Vec<Known> = on.iter().map(known).collect();
+    match suggestion::question(&suggestion::closest(tool, &known)) {
+        Some(question) => failure.with_hint(question),
+        None => failure,
+    }
 }
 
 /// The server that has it is started for it.
@@ -170,7 +180,10 @@ fn show_result(result: &[u8], tool: &str, json: bool) -> Result<(), Failure> {
     if json {
         output::print(&[result, b"\n"].concat())?;
     } else if !failed {
-        output::print(&answer::plain(result))?;
+        let plain = answer::plain(result);
+        // What a tool says may be meant to steer the terminal. To a program it goes as it is.
+        let is_seen = io::stdout().is_terminal();
+        output::print(&if is_seen { harmless(&String::from_utf8_lossy(&plain)).into_bytes() } else { plain })?;
     }
     if !failed {
         return Ok(());

@@ -210,6 +210,9 @@ fn tell(
             if was_there {
                 say(format_args!("what it was is in {}", file.backup().display()));
             }
+            if file.is_open_to_others() && arguments.one.target.token()?.is_some() {
+                say(format_args!("warning: others on this machine can read the token in {path}; `chmod 600` it"));
+            }
             let project = if arguments.project { " --project" } else { "" };
             say(format_args!("hint: start {word} anew; `mcp-aggregator connect {word}{project} --undo` takes it back"));
             if client == Client::ClaudeDesktop && !arguments.stdio {

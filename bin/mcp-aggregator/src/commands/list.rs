@@ -16,7 +16,7 @@ const PAGE: usize = 1000;
 
 pub(crate) fn run(arguments: &ListArguments) -> Result<(), Failure> {
     let (servers, runs) = session::block_on(async {
-        match arguments.target.find().await? {
+        match arguments.target.find_existing().await? {
             Target::Service(service) => Ok((servers_with_usage(&service).await?, true)),
             target @ Target::Registry(_) => Ok((servers(&target).await?, false)),
         }

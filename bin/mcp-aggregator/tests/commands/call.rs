@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use testkit::{Config, Launch, ServerEntry, Signal, fake, raw};
 
 use crate::{PROGRAM, Run, expect, failing, json, noted, one, run};
@@ -83,7 +83,9 @@ fn a_json_rpc_error_is_exit_status_1() {
     assert_eq!(output.stderr, told);
     let output = run("call", &one(), &["one.raw_error", &arguments, "--json"]);
     expect(&output, 1);
-    assert_eq!((output.stdout.as_str(), output.stderr.lines().last()), ("", Some(error)));
+    assert_eq!(output.stderr.lines().last(), Some(error));
+    let printed: Value = serde_json::from_str(&output.stdout).unwrap();
+    assert_eq!(printed["error"]["data"], serde_json::from_str::<Value>(error).unwrap());
 }
 
 #[test]
