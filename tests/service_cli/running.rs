@@ -53,6 +53,37 @@ fn a_server_that_does_not_start_is_added_and_told_with_its_reason() {
 }
 
 #[test]
+fn a_slip_of_the_pen_is_asked_about() {
+    let home = Home::new();
+    let _serve = home.serve();
+    home.add("notes");
+    assert!(home.fails(1, &["show", "note"]).contains("hint: did you mean `notes`?"));
+    assert!(home.fails(1, &["call", "notes.ecko"]).contains("hint: did you mean `notes.echo`?"));
+    let said = home.fails(1, &["call", "notes.nothing_like_this_at_all"]);
+    assert!(said.contains("hint: `notes` has `"), "{said}");
+    let output = home.run(&["call", "notes.ecko", "--json"]);
+    let told: serde_json::Value = serde_json::from_str(&output.stdout).unwrap();
+    assert_eq!((&told["error"]["code"], &told["error"]["exit_status"]), (&json!("TOOL_NOT_FOUND"), &json!(1)));
+}
+
+#[test]
+fn calls_are_listed_stopped_and_allowed_again() {
+    let home = Home::new();
+    let _serve = home.serve();
+    home.add("one");
+    assert_eq!(home.ok(&["calls"]), "");
+    home.ok(&["call", "one.echo", "text=hello"]);
+    let listed = home.ok(&["calls"]);
+    assert!(listed.contains("one.echo"), "{listed}");
+    home.ok(&["calls", "stop"]);
+    let refused = home.fails(1, &["call", "one.echo", "text=hello"]);
+    assert_eq!(refused, "error: executions are stopped\nhint: `mcp-aggregator calls allow` allows them again\n");
+    assert_eq!(home.json(&["calls", "allow", "--json"])["stopped"], false);
+    assert_eq!(home.ok(&["call", "one.echo", "text=hello"]), "hello\n");
+    assert!(home.fails(1, &["calls", "cancel", "nobody"]).contains("nobody"));
+}
+
+#[test]
 fn secrets_are_shown_nowhere() {
     let home = Home::new();
     let _serve = home.serve();
@@ -192,27 +223,6 @@ fn hints_can_be_pasted_wherever_the_service_is() {
     let data = data.to_str().expect("our folders are UTF-8");
     let said = home.fails(1, &["show", "nobody", "--data-dir", data]);
     assert!(said.contains(&format!("`mcp-aggregator list --data-dir {data}`")), "{said}");
-}
-
-#[test]
-fn a_mistyped_tool_brings_the_one_that_was_meant() {
-    let home = Home::new();
-    let _serve = home.serve();
-    home.add("one");
-    let said = home.fails(1, &["call", "one.ehco", "text=x"]);
-    assert!(said.contains("hint: did you mean `one.echo`?"), "{said}");
-}
-
-#[test]
-fn who_looks_into_a_folder_that_is_not_there_makes_nothing() {
-    let home = Home::new();
-    let nowhere = home.path().join("nowhere");
-    let nowhere = nowhere.to_str().expect("our folders are UTF-8");
-    for verb in [&["list"][..], &["show", "one"], &["tools"], &["export"], &["remove", "one"]] {
-        let said = home.fails(1, &[verb, &["--data-dir", nowhere]].concat());
-        assert!(said.contains("there is no registry at ") && said.contains(nowhere), "{said}");
-    }
-    assert!(!home.path().join("nowhere").exists());
 }
 
 #[test]

@@ -35,10 +35,6 @@ fn is_open_to_all(file: &Path) -> bool {
 fn all_tokens(file: Option<&Path>, variable: Option<&str>) -> Result<Option<Tokens>, Failure> {
     let of_file = file.map(read).transpose()?;
     let Some(secret) = variable else { return Ok(of_file) };
-    // Who has set it for commands, which send it, may have taken it from the file.
-    if of_file.as_ref().is_some_and(|of_file| of_file.whose(secret.trim()).is_some()) {
-        return Ok(of_file);
-    }
     let all = of_file.unwrap_or_default().with_default(secret);
     all.map(Some).map_err(|error| Failure::usage(format!("{TOKEN_VARIABLE} cannot be used: {error}")))
 }
@@ -93,10 +89,6 @@ mod tests {
         assert!(tokens(None, Some("secret")).unwrap().is_some());
         let error = tokens(None, Some("se cret")).unwrap_err().message;
         assert!(error.starts_with("MCP_AGGREGATOR_TOKEN cannot be used") && !error.contains("cret:"), "{error}");
-        let file = tempfile::NamedTempFile::new().unwrap();
-        fs::write(file.path(), "laptop:secret").unwrap();
-        let both = tokens(Some(file.path()), Some("secret")).unwrap().unwrap();
-        assert_eq!(both.names().collect::<Vec<_>>(), ["laptop"], "the same token in both places is one");
         let missing = tokens(Some(Path::new("/nonexistent/tokens")), None).unwrap_err().message;
         assert!(missing.contains("/nonexistent/tokens"), "{missing}");
     }

@@ -19,7 +19,7 @@
 //! - [`doctor`]: what can be wrong, and what to do about it
 //! - [`top`]: the live view
 //! - [`pasted`]: commands in what is said, so that they can be pasted
-//! - [`table`], [`output`], [`colour`], [`progress`], [`words`], [`failure`], [`exit`]: data to stdout, words to stderr, a number to the shell
+//! - [`table`], [`output`], [`visible`], [`colour`], [`progress`], [`words`], [`failure`], [`exit`]: data to stdout, words to stderr, a number to the shell
 
 mod admission;
 mod advisers;
@@ -40,6 +40,7 @@ mod failure;
 mod import;
 mod lives;
 mod local;
+mod model_folder;
 mod output;
 mod owners;
 mod pasted;
@@ -57,6 +58,7 @@ mod tool_arguments;
 mod top;
 mod traces;
 mod vectors_elsewhere;
+mod visible;
 mod words;
 
 use std::process::ExitCode;
@@ -72,10 +74,11 @@ fn main() -> ExitCode {
     let Arguments { command, as_json } = Arguments::of_process();
     let done = match command {
         Command::Stdio(arguments) => commands::stdio::run(arguments),
-        Command::Serve(arguments) => commands::serve::run(arguments),
+        Command::Serve(arguments) => commands::serve::run(*arguments),
         Command::Check(arguments) => commands::check::run(&arguments),
         Command::Tools(arguments) => commands::tools::run(&arguments),
         Command::Call(arguments) => commands::call::run(&arguments),
+        Command::Calls(arguments) => commands::calls::run(&arguments),
         Command::Run(arguments) => commands::run::run(&arguments),
         Command::Doc(arguments) => commands::doc::run(&arguments),
         Command::Ask(arguments) => commands::ask::run(&arguments),
@@ -101,6 +104,7 @@ fn main() -> ExitCode {
         Command::DemoServer(arguments) => commands::demo::serve_one(&arguments),
         Command::Completions(arguments) => commands::completions::run(&arguments),
         Command::Man(arguments) => commands::man::run(&arguments),
+        Command::Names(arguments) => commands::names::run(&arguments),
     };
     match done {
         Ok(()) => ExitCode::from(exit::OK),

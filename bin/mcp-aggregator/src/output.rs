@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 
+use crate::colour::{Colour, with_coloured_beginnings};
 use crate::failure::Failure;
-use crate::pasted;
+use crate::{pasted, progress};
 
 /// Something went to stdout.
 static HAS_PRINTED: AtomicBool = AtomicBool::new(false);
@@ -34,7 +35,8 @@ pub(crate) fn say(words: impl Display) {
     // Stderr is not buffered: in one piece, so that other lines cannot come in between. If it cannot be written, there is
     // nobody left to be told.
     let words = pasted::completed(&words.to_string());
-    io::stderr().write_all(format!("{words}\n").as_bytes()).ok();
+    let words = with_coloured_beginnings(&words, Colour::paint_words);
+    io::stderr().write_all(format!("{}{words}\n", progress::wiped()).as_bytes()).ok();
 }
 
 /// Writes a value to stdout as JSON that people can read, too.

@@ -66,11 +66,13 @@ async function refresh() {
       part.dataset.was = other.innerHTML;
       const open = [...part.querySelectorAll('details[open]')].map((it) => it.id).filter(Boolean);
       const ticked = [...part.querySelectorAll('input[type=checkbox]:checked')].map((it) => it.value);
-      const focus = document.activeElement && part.contains(document.activeElement) ? document.activeElement.getAttribute('href') ?? '' : '';
+      const focus = document.activeElement && part.contains(document.activeElement) ? [document.activeElement.id, document.activeElement.getAttribute('href')] : [];
       part.replaceChildren(...document.adoptNode(other).childNodes);
       open.forEach((id) => { const it = document.getElementById(id); if (it) it.open = true; });
       part.querySelectorAll('input[type=checkbox]').forEach((box) => { if (ticked.includes(box.value)) box.checked = true; });
-      if (focus) part.querySelector(`[href="${CSS.escape(focus)}"]`)?.focus();
+      const [id, href] = focus;
+      if (id) document.getElementById(id)?.focus();
+      else if (href) part.querySelector(`[href="${CSS.escape(href)}"]`)?.focus();
       reveal(part);
     }
     document.dispatchEvent(new Event('console:refreshed'));
@@ -86,30 +88,78 @@ const names = ['server.registered', 'server.updated', 'server.removed', 'server.
   'skills.changed', 'execution.pending', 'execution.executing', 'execution.success', 'execution.error', 'execution.timeout',
   'execution.cancelled', 'notice', 'events.missed'];
 
+// A stream for as long as somebody looks: browsers allow few connections to one place, and every tab would hold one.
+function whileVisible(address, listeners, { opened = () => {}, failed = () => {} } = {}) {
+  let source = null;
+  let retry = 0;
+  const close = () => { clearTimeout(retry); source?.close(); source = null; };
+  const open = () => {
+    close();
+    if (document.hidden) return;
+    source = new EventSource(address);
+    source.onopen = opened;
+    source.onerror = () => {
+      failed(source?.readyState === EventSource.CLOSED);
+      // What was refused is not tried again by the browser itself.
+      if (source?.readyState === EventSource.CLOSED) retry = setTimeout(open, 3000);
+    };
+    Object.entries(listeners).forEach(([name, hear]) => source.addEventListener(name, hear));
+  };
+  document.addEventListener('visibilitychange', () => (document.hidden ? close() : open()));
+  addEventListener('pagehide', close);
+  addEventListener('pageshow', (event) => { if (event.persisted) open(); });
+  open();
+}
+
 function follow() {
-  const source = new EventSource('/api/v1/aggregator/events');
-  let lost = false;
-  source.onopen = () => {
-    live.textContent = 'live';
-    live.classList.add('on');
-    if (lost) refresh();
-    lost = false;
+  let seen = false;
+  const told = (text, isOn) => { live.textContent = text; live.classList.toggle('on', isOn); };
+  const hear = (name) => (event) => {
+    document.dispatchEvent(new CustomEvent('console:event', { detail: { name, data: JSON.parse(event.data) } }));
+    const shown = parts().some((part) => part.dataset.live.split(' ').some((prefix) => name.startsWith(prefix)) || name === 'events.missed');
+    if (shown) refresh();
   };
-  source.onerror = () => {
-    lost = true;
-    live.textContent = 'not live';
-    live.classList.remove('on');
-    if (source.readyState === EventSource.CLOSED) setTimeout(follow, 3000);
-  };
-  for (const name of names) {
-    source.addEventListener(name, (event) => {
-      document.dispatchEvent(new CustomEvent('console:event', { detail: { name, data: JSON.parse(event.data) } }));
-      const shown = parts().some((part) => part.dataset.live.split(' ').some((prefix) => name.startsWith(prefix)) || name === 'events.missed');
-      if (shown) refresh();
-    });
-  }
+  whileVisible('/api/v1/aggregator/events', Object.fromEntries(names.map((name) => [name, hear(name)])), {
+    opened: () => {
+      told('live', true);
+      // What happened while nobody listened was not heard.
+      if (seen) refresh();
+      seen = true;
+    },
+    failed: async (isRefused) => {
+      told('not live', false);
+      if (!isRefused) return;
+      const page = await fetch('/', { redirect: 'manual' }).catch(() => null);
+      if (page?.type !== 'opaqueredirect') return;
+      const link = Object.assign(document.createElement('a'), { textContent: 'signed out: sign in', href: `/login?next=${encodeURIComponent(location.pathname + location.search)}` });
+      live.replaceChildren(link);
+    },
+  });
 }
 if (live) follow();
+
+// Signs that would be obeyed instead of shown: control characters, and those that turn the direction of a text.
+const visible = (text) => text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g,
+  (sign) => (sign === '\r' ? '' : `\u27e8U+${sign.charCodeAt(0).toString(16).toUpperCase().padStart(4, '0')}\u27e9`));
+
+// What a server writes to stderr, line by line as it is written. It may write faster than anybody reads.
+const stderr = document.getElementById('stderr');
+if (stderr) {
+  const most = 500;
+  const add = ({ lines, missed }) => {
+    const follows = stderr.scrollTop + stderr.clientHeight >= stderr.scrollHeight - 40;
+    const said = missed ? [`\u2026 ${missed} lines came too fast to be shown`, ...lines] : lines;
+    stderr.append(...said.map((line) => Object.assign(document.createElement('div'), { textContent: visible(line) })));
+    while (stderr.childElementCount > most) stderr.firstElementChild.remove();
+    // Who has scrolled up is reading there.
+    if (follows) stderr.scrollTop = stderr.scrollHeight;
+  };
+  stderr.scrollTop = stderr.scrollHeight;
+  whileVisible(stderr.dataset.log, {
+    'log.tail': (event) => { stderr.replaceChildren(); add(JSON.parse(event.data)); },
+    'log.lines': (event) => add(JSON.parse(event.data)),
+  });
+}
 
 // The live log of a server's page.
 const log = document.getElementById('log');
@@ -155,3 +205,6 @@ document.addEventListener('click', async (event) => {
   document.body.append(drawer);
   drawer.showModal();
 });
+
+// On a narrow screen the menu is wider than the page.
+document.querySelector('.side [aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'center' });

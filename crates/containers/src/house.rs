@@ -329,7 +329,7 @@ impl Watch {
                 return Trouble::RemovedFromOutside;
             }
             let end = End { code, oom: state.oom_killed == Some(true), is_unstarted: self.is_unstarted(code).await };
-            return self.why(end);
+            return self.why(&end);
         }
     }
 
@@ -347,13 +347,13 @@ impl Watch {
         timeout(LAST_WORDS, waiting).await.is_ok()
     }
 
-    fn why(&self, end: End) -> Trouble {
+    fn why(&self, end: &End) -> Trouble {
         let no_command = |words: &str| Trouble::NoCommand {
             image: self.image.clone(),
             command: self.command.clone(),
             words: words.to_owned(),
         };
-        why(&end, self.limit, no_command)
+        why(end, self.limit, no_command)
     }
 }
 

@@ -118,7 +118,7 @@ impl Containers {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::warn!(%error, "containers are left behind; the next start removes them"),
             Err(_) => {
-                tracing::warn!("containers are left behind: the engine does not answer; the next start removes them")
+                tracing::warn!("containers are left behind: the engine does not answer; the next start removes them");
             }
         }
     }

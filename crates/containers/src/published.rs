@@ -159,6 +159,7 @@ fn over_http(upstream: &Upstream, wanted: &Container, here: u16) -> Upstream {
         index: upstream.index,
         spec: ServerSpec { transport: Transport::Remote(Remote { url, headers, dialect }), ..upstream.spec.clone() },
         environment: Vec::new(),
+        withheld: upstream.withheld,
         manners: upstream.manners.clone(),
         lineage: Arc::clone(&upstream.lineage),
         watchdog: Arc::clone(&upstream.watchdog),

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use crate::target::TargetArguments;
+
 /// Print a script that completes our commands in your shell.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -44,4 +46,15 @@ pub(crate) struct ManArguments {
     /// Print {"page"}, or with --dir {"folder", "pages": [..]}
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Print what can stand behind a verb, for shells that complete it.
+#[derive(Debug, Args)]
+#[command(hide = true)]
+pub(crate) struct NamesArguments {
+    /// The verb
+    #[arg(value_name = "VERB")]
+    pub(crate) verb: String,
+    #[command(flatten)]
+    pub(crate) target: TargetArguments,
 }

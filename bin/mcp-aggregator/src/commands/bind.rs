@@ -12,8 +12,10 @@ use crate::{documents, local, session};
 
 pub(crate) fn list(arguments: &BindingsArguments) -> Result<(), Failure> {
     let bindings = session::block_on(async {
-        let target = arguments.target.find_existing().await?;
-        documents::all_bindings(&target).await
+        match arguments.target.there_or_new().await? {
+            Some(target) => documents::all_bindings(&target).await,
+            None => Ok(Vec::new()),
+        }
     })?;
     if arguments.json {
         return output::print_json(&Value::Array(bindings));
@@ -42,7 +44,7 @@ pub(crate) fn add(arguments: &BindArguments) -> Result<(), Failure> {
         "inherit_to_children": !no_inherit,
     });
     let made = session::block_on(async {
-        match target.find().await? {
+        match target.existing().await? {
             Target::Service(service) => Ok(service.post("/bindings", Some(&binding)).await?),
             Target::Registry(store) => local::bind(&store, &binding).await,
         }
@@ -56,7 +58,7 @@ pub(crate) fn add(arguments: &BindArguments) -> Result<(), Failure> {
 
 pub(crate) fn remove(arguments: &UnbindArguments) -> Result<(), Failure> {
     session::block_on(async {
-        match arguments.target.find_existing().await? {
+        match arguments.target.existing().await? {
             Target::Service(service) => {
                 service.delete(&format!("/bindings/{}", arguments.id)).await?;
                 Ok(())

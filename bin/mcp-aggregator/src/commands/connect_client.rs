@@ -44,6 +44,11 @@ pub(crate) fn run(arguments: &ConnectArguments, client: Client) -> Result<(), Fa
     }
     carry_out(&file, &change)
         .map_err(|error| Failure::new(format!("could not write {}: {error}", file.path().display())))?;
+    if token.is_some() && file.is_open() {
+        let path = file.path().display();
+        say(format_args!("warning: {path} has the token in it now, and others on this machine can read it"));
+        say(format_args!("hint: chmod 600 {path}"));
+    }
     tell(arguments, client, &file, before.is_some(), &change)
 }
 
@@ -209,9 +214,6 @@ fn tell(
             say(format_args!("connected {word}: {path}"));
             if was_there {
                 say(format_args!("what it was is in {}", file.backup().display()));
-            }
-            if file.is_open_to_others() && arguments.one.target.token()?.is_some() {
-                say(format_args!("warning: others on this machine can read the token in {path}; `chmod 600` it"));
             }
             let project = if arguments.project { " --project" } else { "" };
             say(format_args!("hint: start {word} anew; `mcp-aggregator connect {word}{project} --undo` takes it back"));

@@ -87,7 +87,7 @@ fn as_typed(listen: SocketAddr, config: &Path, folder: &Path) -> Result<ServeArg
         data.as_os_str(),
     ];
     match Arguments::try_parse_from(typed).map(|arguments| arguments.command) {
-        Ok(Command::Serve(arguments)) => Ok(arguments),
+        Ok(Command::Serve(arguments)) => Ok(*arguments),
         Ok(_) => Err(Failure::new("could not prepare the demo")),
         Err(error) => Err(Failure::new(error.to_string())),
     }

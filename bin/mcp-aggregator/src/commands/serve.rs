@@ -11,6 +11,7 @@ use aggregator::{Options, logging};
 use api::Api;
 use console::Console;
 use front::{Front, Limits};
+use models::Model;
 use notebook::Folder;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
@@ -53,6 +54,7 @@ pub(crate) fn run_announced(arguments: ServeArguments, announce: impl FnOnce(Soc
         names,
         skills,
         advisers,
+        assistant,
         vectors,
         surface,
         documents,
@@ -70,6 +72,7 @@ pub(crate) fn run_announced(arguments: ServeArguments, announce: impl FnOnce(Soc
     check_door(listen, tokens.is_some())?;
     let options = session::options(&name, names.separator.separator, names.names, session::OF_MANY)?;
     let options = Options { surface, ..options };
+    let model = assistant.model(config.as_deref())?;
     let config = config.map(config_file).transpose()?;
     let skills = skills.as_deref().map(skills_in).transpose()?.unwrap_or_default();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| start(&error))?;
@@ -127,7 +130,7 @@ pub(crate) fn run_announced(arguments: ServeArguments, announce: impl FnOnce(Soc
             allowed_hosts: allow_host,
             allowed_origins: allow_origin,
             limits: Limits::default(),
-            annexe: Some(Arc::new(Beside { api: api(&service, documents), console })),
+            annexe: Some(Arc::new(Beside { api: api(&service, documents, model), console })),
         };
         let served = serve(front, listener, &mut signals).await;
         clearing.abort();
@@ -141,11 +144,15 @@ pub(crate) fn run_announced(arguments: ServeArguments, announce: impl FnOnce(Soc
     })
 }
 
-/// The REST API, and the documents that it may read.
-fn api(service: &Arc<Service>, documents: Option<Arc<Folder>>) -> Api {
+/// The REST API, the documents that it may read, and the model that answers questions.
+fn api(service: &Arc<Service>, documents: Option<Arc<Folder>>, model: Option<Arc<Model>>) -> Api {
     let api = Api::new(Arc::clone(service));
-    match documents {
+    let api = match documents {
         Some(folder) => api.with_documents(folder),
+        None => api,
+    };
+    match model {
+        Some(model) => api.with_assistant(model),
         None => api,
     }
 }

@@ -52,7 +52,7 @@ fn lines(url: &str, health: &Value) -> Vec<String> {
     );
     let rows = [
         ("service", printable(url)),
-        ("status", text(health, "status")),
+        ("status", shown::status(health)),
         ("up for", in_words(uptime.unwrap_or_default())),
         ("servers", servers),
         ("tools", number("total_tools").to_string()),

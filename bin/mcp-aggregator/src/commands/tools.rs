@@ -34,9 +34,10 @@ pub(crate) fn run(arguments: &ToolsArguments) -> Result<(), Failure> {
 /// What the running service offers, or what the registry knows.
 fn by_service(arguments: &ToolsArguments) -> Result<(), Failure> {
     let tools = session::block_on(async {
-        match arguments.target.find_existing().await? {
-            Target::Service(service) => Ok(service.get("/tools").await?),
-            Target::Registry(store) => local::all_tools(&store).await,
+        match arguments.target.there_or_new().await? {
+            Some(Target::Service(service)) => Ok(service.get("/tools").await?),
+            Some(Target::Registry(store)) => local::all_tools(&store).await,
+            None => Ok(Value::Array(Vec::new())),
         }
     })?;
     if arguments.json {

@@ -51,7 +51,7 @@ fn typical(verb: &str) -> &'static [&'static str] {
         "import" => &["missing.json"],
         "doctor" => &["--listen", "0"],
         "completions" => &["bash"],
-        "context" | "doc bindings" | "export" | "list" | "man" | "skills" | "status" | "top" => &[],
+        "calls" | "context" | "doc bindings" | "export" | "list" | "man" | "skills" | "status" | "top" => &[],
         new => panic!("`{new}` is new: say here what is typed behind it"),
     }
 }
