@@ -325,8 +325,10 @@ impl Watch {
                 continue;
             }
             let code = code.or(state.exit_code).unwrap_or_default();
-            if code > SIGNALLED && is_being_removed(engine, id).await {
-                return Trouble::RemovedFromOutside;
+            if code > SIGNALLED
+                && let Some(trouble) = aftermath(engine, id, self.started_at.as_ref()).await
+            {
+                return trouble;
             }
             let end = End { code, oom: state.oom_killed == Some(true), is_unstarted: self.is_unstarted(code).await };
             return self.why(&end);
@@ -379,21 +381,22 @@ async fn exit_code(engine: &Engine, id: &str) -> Option<i64> {
     }
 }
 
-/// Whether a container that was killed was killed in order to be removed, which takes a moment more.
-async fn is_being_removed(engine: &Engine, id: &str) -> bool {
+/// What becomes of a container that was killed in order to be removed, or to be started again, which takes a moment more.
+async fn aftermath(engine: &Engine, id: &str, started_at: Option<&String>) -> Option<Trouble> {
     for _ in 0..REMOVAL_LOOKS {
-        match inspect(engine, id).await {
-            Err(error) => return status(&error) == Some(404),
-            Ok(seen) => {
-                let state = seen.state.and_then(|state| state.status);
-                if matches!(state, Some(ContainerStateStatusEnum::REMOVING | ContainerStateStatusEnum::DEAD)) {
-                    return true;
-                }
-            }
+        let state = match inspect(engine, id).await {
+            Err(error) => return (status(&error) == Some(404)).then_some(Trouble::RemovedFromOutside),
+            Ok(seen) => seen.state.unwrap_or_default(),
+        };
+        if matches!(state.status, Some(ContainerStateStatusEnum::REMOVING | ContainerStateStatusEnum::DEAD)) {
+            return Some(Trouble::RemovedFromOutside);
+        }
+        if state.running == Some(true) && state.started_at.as_ref() != started_at {
+            return Some(Trouble::RestartedFromOutside);
         }
         sleep(REMOVAL_LOOK).await;
     }
-    false
+    None
 }
 
 fn why(end: &End, limit: u64, no_command: impl Fn(&str) -> Trouble) -> Trouble {
