@@ -24,7 +24,13 @@ pub(crate) fn closest(typed: &str, known: &[Known]) -> Vec<String> {
         .filter(|&(distance, _)| distance <= far)
         .collect();
     near.sort_by_key(|&(distance, _)| distance);
-    near.into_iter().take(MOST).map(|(_, name)| name.to_owned()).collect()
+    // Beside a good guess, far ones are noise.
+    let best = near.first().map_or(0, |&(distance, _)| distance);
+    near.into_iter()
+        .take_while(|&(distance, _)| distance <= best + 1)
+        .take(MOST)
+        .map(|(_, name)| name.to_owned())
+        .collect()
 }
 
 /// ``did you mean `a`, `b` or `c`?``
@@ -89,6 +95,8 @@ mod tests {
         assert_eq!(suggested("Git.Log"), ["git.log"]);
         assert_eq!(suggested("read_file"), ["files.read_file", "files.read_files"]);
         assert!(suggested("postgres.query").is_empty());
+        let far_behind = ["notes.echo", "notes.env", "notes.cwd"];
+        assert_eq!(among("notes.ecko", far_behind.into_iter()).unwrap(), "did you mean `notes.echo`?");
     }
 
     #[test]
