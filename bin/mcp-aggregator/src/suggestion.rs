@@ -16,7 +16,11 @@ pub(crate) struct Known {
 
 /// The known names closest to `typed`, best first.
 pub(crate) fn closest(typed: &str, known: &[Known]) -> Vec<String> {
-    let far = 2.max(typed.chars().count() / 3);
+    // Of a short name, two letters are half.
+    let far = match typed.chars().count() {
+        0..=4 => 1,
+        length => 2.max(length / 3),
+    };
     let mut near: Vec<(usize, &str)> = known
         .iter()
         // Who typed the tool's own name has it right but for the server.
@@ -112,6 +116,7 @@ mod tests {
         let servers = ["notes", "calc", "everything"];
         assert_eq!(among("note", servers.into_iter()).unwrap(), "did you mean `notes`?");
         assert_eq!(among("postgres", servers.into_iter()), None);
+        assert_eq!(among("nope", servers.into_iter()), None);
         assert_eq!(some_of(&[]), None);
         assert_eq!(some_of(&["a"; 10]).unwrap(), format!("{} and 2 more", ["`a`"; 8].join(", ")));
     }
