@@ -18,6 +18,8 @@ fn a_token_opens_the_console_until_its_owner_leaves() {
     let visitor = Visitor::new(&rest);
     let away = visitor.get("/tools");
     assert_eq!((away.status, away.headers["location"].as_str()), (303, "/login?next=%2Ftools"));
+    let searched = visitor.get("/tools?q=mail").headers["location"].clone();
+    assert_eq!(searched, "/login?next=%2Ftools%3Fq%3Dmail", "what was searched for is not lost");
     assert_eq!(visitor.submit("/login", &[("token", "wrong")]).status, 401);
     let inside = visitor.submit("/login", &[("token", TOKEN), ("next", "/tools")]);
     assert_eq!(inside.status, 200, "{inside:?}");
