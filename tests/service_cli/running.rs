@@ -4,6 +4,8 @@ use serde_json::json;
 use testkit::http_client::Ask;
 
 use super::{Home, fake, row};
+use crate::console::Visitor;
+use crate::rest::Rest;
 
 #[test]
 fn a_server_is_added_looked_at_called_and_removed() {
@@ -208,4 +210,42 @@ fn skills_are_listed_and_searched_by() {
     let broken = home.write("skills.json", r#"[{"id":"a","name":"","description":"d"}]"#);
     let refused = home.fails(1, &["serve", "--listen", "0", "--skills", &broken]);
     assert!(refused.contains("the skill `a` has no name"), "{refused}");
+}
+
+#[test]
+fn hints_can_be_pasted_wherever_the_service_is() {
+    let home = Home::new();
+    let serve = home.serve();
+    let url = format!("http://{}", serve.address());
+    let said = home.fails(1, &["add", "broken", "--url", &url, "--", "/nonexistent/program"]);
+    assert!(said.contains(&format!("`mcp-aggregator test broken --url {url}`")), "{said}");
+    let data = home.data();
+    let data = data.to_str().expect("our folders are UTF-8");
+    let said = home.fails(1, &["show", "nobody", "--data-dir", data]);
+    assert!(said.contains(&format!("`mcp-aggregator list --data-dir {data}`")), "{said}");
+}
+
+#[test]
+fn headers_may_be_written_as_everywhere_and_a_wrong_one_is_not_repeated() {
+    let home = Home::new();
+    let address = "http://127.0.0.1:9/mcp";
+    home.ok(&["add", "web", address, "--header", "X-Name: ${Y}", "--header", "A=${B}", "--no-connect"]);
+    let web = home.json(&["show", "web", "--json"]);
+    assert_eq!(web["connection_config"]["headers"], json!({"X-Name": "${Y}", "A": "${B}"}));
+    let said = home.fails(2, &["add", "other", address, "--header", "hunter2"]);
+    assert!(said.contains("--header 'NAME:VALUE'") && !said.contains("hunter2"), "{said}");
+}
+
+#[test]
+fn tools_that_are_switched_off_are_not_listed_and_a_call_says_so() {
+    let rest = Rest::start();
+    rest.register("fake", &[]);
+    let url = format!("http://{}", rest.serve.address());
+    Visitor::new(&rest).submit("/tools", &[("deed", "off"), ("tool", "fake.echo"), ("back", "/tools")]);
+    let home = Home::new();
+    let listed = home.run(&["tools", "--url", &url]);
+    assert!(!listed.stdout.contains("fake.echo "), "{}", listed.stdout);
+    assert!(listed.stderr.contains("; 1 more switched off"), "{}", listed.stderr);
+    let said = home.fails(1, &["call", "fake.echo", "text=x", "--url", &url]);
+    assert!(said.contains("`fake.echo` is switched off"), "{said}");
 }

@@ -13,8 +13,8 @@ use notebook::Folder;
 use service::Service;
 
 use crate::import::clients::{Client, Machine};
-use crate::import::plan::plan;
-use crate::import::{found_in, read_jsonc};
+use crate::import::plan::{Fate, plan};
+use crate::import::{found_in, pasted, read_jsonc};
 
 /// The API and the console beside the front.
 pub(crate) struct Beside {
@@ -81,7 +81,7 @@ fn documents(service: Arc<Service>, folder: Arc<Folder>) -> Documents {
 
 /// The servers in the config of any client.
 fn read_config(text: &str) -> Result<Vec<Found>, String> {
-    let file = read_jsonc(text).map_err(|error| error.to_string())?;
+    let file = pasted::understood(text)?;
     Ok(fitting(found_in(&file, "what you pasted")))
 }
 
@@ -102,7 +102,13 @@ fn fitting(found: Vec<crate::import::Found>) -> Vec<Found> {
     planned
         .map(|planned| {
             let crate::import::Found { from, registration, notes, .. } = planned.found;
-            Found { name: planned.name, from, registration, notes }
+            let problem = match planned.fate {
+                Fate::Add | Fate::Exists => None,
+                Fate::Twice { first } => Some(format!("the same as in {first}")),
+                Fate::Ours => Some("it is this service".to_owned()),
+                Fate::Unusable { why } => Some(why),
+            };
+            Found { name: planned.name, from, registration, notes, problem }
         })
         .collect()
 }

@@ -1,7 +1,7 @@
 // What all pages do. Everything works without this; it only keeps parts of a page up to date and saves some clicks.
 'use strict';
 
-const csrf = document.querySelector('meta[name=csrf]')?.content ?? '';
+let csrf = document.querySelector('meta[name=csrf]')?.content ?? '';
 
 // Buttons that copy the text beside them.
 document.addEventListener('click', async (event) => {
@@ -51,15 +51,32 @@ const live = document.getElementById('live');
 const parts = () => [...document.querySelectorAll('[data-live]')];
 let wanted = false;
 let running = false;
+const signIn = () => Object.assign(document.createElement('a'), { textContent: 'signed out: sign in', target: '_blank', href: `/login?next=${encodeURIComponent(location.pathname + location.search)}` });
+
+// Who signed in again has a new secret; what was typed meanwhile is still to be sent.
+function renew(fresh) {
+  const secret = fresh.querySelector('meta[name=csrf]')?.content;
+  if (!secret || secret === csrf) return;
+  csrf = secret;
+  document.querySelectorAll('input[name=csrf]').forEach((input) => { input.value = secret; });
+}
 
 async function refresh() {
-  if (running) { wanted = true; return; }
+  // Nobody looks: it is enough to catch up when somebody does.
+  if (running || document.hidden) { wanted = true; return; }
   running = true;
   wanted = false;
   try {
     const response = await fetch(location.href, { headers: { 'X-Live': '1' } });
-    if (response.redirected && new URL(response.url).pathname === '/login') { location.reload(); return; }
+    if (response.redirected && new URL(response.url).pathname === '/login') { live.replaceChildren(signIn()); live.classList.remove('on'); return; }
     const fresh = new DOMParser().parseFromString(await response.text(), 'text/html');
+    renew(fresh);
+    if (live.querySelector('a')) { live.textContent = 'live'; live.classList.add('on'); }
+    if (response.status === 404) {
+      // What this page was about is gone.
+      document.getElementById('main').replaceChildren(...document.adoptNode(fresh.getElementById('main')).childNodes);
+      return;
+    }
     for (const part of parts()) {
       const other = fresh.getElementById(part.id);
       if (!other || other.innerHTML === part.dataset.was || part.contains(document.activeElement) && part.querySelector(':focus:is(input, select, textarea)')) continue;
@@ -84,10 +101,6 @@ async function refresh() {
   }
 }
 
-const names = ['server.registered', 'server.updated', 'server.removed', 'server.status_changed', 'server.progress', 'tools.changed',
-  'skills.changed', 'execution.pending', 'execution.executing', 'execution.success', 'execution.error', 'execution.timeout',
-  'execution.cancelled', 'notice', 'events.missed'];
-
 // A stream for as long as somebody looks: browsers allow few connections to one place, and every tab would hold one.
 function whileVisible(address, listeners, { opened = () => {}, failed = () => {} } = {}) {
   let source = null;
@@ -111,30 +124,32 @@ function whileVisible(address, listeners, { opened = () => {}, failed = () => {}
   open();
 }
 
+// The service's events come from a worker that hears them for all tabs.
 function follow() {
   let seen = false;
-  const told = (text, isOn) => { live.textContent = text; live.classList.toggle('on', isOn); };
-  const hear = (name) => (event) => {
-    document.dispatchEvent(new CustomEvent('console:event', { detail: { name, data: JSON.parse(event.data) } }));
-    const shown = parts().some((part) => part.dataset.live.split(' ').some((prefix) => name.startsWith(prefix)) || name === 'events.missed');
-    if (shown) refresh();
-  };
-  whileVisible('/api/v1/aggregator/events', Object.fromEntries(names.map((name) => [name, hear(name)])), {
-    opened: () => {
+  const told = (what, isOn) => { live.replaceChildren(what); live.classList.toggle('on', isOn); };
+  const hear = ({ data: { state, name, data } }) => {
+    if (state === 'live') {
       told('live', true);
       // What happened while nobody listened was not heard.
       if (seen) refresh();
       seen = true;
-    },
-    failed: async (isRefused) => {
-      told('not live', false);
-      if (!isRefused) return;
-      const page = await fetch('/', { redirect: 'manual' }).catch(() => null);
-      if (page?.type !== 'opaqueredirect') return;
-      const link = Object.assign(document.createElement('a'), { textContent: 'signed out: sign in', href: `/login?next=${encodeURIComponent(location.pathname + location.search)}` });
-      live.replaceChildren(link);
-    },
-  });
+    } else if (state) {
+      told(state === 'out' ? signIn() : 'not live', false);
+    } else {
+      document.dispatchEvent(new CustomEvent('console:event', { detail: { name, data: JSON.parse(data) } }));
+      const shown = parts().some((part) => part.dataset.live.split(' ').some((prefix) => name.startsWith(prefix)) || name === 'events.missed');
+      if (shown) refresh();
+    }
+  };
+  const open = () => {
+    const port = window.SharedWorker ? new SharedWorker(live.dataset.events).port : new Worker(live.dataset.events);
+    port.onmessage = hear;
+    addEventListener('pagehide', () => port.postMessage('bye'), { once: true });
+  };
+  open();
+  addEventListener('pageshow', (event) => { if (event.persisted) { open(); refresh(); } });
+  document.addEventListener('visibilitychange', () => { if (wanted && !document.hidden) refresh(); });
 }
 if (live) follow();
 
@@ -161,15 +176,27 @@ if (stderr) {
   });
 }
 
+// An event as a person would tell it.
+function inWords(name, data) {
+  const why = data.error_message ? `: ${data.error_message}` : '';
+  const took = data.duration_ms != null ? ` after ${data.duration_ms.toFixed(1)} ms` : '';
+  if (name.startsWith('execution.')) {
+    const word = { pending: 'is asked for', executing: 'is running', success: 'is done', error: 'failed', timeout: 'took too long', cancelled: 'was cancelled' }[name.slice(10)];
+    return `${data.tool_name} ${word}${took}${why}`;
+  }
+  if (name === 'server.status_changed') return `${data.previous} \u2192 ${data.status}${why}`;
+  if (name === 'tools.changed') return `it offers ${data.tool_count} tools now`;
+  return data.message ?? `the server was ${name.split('.')[1]}`;
+}
+
 // The live log of a server's page.
 const log = document.getElementById('log');
 if (log) {
   document.addEventListener('console:event', ({ detail: { name, data } }) => {
     if (data.server_id !== log.dataset.server && data.name !== log.dataset.name && data.server_name !== log.dataset.name) return;
-    const said = data.message ?? data.error_message ?? '';
-    const about = name.startsWith('execution.') ? `${data.tool_name} ${data.duration_ms != null ? data.duration_ms.toFixed(1) + ' ms' : ''}` : data.status ?? '';
     const line = document.createElement('div');
-    line.textContent = `${new Date().toLocaleTimeString()}  ${name}  ${about} ${said}`;
+    // The clock of the other pages.
+    line.textContent = visible(`${new Date().toISOString().slice(11, 19)}  ${inWords(name, data)}`);
     if (log.dataset.empty) { log.replaceChildren(); delete log.dataset.empty; }
     log.append(line);
     while (log.childElementCount > 500) log.firstChild.remove();

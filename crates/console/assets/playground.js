@@ -148,6 +148,7 @@ class Client {
     const headers = { 'Content-Type': 'application/json', Accept: 'application/json, text/event-stream', 'X-CSRF-Token': csrf };
     if (this.session) Object.assign(headers, { 'Mcp-Session-Id': this.session, 'MCP-Protocol-Version': version });
     const response = await fetch(this.path, { method: 'POST', headers, body: typeof message === 'string' ? message : JSON.stringify(message), signal });
+    if (response.status === 401) throw new Error('You are signed out. Sign in in another tab, and run it again here.');
     if (!response.ok) {
       const text = await response.text();
       let why = text;
@@ -189,9 +190,10 @@ class Client {
 
   async call(name, args, hear, begun) {
     if (!this.session) await this.connect();
-    const id = this.next++;
+    // Nobody else has this id, so that the service's account of the call can be told from others.
+    const id = [...crypto.getRandomValues(new Uint8Array(12))].map((byte) => byte.toString(16).padStart(2, '0')).join('');
     // What is to be sent stands in the request as it was written.
-    const request = `{"jsonrpc":"2.0","id":${id},"method":"tools/call","params":{"name":${JSON.stringify(name)},"arguments":${args},"_meta":{"progressToken":${id}}}}`;
+    const request = `{"jsonrpc":"2.0","id":"${id}","method":"tools/call","params":{"name":${JSON.stringify(name)},"arguments":${args},"_meta":{"progressToken":"${id}"}}}`;
     begun(id, request);
     let answer = null;
     await this.messages(await this.post(request), (message, text) => {
@@ -214,7 +216,26 @@ class Client {
 // --- Showing ---------------------------------------------------------------------------------------------------------
 
 const pictures = ['image/png', 'image/jpeg', 'image/gif', 'image/webp'];
-const block = (long) => { const text = visible(long); return make('pre', { className: 'block', tabIndex: 0, textContent: text.length > 200000 ? `${text.slice(0, 200000)}\n… ${text.length - 200000} characters more` : text }); };
+const most = 200000;
+// Browsers take a word of many thousand letters badly; in pieces, cut at ends of lines where there are any, they do not.
+function pieces(text) {
+  const all = [];
+  for (let at = 0; at < text.length;) {
+    let end = Math.min(at + 4000, text.length);
+    const line = end < text.length ? text.lastIndexOf('\n', end - 1) + 1 : end;
+    if (line > at) end = line;
+    all.push(make('span', { className: 'piece', textContent: text.slice(at, end) }));
+    at = end;
+  }
+  return all;
+}
+function longText(text, className) {
+  const pre = make('pre', { className, tabIndex: 0 }, ...pieces(text.slice(0, most)));
+  if (text.length <= most) return pre;
+  const link = make('a', { href: URL.createObjectURL(new Blob([text], { type: 'text/plain' })), download: 'result.txt', textContent: `Save all ${text.length} characters` });
+  return make('div', {}, pre, make('p', { className: 'hint' }, `The first ${most} are shown. `, link));
+}
+const block = (text) => longText(visible(text), 'block');
 const badge = (tone, word) => make('span', { className: `badge ${tone}` }, make('i'), word);
 const milliseconds = (span) => (span < 1 ? `${(span * 1000).toFixed(0)} µs` : span < 1000 ? `${span.toFixed(1)} ms` : `${(span / 1000).toFixed(1)} s`);
 
@@ -241,11 +262,13 @@ function shown(part) {
 
 const folded = (title, text) => make('details', {}, make('summary', { textContent: title }), copyable(text));
 function copyable(text) {
-  return make('div', { className: 'copyable' }, make('pre', { tabIndex: 0, textContent: text }), make('button', { type: 'button', className: 'quiet small', textContent: 'Copy' }));
+  return make('div', { className: 'copyable' }, longText(text, ''), make('button', { type: 'button', className: 'quiet small', textContent: 'Copy' }));
 }
 // The structured content of an answer, as it is written.
 const inside = (text, key) => new Map(membersOf(text)).get(key) ?? '{}';
 const structured = (answer) => new Map(membersOf(inside(answer, 'result'))).get('structuredContent') ?? 'null';
+// A moment in microseconds, which dates of browsers do not know.
+const micros = (text) => Date.parse(text.replace(/\.\d+/, '')) * 1000 + Number((/\.(\d+)/.exec(text)?.[1] ?? '').padEnd(6, '0').slice(0, 6));
 const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
 
 // --- The bench -------------------------------------------------------------------------------------------------------
@@ -295,11 +318,11 @@ function open() {
     outcome.replaceChildren(bar, words);
     // On a long form the button is far below the place where the result appears.
     outcome.scrollIntoView({ block: 'nearest' });
-    const began = performance.now();
+    let began = performance.now();
     let sent = null;
     let state = 'failed';
     try {
-      const answer = await client.call(tool, args, (message) => hear(message, bar, words), (id, request) => { sent = request; current = id; });
+      const answer = await client.call(tool, args, (message) => hear(message, bar, words), (id, request) => { sent = request; current = id; began = performance.now(); });
       const took = performance.now() - began;
       const result = answer.message.result;
       const failed = Boolean(answer.message.error) || result?.isError === true;
@@ -311,7 +334,7 @@ function open() {
       const times = make('p', { className: 'muted', id: 'times', textContent: `${milliseconds(took)} seen from here` });
       box.append(times, ...said(sent, answer.text, args));
       outcome.replaceChildren(box);
-      split(times, took);
+      split(times, took, answer.message.id);
     } catch (error) {
       state = isCancelled ? 'cancelled' : 'failed';
       const why = isCancelled ? make('p', {}, badge('idle', 'cancelled'), ` after ${milliseconds(performance.now() - began)}`) : make('pre', { className: 'error', textContent: visible(error.message) });
@@ -341,15 +364,15 @@ function open() {
     return parts;
   }
 
-  // Where the time went, as the service's account has it.
-  async function split(times, took) {
-    const query = new URLSearchParams({ server_id: server, tool_name: tool, limit: '1' });
+  // Where the time went, as the service's account of this very call has it.
+  async function split(times, took, id) {
+    const query = new URLSearchParams({ server_id: server, tool_name: tool, source: 'mcp', limit: '20' });
     try {
-      const [call] = await (await fetch(`/api/v1/aggregator/executions?${query}`)).json();
+      const calls = await (await fetch(`/api/v1/aggregator/executions?${query}`)).json();
+      const call = calls.find((one) => one.request_id === JSON.stringify(id));
       if (!call?.started_at) return;
-      const waited = new Date(call.started_at) - new Date(call.submitted_at);
-      const there = call.duration_ms ?? 0;
-      times.replaceChildren(`waiting and routing ${milliseconds(Math.max(waited, 0))} · at the server ${milliseconds(there)} · seen from here ${milliseconds(took)} · `, make('a', { href: `/executions/${call.id}`, textContent: 'execution' }));
+      const waited = (micros(call.started_at) - micros(call.submitted_at)) / 1000;
+      times.replaceChildren(`waiting and routing ${milliseconds(Math.max(waited, 0))} · at the server ${milliseconds(call.duration_ms ?? 0)} · seen from here ${milliseconds(took)} · `, make('a', { href: `/executions/${call.id}`, textContent: 'execution' }));
     } catch { /* the account is not to be had just now; what was measured here stands */ }
   }
 

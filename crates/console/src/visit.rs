@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HOST};
+use http::header::{CONTENT_TYPE, HOST, REFERER};
 use http::request::Parts;
 use http::{HeaderMap, Method};
 use service::{Actor, Service};
@@ -92,6 +92,12 @@ impl<'c> Visit<'c> {
         let host = self.headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or("127.0.0.1:8808");
         let is_https = self.headers.get("x-forwarded-proto").is_some_and(|scheme| scheme == "https");
         format!("{}://{host}", if is_https { "https" } else { "http" })
+    }
+
+    /// The page of ours that it was sent from, as far as the browser says.
+    pub(crate) fn came_from(&self) -> String {
+        let referer = self.headers.get(REFERER).and_then(|referer| referer.to_str().ok()).unwrap_or_default();
+        referer.strip_prefix(&self.origin()).filter(|path| path.starts_with('/')).unwrap_or("/").to_owned()
     }
 
     /// Something was done: says so on the page that is shown next.

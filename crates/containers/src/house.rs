@@ -21,11 +21,12 @@ use upstream::stderr::Tail;
 use upstream::{Ending, Stop, Tenancy, Upstream, lineage};
 
 use crate::Containers;
+use crate::claims::Claim;
 use crate::engine::Engine;
 use crate::gauge::Gauge;
 use crate::lookout::Post;
+use crate::recipe;
 use crate::trouble::{Trouble, in_words, status};
-use crate::{owner, recipe};
 
 /// How long a server may take to end by itself once its input has ended.
 const CLOSE_GRACE: Duration = Duration::from_secs(1);
@@ -63,6 +64,7 @@ pub(crate) struct House {
     pub(crate) has_left: bool,
     /// Where the ports inside are reached, as far as they are.
     pub(crate) ports: HashMap<u16, u16>,
+    _claim: Claim,
 }
 
 impl House {
@@ -75,11 +77,11 @@ impl House {
         wanted: &Container,
         tail: &Tail,
     ) -> Result<(Self, AttachContainerResults), Trouble> {
-        check_own_ports(wanted)?;
+        let claim = claim_own_ports(containers, upstream, wanted)?;
         let (id, name) = create(containers, engine, upstream, wanted).await?;
         // Before it starts, so that nothing that happens to it is missed.
         let post = containers.lookout.post(engine, &id);
-        let opened = Self::start(engine, wanted, &id, name, post, tail.clone()).await;
+        let opened = Self::start(engine, wanted, &id, name, post, tail.clone(), claim).await;
         if opened.is_err() {
             containers.remove(engine, &id).await;
         }
@@ -93,6 +95,7 @@ impl House {
         name: String,
         post: Post,
         tail: Tail,
+        claim: Claim,
     ) -> Result<(Self, AttachContainerResults), Trouble> {
         let docker = &engine.docker;
         // Before it starts, so that its first word is heard.
@@ -121,7 +124,7 @@ impl House {
         let ending = tokio::spawn(async move { watch.ended().await });
         let gauge = Arc::new(Gauge::new(engine.clone(), tenancy));
         let ports = reached(&seen, wanted);
-        Ok((Self { engine: engine.clone(), gauge, ending, has_left: false, ports }, attached))
+        Ok((Self { engine: engine.clone(), gauge, ending, has_left: false, ports, _claim: claim }, attached))
     }
 
     /// Ends it as gently as there is time for, and removes it. Its input must have ended.
@@ -176,7 +179,7 @@ async fn create(
 ) -> Result<(String, String), Trouble> {
     match create_once(containers, engine, upstream, wanted).await {
         Err(Trouble::NameTaken { .. }) => {
-            owner::remove_leftovers(&containers.owner, engine).await?;
+            containers.remove_leftovers(engine).await?;
             create_once(containers, engine, upstream, wanted).await
         }
         decided => decided,
@@ -230,11 +233,14 @@ fn not_started(wanted: &Container, error: &Error) -> Trouble {
     Trouble::Refused { deed: "start the container", words }
 }
 
-/// A server in the machine's own network finds out too late, and in words of its own, that its port is taken.
-fn check_own_ports(wanted: &Container) -> Result<(), Trouble> {
+/// A server in the machine's own network finds out too late, and in words of its own, that its port is taken. By another
+/// of our servers it may be taken only in a moment: that one would then answer for this one.
+fn claim_own_ports(containers: &Containers, upstream: &Upstream, wanted: &Container) -> Result<Claim, Trouble> {
     if wanted.network.as_deref() != Some("host") {
-        return Ok(());
+        return Ok(Claim::default());
     }
+    let ports: Vec<u16> = wanted.ports.iter().map(|port| port.inside).collect();
+    let claim = containers.claims.take(upstream.spec.name.as_str(), &ports)?;
     for port in &wanted.ports {
         if let Err(error) = TcpListener::bind((Ipv4Addr::LOCALHOST, port.inside))
             && error.kind() == std::io::ErrorKind::AddrInUse
@@ -242,7 +248,7 @@ fn check_own_ports(wanted: &Container) -> Result<(), Trouble> {
             return Err(Trouble::PortTaken { port: port.inside.to_string(), words: error.to_string() });
         }
     }
-    Ok(())
+    Ok(claim)
 }
 
 /// Which port here leads to which inside.
@@ -319,8 +325,10 @@ impl Watch {
                 continue;
             }
             let code = code.or(state.exit_code).unwrap_or_default();
-            if code > SIGNALLED && is_being_removed(engine, id).await {
-                return Trouble::RemovedFromOutside;
+            if code > SIGNALLED
+                && let Some(trouble) = aftermath(engine, id, self.started_at.as_ref()).await
+            {
+                return trouble;
             }
             let end = End { code, oom: state.oom_killed == Some(true), is_unstarted: self.is_unstarted(code).await };
             return self.why(&end);
@@ -373,21 +381,22 @@ async fn exit_code(engine: &Engine, id: &str) -> Option<i64> {
     }
 }
 
-/// Whether a container that was killed was killed in order to be removed, which takes a moment more.
-async fn is_being_removed(engine: &Engine, id: &str) -> bool {
+/// What becomes of a container that was killed in order to be removed, or to be started again, which takes a moment more.
+async fn aftermath(engine: &Engine, id: &str, started_at: Option<&String>) -> Option<Trouble> {
     for _ in 0..REMOVAL_LOOKS {
-        match inspect(engine, id).await {
-            Err(error) => return status(&error) == Some(404),
-            Ok(seen) => {
-                let state = seen.state.and_then(|state| state.status);
-                if matches!(state, Some(ContainerStateStatusEnum::REMOVING | ContainerStateStatusEnum::DEAD)) {
-                    return true;
-                }
-            }
+        let state = match inspect(engine, id).await {
+            Err(error) => return (status(&error) == Some(404)).then_some(Trouble::RemovedFromOutside),
+            Ok(seen) => seen.state.unwrap_or_default(),
+        };
+        if matches!(state.status, Some(ContainerStateStatusEnum::REMOVING | ContainerStateStatusEnum::DEAD)) {
+            return Some(Trouble::RemovedFromOutside);
+        }
+        if state.running == Some(true) && state.started_at.as_ref() != started_at {
+            return Some(Trouble::RestartedFromOutside);
         }
         sleep(REMOVAL_LOOK).await;
     }
-    false
+    None
 }
 
 fn why(end: &End, limit: u64, no_command: impl Fn(&str) -> Trouble) -> Trouble {

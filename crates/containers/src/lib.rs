@@ -6,12 +6,14 @@
 //! - [`owner`]: the labels by which we know our own, and what is left of a program that was killed
 //! - `image`: having the image there
 //! - `recipe`: what the engine is asked for, with defaults that are safe
+//! - `claims`: who has which port of the machine
 //! - `house`: one container from creation to removal; `gauge`: what it uses
 //! - `lookout`: what the engine says has happened to containers
 //! - `attached`: a server talked to over the container's stdin and stdout
 //! - `published`: a server talked to over HTTP at a port of the container
 
 mod attached;
+mod claims;
 pub mod engine;
 mod gauge;
 mod house;
@@ -32,6 +34,7 @@ use tokio::time::{sleep, timeout};
 use upstream::failure::Cause;
 use upstream::{Ending, Life, Living, Phase, Stop, Upstream, Watcher};
 
+use crate::claims::Claims;
 use crate::engine::Engine;
 use crate::lookout::Lookout;
 use crate::owner::Owner;
@@ -53,6 +56,7 @@ pub struct Containers {
     cleared: OnceCell<()>,
     /// Containers that could not be removed when they should have been.
     owed: Mutex<Owed>,
+    claims: Arc<Claims>,
     lookout: Arc<Lookout>,
 }
 
@@ -72,6 +76,7 @@ impl Containers {
             owner,
             cleared: OnceCell::new(),
             owed: Mutex::default(),
+            claims: Arc::default(),
             lookout,
         })
     }
@@ -120,8 +125,15 @@ impl Containers {
 
     /// Everything that is to be removed is, so that names and ports are free.
     async fn cleared(&self, engine: &Engine) -> Result<(), Trouble> {
-        self.cleared.get_or_try_init(|| owner::remove_leftovers(&self.owner, engine)).await?;
+        self.cleared.get_or_try_init(|| self.remove_leftovers(engine)).await?;
         self.pay(engine).await;
+        Ok(())
+    }
+
+    /// Removes what somebody who was us has left behind; what cannot be removed is owed.
+    async fn remove_leftovers(&self, engine: &Engine) -> Result<(), Trouble> {
+        let stuck = owner::remove_leftovers(&self.owner, engine).await?;
+        stuck.iter().for_each(|id| self.owe(id));
         Ok(())
     }
 

@@ -75,19 +75,23 @@ impl Owner {
     }
 }
 
-/// Removes what was left behind.
-pub(crate) async fn remove_leftovers(owner: &Owner, engine: &Engine) -> Result<(), Trouble> {
+/// Removes what was left behind; what cannot be removed now, which must keep nobody from anything.
+pub(crate) async fn remove_leftovers(owner: &Owner, engine: &Engine) -> Result<Vec<String>, Trouble> {
     let refused = |error| Trouble::Refused { deed: "list containers", words: in_words(&error) };
     let filters = HashMap::from([("label", vec![format!("{INSTANCE_LABEL}={}", owner.instance)])]);
     let options = ListContainersOptionsBuilder::new().all(true).filters(&filters).build();
+    let mut stuck = Vec::new();
     for container in engine.docker.list_containers(Some(options)).await.map_err(refused)? {
         let labels = container.labels.unwrap_or_default();
         let process = labels.get(PROCESS_LABEL).map_or("", String::as_str);
         let Some(id) = container.id.filter(|_| owner.has_left(process)) else { continue };
         tracing::info!(container = %id, server = ?labels.get(SERVER_LABEL), "removing a container that was left behind");
-        engine.remove(&id).await?;
+        if let Err(error) = engine.remove(&id).await {
+            tracing::warn!(container = %id, %error, "could not remove a container that was left behind; will try again");
+            stuck.push(id);
+        }
     }
-    Ok(())
+    Ok(stuck)
 }
 
 /// A process unlike any other: machine, start of the machine, process namespace, number, and when it was started.

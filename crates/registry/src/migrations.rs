@@ -28,8 +28,7 @@ macro_rules! migrations {
 }
 
 /// All there are, in order.
-const MIGRATIONS: &[Migration] =
-    migrations![1 "0001_registry", 2 "0002_lean_executions", 3 "0003_skills", 4 "0004_judgements", 5 "0005_switches"];
+const MIGRATIONS: &[Migration] = migrations![1 "0001_registry", 2 "0002_lean_executions", 3 "0003_skills", 4 "0004_judgements", 5 "0005_switches", 6 "0006_sizes"];
 
 /// Another program that starts at the same time is waited for, and it may have much to change.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -137,6 +136,11 @@ mod tests {
                 "0005_switches",
                 "14d5a8403481d90bda5f65d231fa6c98f97abda4e6d066eb1b5cd2a97bb9b8b6",
                 "2f33da18843f9626940100d0cebebeb3d28f0e8afe391915c509711f89b0215e",
+            ),
+            (
+                "0006_sizes",
+                "792915372b6b968c2fb4d7b4aea8c85b3fd06b19006a5b89c67d1dac67c178fa",
+                "97fcd12cdef5293a01d2f4366b1317143ab3bc3074dea6d3e213c591ea8ea7b4",
             ),
         ];
         let sums = MIGRATIONS.iter().map(|it| (it.name, checksum(it.sqlite), checksum(it.postgres)));

@@ -318,6 +318,9 @@ pub(crate) struct SearchArguments {
     /// Among all tools, or for skills first and then among their tools
     #[arg(long, value_name = "direct|hierarchical", default_value = "direct", value_parser = strategy)]
     pub(crate) strategy: Strategy,
+    /// Only what scores at least so much, from 0 to 1
+    #[arg(long, value_name = "SCORE", default_value_t = 0.0)]
+    pub(crate) threshold: f32,
     /// Print what REST answers, with what each tool takes
     #[arg(long)]
     pub(crate) json: bool,

@@ -37,7 +37,7 @@ fn with_names(shell: Shell, script: &str) -> String {
     match shell {
         Shell::Bash => {
             let function = BASH.replace("VERBS", &NAMING.join("|"));
-            let script = script.replace("complete -F _mcp-aggregator ", "complete -F _mcp-aggregator_with_names ");
+            let script = script.replace("complete -F _mcp__aggregator ", "complete -F _mcp__aggregator_with_names ");
             match script.rfind("if [[ \"${BASH_VERSINFO") {
                 Some(end) => format!("{}{function}{}", &script[..end], &script[end..]),
                 None => format!("{function}{script}"),
@@ -65,8 +65,8 @@ fn with_names(shell: Shell, script: &str) -> String {
 }
 
 const BASH: &str = "\
-_mcp-aggregator_with_names() {
-    _mcp-aggregator \"$@\"
+_mcp__aggregator_with_names() {
+    _mcp__aggregator \"$@\"
     local verb=\"${COMP_WORDS[1]}\" current=\"${COMP_WORDS[COMP_CWORD]}\"
     if [[ ${COMP_CWORD} -ne 2 || \"${current}\" == -* ]]; then
         return 0

@@ -55,7 +55,7 @@ fn lines(url: &str, health: &Value, servers_used: &[Value]) -> Vec<String> {
         ("status", shown::status(health)),
         ("up for", in_words(uptime.unwrap_or_default())),
         ("servers", servers),
-        ("tools", number("total_tools").to_string()),
+        ("tools", format!("{}{}", number("total_tools"), waiting(&health["tool_states"]))),
         ("servers use", used_by(servers_used)),
         ("last sync", moment(health, "last_sync")),
         ("database", text(&health["checks"]["database"], "status")),
@@ -73,6 +73,15 @@ fn used_by(servers: &[Value]) -> String {
         (false, Some(cpu), Some(memory)) => format!("cpu {cpu}, memory {memory}"),
         _ => "-".to_owned(),
     }
+}
+
+/// What is still to be done about tools behind everybody's back; nothing, mostly.
+fn waiting(states: &Value) -> String {
+    let told = [("discovered", "without a vector yet"), ("classifying", "being classified")];
+    let told = told.map(|(state, words)| (states[state].as_u64().unwrap_or_default(), words));
+    let told: Vec<String> =
+        told.iter().filter(|(count, _)| *count > 0).map(|(count, words)| format!("{count} {words}")).collect();
+    if told.is_empty() { String::new() } else { format!(" ({})", told.join(", ")) }
 }
 
 /// The containers there are, each with its server.
