@@ -56,3 +56,46 @@ fn a_tool_is_run_by_form_shows_progress_asks_and_answers() {
         browser.close().await;
     });
 }
+
+#[test]
+fn numbers_stay_as_they_are_written_and_a_mistake_can_be_mended() {
+    const TAGS: &str = r#"{"name":"count","inputSchema":{"type":"object","properties":{"ratio":{"type":"number"},"tags":{"type":"array"},"flag":{"type":"boolean","default":true}}}}"#;
+    let rest = Rest::start();
+    let puppet = Puppet::over_http(Spec::legacy().raw_tool(TAGS));
+    add_puppet(&rest, "exact", &puppet);
+    with_browsers(async |driver| {
+        let browser = driver.open(DESK).await;
+        browser.goto(&at(&rest.serve, "/playground?tool=exact.count")).await;
+        browser.wait("document.querySelector('#fields select')").await;
+        browser.wait("document.querySelector('#fields select').innerText.includes('default: true')").await;
+        browser.run(r#"const raw = document.getElementById('raw'); raw.value = '{"ratio": 1.0, "big": 12345678901234567890123}'; raw.dispatchEvent(new Event('input'))"#).await;
+        browser.fill("#fields textarea", "x").await;
+        browser.fill("#fields textarea", "[2.50]").await;
+        browser.wait("document.getElementById('raw').value.includes('2.50')").await;
+        browser.click("#run").await;
+        let call = puppet.expect("tools/call");
+        let line = String::from_utf8_lossy(call.line()).into_owned();
+        for exact in [r#""ratio":1.0"#, r#""big":12345678901234567890123"#, r#""tags":[2.50]"#] {
+            assert!(line.contains(exact), "{exact} in {line}");
+        }
+        call.answer(r#"{"content":[{"type":"text","text":"{\"b\": 1.0, \"big\": 123456789012345678901234567890}"}]}"#);
+        browser.wait_for_text("\"b\": 1.0").await;
+        browser.wait_for_text("123456789012345678901234567890").await;
+
+        browser
+            .run("const raw = document.getElementById('raw'); raw.value = '[1]'; raw.dispatchEvent(new Event('input'))")
+            .await;
+        browser.wait_for_text("arguments must be an object").await;
+        browser
+            .run("const raw = document.getElementById('raw'); raw.value = '{}'; raw.dispatchEvent(new Event('input'))")
+            .await;
+        browser.click("#run").await;
+        puppet.expect("tools/call");
+        browser.click("#cancel").await;
+        puppet.expect("notifications/cancelled");
+        browser.wait("document.querySelector('#outcome .badge')?.innerText === 'cancelled'").await;
+        browser.wait("document.querySelector('#history').innerText.includes('cancelled')").await;
+        assert_eq!(browser.log().await, Vec::<String>::new());
+        browser.close().await;
+    });
+}

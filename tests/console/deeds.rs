@@ -58,19 +58,80 @@ fn a_server_is_tried_added_changed_and_removed() {
 }
 
 #[test]
-fn the_config_of_a_client_is_pasted_ticked_and_taken_over() {
+fn the_config_of_a_client_is_pasted_tried_and_taken_over_and_nothing_typed_is_lost() {
     let rest = Rest::start();
+    rest.register("here", &[]);
     let visitor = Visitor::new(&rest);
-    let config =
-        json!({"mcpServers": {"One": {"command": program("fake-server")}, "two": {"command": "/no/such"}}}).to_string();
+    let fake = program("fake-server");
+    let entries = json!({"One": {"command": fake}, "two": {"command": "/no/such"}, "here": {"command": fake}, "junk": {"foo": 1}});
+    let config = json!({ "mcpServers": entries }).to_string();
     let shown = visitor.submit("/add", &[("deed", "paste"), ("pasted", &config)]);
     assert!(shown.body.contains("<strong>one</strong>") && shown.body.contains("<strong>two</strong>"), "{shown:?}");
-    let taken = visitor
-        .submit("/add", &[("deed", "take"), ("from", "paste"), ("pasted", &config), ("pick", "0"), ("pick", "1")]);
-    assert!(taken.body.contains("one: added") && taken.body.contains("two: not added"), "{taken:?}");
+    assert_eq!(shown.body.matches(" checked").count(), 2, "what was pasted is ticked, if it can be added: {shown:?}");
+    assert!(shown.body.contains("There is a server of that name already."), "{shown:?}");
+
+    let with = |deed: &'static str, picks: &[&'static str]| {
+        let fixed = [("deed", deed), ("from", "paste"), ("pasted", config.as_str())];
+        visitor.submit("/add", &fixed.into_iter().chain(picks.iter().map(|pick| ("pick", *pick))).collect::<Vec<_>>())
+    };
+    let nothing = with("take", &[]);
+    assert!(nothing.status == 422 && nothing.body.contains("Tick the servers first."), "{nothing:?}");
+    assert!(nothing.body.contains("<strong>one</strong>") && nothing.body.contains("/no/such"), "{nothing:?}");
+    let tried = with("try", &["0", "3"]);
+    assert!(tried.body.contains("The test worked") && tried.body.contains("echo"), "its tools are shown: {tried:?}");
+    assert_eq!(rest.get("/servers/one").status, 404, "and nothing is kept yet");
+    let taken = with("take", &["0", "1", "2", "3"]);
+    assert!(taken.body.contains("added, with") && taken.body.contains("not added: The test failed"), "{taken:?}");
     assert_eq!(rest.get("/servers/one").status, 200);
-    let nonsense = visitor.submit("/add", &[("deed", "paste"), ("pasted", "{{")]);
-    assert_eq!(nonsense.status, 422);
+    assert_eq!(visitor.submit("/add", &[("deed", "paste"), ("pasted", "{{")]).status, 422);
+    let entry = format!("\"github\": {},", json!({"command": fake}));
+    let single = visitor.submit("/add", &[("deed", "paste"), ("pasted", &entry)]);
+    assert!(single.body.contains("<strong>github</strong>"), "one entry as READMEs print it: {single:?}");
+}
+
+#[test]
+fn what_is_wrong_with_a_form_is_told_at_its_field_and_what_was_typed_stays() {
+    let rest = Rest::start();
+    rest.register("fake", &[]);
+    let visitor = Visitor::new(&rest);
+    let typed = [("timeout_ms", "4321"), ("retry_backoff_ms", "1000, x"), ("pinned_tools", "fake.echo")];
+    let refused = visitor.submit("/settings", &typed);
+    assert_eq!(refused.status, 422, "{refused:?}");
+    assert!(refused.body.contains("Pauses between attempts: `x` is no whole number"), "{refused:?}");
+    assert!(refused.body.contains("value=\"1000, x\" aria-invalid=\"true\""), "{refused:?}");
+    assert!(refused.body.contains("value=\"4321\"") && refused.body.contains("fake.echo"), "{refused:?}");
+    let refused = visitor.submit("/settings", &[("timeout_ms", "0"), ("session_limit", "77")]);
+    assert!(refused.body.contains("Time limit (") && refused.body.contains("value=\"77\""), "{refused:?}");
+
+    let new = |name, kind, more| visitor.submit("/add", &[("deed", "save"), ("name", name), ("kind", kind), more]);
+    let taken = new("fake", "stdio", ("command", "/no/such"));
+    assert!(taken.body.contains("Name: there is a server of that name already."), "before any test: {taken:?}");
+    let empty = new("x", "http", ("url", ""));
+    assert!(empty.body.contains("Address: where is it?") && empty.body.contains("aria-invalid"), "{empty:?}");
+}
+
+#[test]
+fn nobody_undoes_what_somebody_else_saved_without_being_told() {
+    let rest = Rest::start();
+    rest.register("fake", &[]);
+    let (one, other) = (Visitor::new(&rest), Visitor::new(&rest));
+    let mark = |visitor: &Visitor<'_>| {
+        let page = visitor.page("/servers/fake");
+        let from = page.split("name=\"was\" value=\"").nth(1).expect("the form says what it was made from");
+        from.split('"').next().unwrap_or_default().to_owned()
+    };
+    let (marked, also_marked) = (mark(&one), mark(&other));
+    let config = json!({"command": program("fake-server")}).to_string();
+    let save = |visitor: &Visitor<'_>, was: &str, description: &str| {
+        let fixed = [("deed", "save-untested"), ("transport", "stdio"), ("config", config.as_str())];
+        let more = [("was", was), ("description", description)];
+        visitor.submit("/servers/fake/edit", &fixed.into_iter().chain(more).collect::<Vec<_>>())
+    };
+    assert!(save(&one, &marked, "first").body.contains("Saved."));
+    let late = save(&other, &also_marked, "second");
+    assert!(late.status == 422 && late.body.contains("Somebody else has changed it"), "{late:?}");
+    assert!(late.body.contains("value=\"second\"") && late.body.contains("first"), "both are shown: {late:?}");
+    assert!(save(&other, &mark(&other), "second").body.contains("Saved."));
 }
 
 #[test]

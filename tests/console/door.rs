@@ -18,6 +18,8 @@ fn a_token_opens_the_console_until_its_owner_leaves() {
     let visitor = Visitor::new(&rest);
     let away = visitor.get("/tools");
     assert_eq!((away.status, away.headers["location"].as_str()), (303, "/login?next=%2Ftools"));
+    let searched = visitor.get("/tools?q=mail").headers["location"].clone();
+    assert_eq!(searched, "/login?next=%2Ftools%3Fq%3Dmail", "what was searched for is not lost");
     assert_eq!(visitor.submit("/login", &[("token", "wrong")]).status, 401);
     let inside = visitor.submit("/login", &[("token", TOKEN), ("next", "/tools")]);
     assert_eq!(inside.status, 200, "{inside:?}");
@@ -25,6 +27,17 @@ fn a_token_opens_the_console_until_its_owner_leaves() {
     assert_eq!(Visitor::new(&rest).get("/tools").status, 303, "nobody else is let in");
     visitor.submit("/logout", &[]);
     assert_eq!(visitor.get("/tools").status, 303);
+}
+
+#[test]
+fn who_mistypes_an_address_in_a_browser_sees_a_page_and_programs_do_not() {
+    let rest = Rest::start();
+    let visitor = Visitor::new(&rest);
+    let lost = visitor.send(Ask::new("GET", "/nosuch").header("Accept", "text/html,*/*;q=0.8"));
+    assert_eq!(lost.status, 404);
+    assert!(lost.body.contains("Nothing is here"), "{}", lost.body);
+    let program = visitor.send(Ask::new("GET", "/nosuch"));
+    assert!(program.status == 404 && program.body.starts_with('{'), "{}", program.body);
 }
 
 #[test]

@@ -31,6 +31,10 @@ fn every_call_is_an_execution_whatever_way_it_came() {
     assert!(listed.iter().all(|one| one["status"] == "success" && one["server_id"] == id));
     assert_eq!((&listed[1]["document_path"], &listed[1]["section_line"]), (&json!("notes.md"), &json!(7)));
     assert_eq!((&listed[2]["arguments"], &listed[2]["result"]), (&Value::Null, &Value::Null), "nobody's business");
+    assert!(
+        listed.iter().all(|one| one["request_bytes"].as_u64() > Some(30) && one["response_bytes"].as_u64() > Some(30))
+    );
+    assert!(listed[0]["request_id"].is_string() && listed[1]["request_id"].is_null(), "what its client calls it");
 
     for (query, count) in [
         ("?source=mcp", 1),

@@ -219,3 +219,21 @@ fn a_file_brings_skills_along() {
     expect(204, &rest.delete("/skills/frobnication"));
     assert_eq!(expect(200, &rest.get("/skills/frobnication")), shown);
 }
+
+#[test]
+fn a_search_has_thresholds_from_nought_to_one_and_null_says_nothing() {
+    let (rest, desk) = (Rest::start(), desk());
+    register(&rest, "desk", &desk);
+    for (name, value) in [("threshold", json!(2)), ("threshold", json!(-0.5)), ("skill_threshold", json!(9))] {
+        let mut body = json!({"query": "read a file"});
+        body[name] = value;
+        assert_eq!(expect_problems(&rest.post("/search", &body))[0].0, format!("body.{name}"));
+    }
+    let said = json!({"query": "read_file", "limit": null, "server_filter": null, "skill_filter": null, "strategy": null,
+        "threshold": null, "skill_threshold": null, "include_schemas": null, "include_external": null});
+    wait_until("the tools are in the index", || {
+        let found = expect(200, &rest.post("/search", &said));
+        (found[0]["name"] == "desk.read_file" && found[0]["score"].as_f64()? >= 0.9).then_some(())
+    });
+    assert_eq!(expect(200, &rest.post("/search", &json!({"query": "!!!???"}))), json!([]));
+}

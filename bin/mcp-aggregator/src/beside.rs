@@ -11,8 +11,8 @@ use http::StatusCode;
 use http::request::Parts;
 
 use crate::import::clients::{Client, Machine};
-use crate::import::plan::plan;
-use crate::import::{found_in, read_jsonc};
+use crate::import::plan::{Fate, plan};
+use crate::import::{found_in, pasted, read_jsonc};
 
 /// The API and the console beside the front.
 pub(crate) struct Beside {
@@ -27,7 +27,7 @@ impl Annexe for Beside {
 
     fn is_public(&self, path: &str) -> bool {
         // The console shows everybody its door, and looks itself who may go further.
-        self.api.is_public(path) || self.console.has(path)
+        self.api.is_public(path) || !self.api.has(path)
     }
 
     fn vouch(&self, parts: &Parts) -> Option<Arc<str>> {
@@ -41,7 +41,9 @@ impl Annexe for Beside {
         principal: Arc<str>,
     ) -> Pin<Box<dyn Future<Output = Foreign> + Send>> {
         Box::pin(async move {
-            match self.console.has(parts.uri.path()) {
+            // Who has lost the way is told so by the console.
+            let path = parts.uri.path();
+            match self.console.has(path) || !self.api.has(path) {
                 true => self.console.answer(parts, body, principal).await.map(ForeignBody::new),
                 false => self.api.answer(parts, body, principal).await.map(ForeignBody::new),
             }
@@ -66,7 +68,7 @@ pub(crate) fn outside(tokens: Option<Arc<Tokens>>) -> Outside {
 
 /// The servers in the config of any client.
 fn read_config(text: &str) -> Result<Vec<Found>, String> {
-    let file = read_jsonc(text).map_err(|error| error.to_string())?;
+    let file = pasted::understood(text)?;
     Ok(fitting(found_in(&file, "what you pasted")))
 }
 
@@ -87,7 +89,13 @@ fn fitting(found: Vec<crate::import::Found>) -> Vec<Found> {
     planned
         .map(|planned| {
             let crate::import::Found { from, registration, notes, .. } = planned.found;
-            Found { name: planned.name, from, registration, notes }
+            let problem = match planned.fate {
+                Fate::Add | Fate::Exists => None,
+                Fate::Twice { first } => Some(format!("the same as in {first}")),
+                Fate::Ours => Some("it is this service".to_owned()),
+                Fate::Unusable { why } => Some(why),
+            };
+            Found { name: planned.name, from, registration, notes, problem }
         })
         .collect()
 }

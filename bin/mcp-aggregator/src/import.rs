@@ -1,11 +1,12 @@
 //! Servers that other programs know, made fit for ours.
 //!
 //! - `clients`: which programs, and where their files are; `jsonc`: JSON with comments
-//! - `entries`: from a file to servers; `plan`: which of them are added, under which names
+//! - `pasted`: a whole config, or a part of one; `entries`: from a file to servers; `plan`: which of them are added, under which names
 
 pub(crate) mod clients;
 mod entries;
 pub(crate) mod jsonc;
+pub(crate) mod pasted;
 pub(crate) mod plan;
 
 pub(crate) use entries::{Found, found_in, registration_of_entry};

@@ -1,9 +1,14 @@
 //! What a user who typed a name that does not exist may have meant.
 
+use crate::table::printable;
+
 /// More would be a list, and `tools` gives that.
 const MOST: usize = 3;
+/// So many tools of a server are named, where none is like what was typed.
+const SHOWN: usize = 8;
 
 /// A name that exists: the whole of it, and the tool's own part.
+#[derive(Debug, Clone)]
 pub(crate) struct Known {
     pub(crate) full: String,
     pub(crate) tool: String,
@@ -30,6 +35,22 @@ pub(crate) fn question(names: &[String]) -> Option<String> {
         [] => format!("did you mean {last}?"),
         _ => format!("did you mean {} or {last}?", others.join(", ")),
     })
+}
+
+/// The names of things that may be meant, by a name that nothing has: ``did you mean `a`?``
+pub(crate) fn among<'a>(typed: &str, names: impl Iterator<Item = &'a str>) -> Option<String> {
+    let known = |name: &str| Known { full: printable(name), tool: printable(name) };
+    question(&closest(typed, &names.map(known).collect::<Vec<_>>()))
+}
+
+/// `` `a`, `b` and 3 more``
+pub(crate) fn some_of(names: &[&str]) -> Option<String> {
+    let shown: Vec<String> = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
+    match names.len().saturating_sub(SHOWN) {
+        _ if names.is_empty() => None,
+        0 => Some(shown.join(", ")),
+        more => Some(format!("{} and {more} more", shown.join(", "))),
+    }
 }
 
 /// How many characters must be added, removed or replaced, whatever their case (Levenshtein).
@@ -76,6 +97,15 @@ mod tests {
         assert_eq!(question(&[]), None);
         assert_eq!(question(&names(&["a"])).unwrap(), "did you mean `a`?");
         assert_eq!(question(&names(&["a", "b", "c"])).unwrap(), "did you mean `a`, `b` or `c`?");
+    }
+
+    #[test]
+    fn a_server_is_found_by_a_slip_and_some_of_many_are_named() {
+        let servers = ["notes", "calc", "everything"];
+        assert_eq!(among("note", servers.into_iter()).unwrap(), "did you mean `notes`?");
+        assert_eq!(among("postgres", servers.into_iter()), None);
+        assert_eq!(some_of(&[]), None);
+        assert_eq!(some_of(&["a"; 10]).unwrap(), format!("{} and 2 more", ["`a`"; 8].join(", ")));
     }
 
     #[test]

@@ -106,6 +106,7 @@ mod tests {
             total_tools: 1,
             classified_tools: 0,
             unclassified_tools: 1,
+            tool_states: service::finding::ToolStates::default(),
             last_sync: Some(registry::Timestamp::now()),
             uptime_seconds: 1.5,
             executions_stopped: false,

@@ -1,7 +1,7 @@
 // What all pages do. Everything works without this; it only keeps parts of a page up to date and saves some clicks.
 'use strict';
 
-const csrf = document.querySelector('meta[name=csrf]')?.content ?? '';
+let csrf = document.querySelector('meta[name=csrf]')?.content ?? '';
 
 // Buttons that copy the text beside them.
 document.addEventListener('click', async (event) => {
@@ -51,26 +51,44 @@ const live = document.getElementById('live');
 const parts = () => [...document.querySelectorAll('[data-live]')];
 let wanted = false;
 let running = false;
+const signIn = () => Object.assign(document.createElement('a'), { textContent: 'signed out: sign in', target: '_blank', href: `/login?next=${encodeURIComponent(location.pathname + location.search)}` });
+
+// Who signed in again has a new secret; what was typed meanwhile is still to be sent.
+function renew(fresh) {
+  const secret = fresh.querySelector('meta[name=csrf]')?.content;
+  if (!secret || secret === csrf) return;
+  csrf = secret;
+  document.querySelectorAll('input[name=csrf]').forEach((input) => { input.value = secret; });
+}
 
 async function refresh() {
-  if (running) { wanted = true; return; }
+  // Nobody looks: it is enough to catch up when somebody does.
+  if (running || document.hidden) { wanted = true; return; }
   running = true;
   wanted = false;
   try {
     const response = await fetch(location.href, { headers: { 'X-Live': '1' } });
-    if (response.redirected && new URL(response.url).pathname === '/login') { location.reload(); return; }
+    if (response.redirected && new URL(response.url).pathname === '/login') { live?.replaceChildren(signIn()); return; }
     const fresh = new DOMParser().parseFromString(await response.text(), 'text/html');
+    renew(fresh);
+    if (response.status === 404) {
+      // What this page was about is gone.
+      document.getElementById('main').replaceChildren(...document.adoptNode(fresh.getElementById('main')).childNodes);
+      return;
+    }
     for (const part of parts()) {
       const other = fresh.getElementById(part.id);
       if (!other || other.innerHTML === part.dataset.was || part.contains(document.activeElement) && part.querySelector(':focus:is(input, select, textarea)')) continue;
       part.dataset.was = other.innerHTML;
       const open = [...part.querySelectorAll('details[open]')].map((it) => it.id).filter(Boolean);
       const ticked = [...part.querySelectorAll('input[type=checkbox]:checked')].map((it) => it.value);
-      const focus = document.activeElement && part.contains(document.activeElement) ? document.activeElement.getAttribute('href') ?? '' : '';
+      const focus = document.activeElement && part.contains(document.activeElement) ? [document.activeElement.id, document.activeElement.getAttribute('href')] : [];
       part.replaceChildren(...document.adoptNode(other).childNodes);
       open.forEach((id) => { const it = document.getElementById(id); if (it) it.open = true; });
       part.querySelectorAll('input[type=checkbox]').forEach((box) => { if (ticked.includes(box.value)) box.checked = true; });
-      if (focus) part.querySelector(`[href="${CSS.escape(focus)}"]`)?.focus();
+      const [id, href] = focus;
+      if (id) document.getElementById(id)?.focus();
+      else if (href) part.querySelector(`[href="${CSS.escape(href)}"]`)?.focus();
       reveal(part);
     }
     document.dispatchEvent(new Event('console:refreshed'));
@@ -82,44 +100,102 @@ async function refresh() {
   }
 }
 
-const names = ['server.registered', 'server.updated', 'server.removed', 'server.status_changed', 'server.progress', 'tools.changed',
-  'skills.changed', 'execution.pending', 'execution.executing', 'execution.success', 'execution.error', 'execution.timeout',
-  'execution.cancelled', 'notice', 'events.missed'];
+// A stream for as long as somebody looks: browsers allow few connections to one place, and every tab would hold one.
+function whileVisible(address, listeners, { opened = () => {}, failed = () => {} } = {}) {
+  let source = null;
+  let retry = 0;
+  const close = () => { clearTimeout(retry); source?.close(); source = null; };
+  const open = () => {
+    close();
+    if (document.hidden) return;
+    source = new EventSource(address);
+    source.onopen = opened;
+    source.onerror = () => {
+      failed(source?.readyState === EventSource.CLOSED);
+      // What was refused is not tried again by the browser itself.
+      if (source?.readyState === EventSource.CLOSED) retry = setTimeout(open, 3000);
+    };
+    Object.entries(listeners).forEach(([name, hear]) => source.addEventListener(name, hear));
+  };
+  document.addEventListener('visibilitychange', () => (document.hidden ? close() : open()));
+  addEventListener('pagehide', close);
+  addEventListener('pageshow', (event) => { if (event.persisted) open(); });
+  open();
+}
 
+// The service's events come from a worker that hears them for all tabs.
 function follow() {
-  const source = new EventSource('/api/v1/aggregator/events');
-  let lost = false;
-  source.onopen = () => {
-    live.textContent = 'live';
-    live.classList.add('on');
-    if (lost) refresh();
-    lost = false;
-  };
-  source.onerror = () => {
-    lost = true;
-    live.textContent = 'not live';
-    live.classList.remove('on');
-    if (source.readyState === EventSource.CLOSED) setTimeout(follow, 3000);
-  };
-  for (const name of names) {
-    source.addEventListener(name, (event) => {
-      document.dispatchEvent(new CustomEvent('console:event', { detail: { name, data: JSON.parse(event.data) } }));
+  let seen = false;
+  const told = (what, isOn) => { live.replaceChildren(what); live.classList.toggle('on', isOn); };
+  const hear = ({ data: { state, name, data } }) => {
+    if (state === 'live') {
+      told('live', true);
+      // What happened while nobody listened was not heard.
+      if (seen) refresh();
+      seen = true;
+    } else if (state) {
+      told(state === 'out' ? signIn() : 'not live', false);
+    } else {
+      document.dispatchEvent(new CustomEvent('console:event', { detail: { name, data: JSON.parse(data) } }));
       const shown = parts().some((part) => part.dataset.live.split(' ').some((prefix) => name.startsWith(prefix)) || name === 'events.missed');
       if (shown) refresh();
-    });
-  }
+    }
+  };
+  const open = () => {
+    const port = window.SharedWorker ? new SharedWorker(live.dataset.events).port : new Worker(live.dataset.events);
+    port.onmessage = hear;
+    addEventListener('pagehide', () => port.postMessage('bye'), { once: true });
+  };
+  open();
+  addEventListener('pageshow', (event) => { if (event.persisted) { open(); refresh(); } });
+  document.addEventListener('visibilitychange', () => { if (wanted && !document.hidden) refresh(); });
 }
 if (live) follow();
+
+// Signs that would be obeyed instead of shown: control characters, and those that turn the direction of a text.
+const visible = (text) => text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g,
+  (sign) => (sign === '\r' ? '' : `\u27e8U+${sign.charCodeAt(0).toString(16).toUpperCase().padStart(4, '0')}\u27e9`));
+
+// What a server writes to stderr, line by line as it is written. It may write faster than anybody reads.
+const stderr = document.getElementById('stderr');
+if (stderr) {
+  const most = 500;
+  const add = ({ lines, missed }) => {
+    const follows = stderr.scrollTop + stderr.clientHeight >= stderr.scrollHeight - 40;
+    const said = missed ? [`\u2026 ${missed} lines came too fast to be shown`, ...lines] : lines;
+    stderr.append(...said.map((line) => Object.assign(document.createElement('div'), { textContent: visible(line) })));
+    while (stderr.childElementCount > most) stderr.firstElementChild.remove();
+    // Who has scrolled up is reading there.
+    if (follows) stderr.scrollTop = stderr.scrollHeight;
+  };
+  stderr.scrollTop = stderr.scrollHeight;
+  whileVisible(stderr.dataset.log, {
+    'log.tail': (event) => { stderr.replaceChildren(); add(JSON.parse(event.data)); },
+    'log.lines': (event) => add(JSON.parse(event.data)),
+  });
+}
+
+// An event as a person would tell it.
+function inWords(name, data) {
+  const why = data.error_message ? `: ${data.error_message}` : '';
+  const took = data.duration_ms != null ? ` after ${data.duration_ms.toFixed(1)} ms` : '';
+  if (name.startsWith('execution.')) {
+    const word = { pending: 'is asked for', executing: 'is running', success: 'is done', error: 'failed', timeout: 'took too long', cancelled: 'was cancelled' }[name.slice(10)];
+    return `${data.tool_name} ${word}${took}${why}`;
+  }
+  if (name === 'server.status_changed') return `${data.previous} \u2192 ${data.status}${why}`;
+  if (name === 'tools.changed') return `it offers ${data.tool_count} tools now`;
+  return data.message ?? `the server was ${name.split('.')[1]}`;
+}
 
 // The live log of a server's page.
 const log = document.getElementById('log');
 if (log) {
   document.addEventListener('console:event', ({ detail: { name, data } }) => {
     if (data.server_id !== log.dataset.server && data.name !== log.dataset.name && data.server_name !== log.dataset.name) return;
-    const said = data.message ?? data.error_message ?? '';
-    const about = name.startsWith('execution.') ? `${data.tool_name} ${data.duration_ms != null ? data.duration_ms.toFixed(1) + ' ms' : ''}` : data.status ?? '';
     const line = document.createElement('div');
-    line.textContent = `${new Date().toLocaleTimeString()}  ${name}  ${about} ${said}`;
+    // The clock of the other pages.
+    line.textContent = visible(`${new Date().toISOString().slice(11, 19)}  ${inWords(name, data)}`);
     if (log.dataset.empty) { log.replaceChildren(); delete log.dataset.empty; }
     log.append(line);
     while (log.childElementCount > 500) log.firstChild.remove();
@@ -155,3 +231,6 @@ document.addEventListener('click', async (event) => {
   document.body.append(drawer);
   drawer.showModal();
 });
+
+// On a narrow screen the menu is wider than the page.
+document.querySelector('.side [aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'center' });

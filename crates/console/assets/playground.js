@@ -11,75 +11,127 @@ const make = (tag, properties = {}, ...children) => {
 const isObject = (value) => typeof value === 'object' && value !== null && !Array.isArray(value);
 let counter = 0;
 
+// --- JSON ------------------------------------------------------------------------------------------------------------
+
+// Numbers are never read and written again: `1.0` would become `1`, and long ones would lose digits. JSON is cut into its
+// signs and put together again instead. Everything here wants JSON that was looked at by `JSON.parse`.
+const signs = (text) => text.match(/"(?:\\.|[^"\\])*"|[{}[\],:]|[^\s{}[\],:"]+/g) ?? [];
+const compact = (text) => signs(text).join('');
+
+function indented(text) {
+  try { JSON.parse(text); } catch { return text; }
+  let out = '';
+  let depth = 0;
+  const all = signs(text);
+  const line = () => `\n${'  '.repeat(depth)}`;
+  all.forEach((sign, at) => {
+    if (sign === '{' || sign === '[') {
+      const isEmpty = all[at + 1] === '}' || all[at + 1] === ']';
+      depth += 1;
+      out += isEmpty ? sign : sign + line();
+    } else if (sign === '}' || sign === ']') {
+      depth -= 1;
+      out += all[at - 1] === '{' || all[at - 1] === '[' ? sign : line() + sign;
+    } else out += sign === ',' ? sign + line() : sign === ':' ? ': ' : sign;
+  });
+  return out;
+}
+
+// The members of an object, each with its value as it is written.
+function membersOf(text) {
+  const found = [];
+  let depth = 0;
+  let key = null;
+  let value = '';
+  for (const sign of signs(text)) {
+    const isOuter = depth === 1;
+    if (sign === '}' || sign === ']') depth -= 1;
+    if ((isOuter && sign === ',') || depth === 0 && sign === '}') {
+      if (key !== null) found.push([key, value]);
+      [key, value] = [null, ''];
+    } else if (isOuter && key === null) {
+      if (sign !== ':') key = JSON.parse(sign);
+    } else if (depth > 0 && !(isOuter && sign === ':' && value === '')) value += sign;
+    if (sign === '{' || sign === '[') depth += 1;
+  }
+  return found;
+}
+const isObjectText = (text) => compact(text).startsWith('{');
+
 // --- Forms -----------------------------------------------------------------------------------------------------------
 
-// A field for a schema. `get` gives its value or undefined, `set` shows one.
-function field(schema, name, required, changed) {
+// A field for a schema. `get` gives its value as JSON or undefined, `set` shows one. A strict one is held back by the browser
+// until it is filled in as its schema wants it.
+function field(schema, name, required, changed, strict) {
   const id = `field-${counter += 1}`;
   const said = isObject(schema) ? schema : {};
   const kind = Array.isArray(said.type) ? said.type.find((word) => word !== 'null') : said.type;
-  const label = make('label', { htmlFor: id }, name, ' ', make('span', { className: 'hint', textContent: [required ? 'required' : '', said.title ?? '', said.description ?? ''].filter(Boolean).join(' · ') }));
+  const label = make('label', { htmlFor: id }, name, ' ', make('span', { className: 'hint', textContent: visible([required ? 'required' : '', said.title ?? '', said.description ?? ''].filter(Boolean).join(' · ')) }));
   const choices = said.enum ?? (Array.isArray(said.oneOf) && said.oneOf.every((one) => isObject(one) && 'const' in one) ? said.oneOf.map((one) => one.const) : null);
   const titles = said.enumNames ?? (said.enum ? null : said.oneOf?.map((one) => one.title));
-  if (kind === 'object' && isObject(said.properties) && !choices) return group(said, name, required, changed);
+  if (kind === 'object' && isObject(said.properties) && !choices) return group(said, name, required, changed, strict);
   const box = make('div', { className: 'field' });
+  const usual = said.default === undefined ? '' : `default: ${typeof said.default === 'string' ? said.default : JSON.stringify(said.default)}`;
+  const nothing = () => (required ? null : make('option', { value: '', textContent: usual ? `– (${usual})` : '–' }));
   let input;
   let get;
   let set;
   if (Array.isArray(choices)) {
-    input = make('select', { id });
-    if (!required) input.append(make('option', { value: '', textContent: '–' }));
+    input = make('select', { id }, nothing());
     choices.forEach((choice, at) => input.append(make('option', { value: String(at), textContent: titles?.[at] ?? (typeof choice === 'string' ? choice : JSON.stringify(choice)) })));
-    get = () => (input.value === '' ? undefined : choices[Number(input.value)]);
-    set = (value) => { const at = choices.findIndex((choice) => JSON.stringify(choice) === JSON.stringify(value)); input.value = at < 0 ? '' : String(at); };
+    get = () => (input.value === '' ? undefined : JSON.stringify(choices[Number(input.value)]));
+    set = (text) => { const at = text === undefined ? -1 : choices.findIndex((choice) => JSON.stringify(choice) === JSON.stringify(JSON.parse(text))); input.value = at < 0 ? '' : String(at); };
   } else if (kind === 'boolean') {
-    input = make('select', { id }, required ? null : make('option', { value: '', textContent: '–' }), make('option', { value: 'true', textContent: 'true' }), make('option', { value: 'false', textContent: 'false' }));
-    get = () => (input.value === '' ? undefined : input.value === 'true');
-    set = (value) => { input.value = typeof value === 'boolean' ? String(value) : ''; };
+    input = make('select', { id }, nothing(), make('option', { value: 'true', textContent: 'true' }), make('option', { value: 'false', textContent: 'false' }));
+    get = () => (input.value === '' ? undefined : input.value);
+    set = (text) => { input.value = text === 'true' || text === 'false' ? text : ''; };
   } else if (kind === 'number' || kind === 'integer') {
-    input = make('input', { id, type: 'number', step: kind === 'integer' ? '1' : 'any' });
+    input = make('input', { id, type: 'number', step: kind === 'integer' ? '1' : 'any', placeholder: usual });
     if (typeof said.minimum === 'number') input.min = said.minimum;
     if (typeof said.maximum === 'number') input.max = said.maximum;
-    get = () => (input.value === '' ? undefined : Number(input.value));
-    set = (value) => { input.value = typeof value === 'number' ? value : ''; };
+    get = () => (input.value === '' ? undefined : /^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$/.test(input.value) ? input.value : String(Number(input.value)));
+    set = (text) => { input.value = /^-?\d/.test(text ?? '') ? text : ''; };
   } else if (kind === 'string') {
     const long = (said.maxLength ?? 0) > 200 || /text|body|content|query|code|message/i.test(name);
-    input = long ? make('textarea', { id, rows: 3 }) : make('input', { id, type: { email: 'email', date: 'date' }[said.format] ?? 'text' });
-    let touched = required;
-    input.addEventListener('input', () => { touched = true; });
-    get = () => (input.value === '' && !touched ? undefined : input.value === '' && !required ? undefined : input.value);
-    set = (value) => { input.value = typeof value === 'string' ? value : value === undefined ? '' : JSON.stringify(value); };
+    input = long ? make('textarea', { id, rows: 3 }) : make('input', { id, type: { email: 'email', date: 'date', uri: 'url' }[strict ? said.format : ''] ?? 'text' });
+    input.placeholder = usual;
+    if (strict && said.minLength > 0) input.minLength = said.minLength;
+    if (strict && said.maxLength > 0) input.maxLength = said.maxLength;
+    get = () => (input.value === '' && !required ? undefined : JSON.stringify(input.value));
+    set = (text) => { const value = text === undefined ? '' : JSON.parse(text); input.value = typeof value === 'string' ? value : text; };
   } else {
-    input = make('textarea', { id, rows: 3, spellcheck: false, placeholder: kind === 'array' ? '[]' : 'JSON' });
+    input = make('textarea', { id, rows: 3, spellcheck: false, placeholder: usual || (kind === 'array' ? '[]' : 'JSON') });
     get = () => {
-      if (input.value.trim() === '') return undefined;
-      try { input.setCustomValidity(''); return JSON.parse(input.value); } catch (error) { input.setCustomValidity(`no JSON: ${error.message}`); throw new Error(`${name}: this is no JSON`); }
+      input.setCustomValidity('');
+      const text = input.value.trim();
+      if (text === '') return undefined;
+      try { JSON.parse(text); return compact(text); } catch (error) { input.setCustomValidity(`no JSON: ${error.message}`); throw new Error(`${name}: this is no JSON`); }
     };
-    set = (value) => { input.value = value === undefined ? '' : JSON.stringify(value, null, 1); };
+    set = (text) => { input.setCustomValidity(''); input.value = text === undefined ? '' : indented(text); };
   }
+  input.required = Boolean(strict && required);
   input.addEventListener('input', changed);
   box.append(label, input);
-  if (said.default !== undefined) set(said.default);
   return { box, get, set };
 }
 
 // Fields for all members of an object. Members that the schema does not name are kept as they are.
-function group(schema, name, required, changed) {
+function group(schema, name, required, changed, strict) {
   const box = name ? make('fieldset', {}, make('legend', { textContent: name })) : make('div');
   const must = Array.isArray(schema.required) ? schema.required : [];
-  const members = Object.entries(isObject(schema.properties) ? schema.properties : {}).map(([key, member]) => [key, field(member, key, must.includes(key), changed)]);
+  const members = Object.entries(isObject(schema.properties) ? schema.properties : {}).map(([key, member]) => [key, field(member, key, must.includes(key), changed, strict)]);
   members.forEach(([, member]) => box.append(member.box));
-  let others = {};
+  let others = [];
   const get = () => {
-    const entries = members.map(([key, member]) => [key, member.get()]).filter(([, value]) => value !== undefined);
-    const all = { ...others };
-    entries.forEach(([key, value]) => Object.defineProperty(all, key, { value, enumerable: true, writable: true, configurable: true }));
-    return !name || required || Object.keys(all).length ? all : undefined;
+    const all = [...others, ...members.map(([key, member]) => [key, member.get()]).filter(([, value]) => value !== undefined)];
+    return !name || required || all.length ? `{${all.map(([key, value]) => `${JSON.stringify(key)}:${value}`).join(',')}}` : undefined;
   };
-  const set = (value) => {
-    const given = isObject(value) ? value : {};
-    members.forEach(([key, member]) => member.set(Object.hasOwn(given, key) ? given[key] : undefined));
-    others = Object.fromEntries(Object.entries(given).filter(([key]) => !members.some(([known]) => known === key)));
+  const set = (text) => {
+    const given = text !== undefined && isObjectText(text) ? membersOf(text) : [];
+    // Of two with one name the last counts, as everywhere.
+    const byName = new Map(given);
+    members.forEach(([key, member]) => member.set(byName.get(key)));
+    others = [...byName].filter(([key]) => !members.some(([known]) => known === key));
   };
   return { box, get, set };
 }
@@ -95,7 +147,8 @@ class Client {
   async post(message, signal) {
     const headers = { 'Content-Type': 'application/json', Accept: 'application/json, text/event-stream', 'X-CSRF-Token': csrf };
     if (this.session) Object.assign(headers, { 'Mcp-Session-Id': this.session, 'MCP-Protocol-Version': version });
-    const response = await fetch(this.path, { method: 'POST', headers, body: JSON.stringify(message), signal });
+    const response = await fetch(this.path, { method: 'POST', headers, body: typeof message === 'string' ? message : JSON.stringify(message), signal });
+    if (response.status === 401) throw new Error('You are signed out. Sign in in another tab, and run it again here.');
     if (!response.ok) {
       const text = await response.text();
       let why = text;
@@ -137,9 +190,11 @@ class Client {
 
   async call(name, args, hear, begun) {
     if (!this.session) await this.connect();
-    const id = this.next++;
-    const request = { jsonrpc: '2.0', id, method: 'tools/call', params: { name, arguments: args, _meta: { progressToken: id } } };
-    begun(request);
+    // Nobody else has this id, so that the service's account of the call can be told from others.
+    const id = [...crypto.getRandomValues(new Uint8Array(12))].map((byte) => byte.toString(16).padStart(2, '0')).join('');
+    // What is to be sent stands in the request as it was written.
+    const request = `{"jsonrpc":"2.0","id":"${id}","method":"tools/call","params":{"name":${JSON.stringify(name)},"arguments":${args},"_meta":{"progressToken":"${id}"}}}`;
+    begun(id, request);
     let answer = null;
     await this.messages(await this.post(request), (message, text) => {
       if (message.id === id && !message.method) answer = { message, text };
@@ -161,10 +216,28 @@ class Client {
 // --- Showing ---------------------------------------------------------------------------------------------------------
 
 const pictures = ['image/png', 'image/jpeg', 'image/gif', 'image/webp'];
-const block = (text) => make('pre', { className: 'block', tabIndex: 0, textContent: text.length > 200000 ? `${text.slice(0, 200000)}\n… ${text.length - 200000} characters more` : text });
+const most = 200000;
+// Browsers take a word of many thousand letters badly; in pieces, cut at ends of lines where there are any, they do not.
+function pieces(text) {
+  const all = [];
+  for (let at = 0; at < text.length;) {
+    let end = Math.min(at + 4000, text.length);
+    const line = end < text.length ? text.lastIndexOf('\n', end - 1) + 1 : end;
+    if (line > at) end = line;
+    all.push(make('span', { className: 'piece', textContent: text.slice(at, end) }));
+    at = end;
+  }
+  return all;
+}
+function longText(text, className) {
+  const pre = make('pre', { className, tabIndex: 0 }, ...pieces(text.slice(0, most)));
+  if (text.length <= most) return pre;
+  const link = make('a', { href: URL.createObjectURL(new Blob([text], { type: 'text/plain' })), download: 'result.txt', textContent: `Save all ${text.length} characters` });
+  return make('div', {}, pre, make('p', { className: 'hint' }, `The first ${most} are shown. `, link));
+}
+const block = (text) => longText(visible(text), 'block');
 const badge = (tone, word) => make('span', { className: `badge ${tone}` }, make('i'), word);
 const milliseconds = (span) => (span < 1 ? `${(span * 1000).toFixed(0)} µs` : span < 1000 ? `${span.toFixed(1)} ms` : `${(span / 1000).toFixed(1)} s`);
-const indented = (text) => { try { return JSON.stringify(JSON.parse(text), null, 2); } catch { return text; } };
 
 function shown(part) {
   if (!isObject(part)) return block(JSON.stringify(part));
@@ -189,8 +262,13 @@ function shown(part) {
 
 const folded = (title, text) => make('details', {}, make('summary', { textContent: title }), copyable(text));
 function copyable(text) {
-  return make('div', { className: 'copyable' }, make('pre', { tabIndex: 0, textContent: text }), make('button', { type: 'button', className: 'quiet small', textContent: 'Copy' }));
+  return make('div', { className: 'copyable' }, longText(text, ''), make('button', { type: 'button', className: 'quiet small', textContent: 'Copy' }));
 }
+// The structured content of an answer, as it is written.
+const inside = (text, key) => new Map(membersOf(text)).get(key) ?? '{}';
+const structured = (answer) => new Map(membersOf(inside(answer, 'result'))).get('structuredContent') ?? 'null';
+// A moment in microseconds, which dates of browsers do not know.
+const micros = (text) => Date.parse(text.replace(/\.\d+/, '')) * 1000 + Number((/\.(\d+)/.exec(text)?.[1] ?? '').padEnd(6, '0').slice(0, 6));
 const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
 
 // --- The bench -------------------------------------------------------------------------------------------------------
@@ -210,30 +288,41 @@ function open() {
 
   // Form and text say the same; who was touched last is right.
   const form = group(read('schema') ?? {}, '', true, () => {
-    try { raw.value = JSON.stringify(form.get(), null, 2); tell(''); } catch (error) { tell(error.message); }
+    try { raw.value = indented(form.get()); tell(''); } catch (error) { tell(error.message); }
   });
-  const take = () => { try { form.set(JSON.parse(raw.value || '{}')); tell(''); } catch (error) { tell(`no JSON: ${error.message}`); } };
+  // The arguments as they are written, if they are an object.
+  const written = () => {
+    const text = raw.value.trim() || '{}';
+    try { JSON.parse(text); } catch (error) { throw new Error(`no JSON: ${error.message}`); }
+    if (!isObjectText(text)) throw new Error('arguments must be an object, as in {"name": "value"}');
+    return compact(text);
+  };
+  const take = () => { try { form.set(written()); tell(''); } catch (error) { tell(error.message); } };
   document.getElementById('fields').append(form.box);
   take();
   raw.addEventListener('input', take);
 
   let current = null;
-  cancel.addEventListener('click', () => { if (current !== null) { cancel.disabled = true; client.cancel(current).catch((error) => tell(error.message)); } });
+  let isCancelled = false;
+  cancel.addEventListener('click', () => { if (current !== null) { isCancelled = true; cancel.disabled = true; client.cancel(current).catch((error) => tell(error.message)); } });
 
   bench.addEventListener('submit', async (event) => {
     event.preventDefault();
     let args;
-    try { args = JSON.parse(raw.value || '{}'); } catch (error) { tell(`no JSON: ${error.message}`); raw.focus(); return; }
+    try { args = written(); } catch (error) { tell(error.message); raw.focus(); return; }
     tell('');
+    isCancelled = false;
     Object.assign(cancel, { hidden: false, disabled: false });
     const bar = make('progress', { ariaLabel: 'progress' });
     const words = make('p', { className: 'muted', textContent: 'Running …', role: 'status' });
     outcome.replaceChildren(bar, words);
-    const began = performance.now();
+    // On a long form the button is far below the place where the result appears.
+    outcome.scrollIntoView({ block: 'nearest' });
+    let began = performance.now();
     let sent = null;
     let state = 'failed';
     try {
-      const answer = await client.call(tool, args, (message) => hear(message, bar, words), (request) => { sent = request; current = request.id; });
+      const answer = await client.call(tool, args, (message) => hear(message, bar, words), (id, request) => { sent = request; current = id; began = performance.now(); });
       const took = performance.now() - began;
       const result = answer.message.result;
       const failed = Boolean(answer.message.error) || result?.isError === true;
@@ -241,13 +330,15 @@ function open() {
       const box = make('div', { className: 'result' }, failed ? badge('bad', answer.message.error ? 'error' : 'the tool says it failed') : badge('ok', 'done'));
       if (answer.message.error) box.append(make('pre', { className: 'error', textContent: `${answer.message.error.message} (${answer.message.error.code})` }));
       (Array.isArray(result?.content) ? result.content : []).forEach((part) => box.append(shown(part)));
-      if (result?.structuredContent !== undefined) box.append(make('details', {}, make('summary', { textContent: 'Structured content' }), block(JSON.stringify(result.structuredContent, null, 2))));
+      if (result?.structuredContent !== undefined) box.append(make('details', {}, make('summary', { textContent: 'Structured content' }), block(indented(structured(answer.text)))));
       const times = make('p', { className: 'muted', id: 'times', textContent: `${milliseconds(took)} seen from here` });
       box.append(times, ...said(sent, answer.text, args));
       outcome.replaceChildren(box);
-      split(times, took);
+      split(times, took, answer.message.id);
     } catch (error) {
-      outcome.replaceChildren(make('pre', { className: 'error', textContent: error.message }), ...(sent ? said(sent, '', args) : []));
+      state = isCancelled ? 'cancelled' : 'failed';
+      const why = isCancelled ? make('p', {}, badge('idle', 'cancelled'), ` after ${milliseconds(performance.now() - began)}`) : make('pre', { className: 'error', textContent: visible(error.message) });
+      outcome.replaceChildren(why, ...(sent ? said(sent, '', args) : []));
       client.session = null;
     } finally {
       current = null;
@@ -261,27 +352,27 @@ function open() {
 
   function said(request, answer, args) {
     const origin = location.origin;
-    const body = JSON.stringify({ name: full, arguments: args });
+    const body = `{"name":${JSON.stringify(full)},"arguments":${args}}`;
     const token = document.querySelector('.principal') ? " -H 'Authorization: Bearer <token>'" : '';
     const parts = [
-      folded('JSON-RPC as sent', JSON.stringify(request, null, 2)),
+      folded('JSON-RPC as sent', indented(request)),
       answer ? folded('JSON-RPC as answered', indented(answer)) : null,
       folded('As curl', `curl -s ${origin}/api/v1/aggregator/tools/call${token} -H 'Content-Type: application/json' -d ${quoted(body)}`),
-      folded('As a command', `mcp-aggregator call ${quoted(full)} ${quoted(JSON.stringify(args))}`),
+      folded('As a command', `mcp-aggregator call --url ${origin} ${quoted(full)} ${quoted(args)}`),
     ].filter(Boolean);
     parts.forEach((part) => part.querySelectorAll('.copyable button').forEach((button) => { button.setAttribute('data-copy', ''); }));
     return parts;
   }
 
-  // Where the time went, as the service's account has it.
-  async function split(times, took) {
-    const query = new URLSearchParams({ server_id: server, tool_name: tool, limit: '1' });
+  // Where the time went, as the service's account of this very call has it.
+  async function split(times, took, id) {
+    const query = new URLSearchParams({ server_id: server, tool_name: tool, source: 'mcp', limit: '20' });
     try {
-      const [call] = await (await fetch(`/api/v1/aggregator/executions?${query}`)).json();
+      const calls = await (await fetch(`/api/v1/aggregator/executions?${query}`)).json();
+      const call = calls.find((one) => one.request_id === JSON.stringify(id));
       if (!call?.started_at) return;
-      const waited = new Date(call.started_at) - new Date(call.submitted_at);
-      const there = call.duration_ms ?? 0;
-      times.replaceChildren(`waiting and routing ${milliseconds(Math.max(waited, 0))} · at the server ${milliseconds(there)} · seen from here ${milliseconds(took)} · `, make('a', { href: `/executions/${call.id}`, textContent: 'execution' }));
+      const waited = (micros(call.started_at) - micros(call.submitted_at)) / 1000;
+      times.replaceChildren(`waiting and routing ${milliseconds(Math.max(waited, 0))} · at the server ${milliseconds(call.duration_ms ?? 0)} · seen from here ${milliseconds(took)} · `, make('a', { href: `/executions/${call.id}`, textContent: 'execution' }));
     } catch { /* the account is not to be had just now; what was measured here stands */ }
   }
 
@@ -302,15 +393,15 @@ function open() {
   // A server wants to know something: its question, and a form for the answer.
   function ask(message) {
     const { message: text, requestedSchema: schema } = message.params ?? {};
-    const answers = group(isObject(schema) ? schema : {}, '', true, () => {});
+    const answers = group(isObject(schema) ? schema : {}, '', true, () => {}, true);
     const reply = (action) => {
       let content;
-      try { content = action === 'accept' ? answers.get() : undefined; } catch (error) { tell(error.message); return; }
+      try { content = action === 'accept' ? JSON.parse(answers.get()) : undefined; } catch (error) { tell(error.message); return; }
       box.remove();
       client.post({ jsonrpc: '2.0', id: message.id, result: content === undefined ? { action } : { action, content } }).catch((error) => tell(error.message));
     };
     const button = (word, action, className) => { const it = make('button', { type: action === 'accept' ? 'submit' : 'button', className, textContent: word }); if (action !== 'accept') it.addEventListener('click', () => reply(action)); return it; };
-    const box = make('form', { className: 'card' }, make('h3', { textContent: `${server} asks` }), make('p', { textContent: String(text ?? '') }), make('p', { className: 'hint', textContent: 'Nobody has checked who wants to know. Give no passwords.' }), answers.box,
+    const box = make('form', { className: 'card' }, make('h3', { textContent: `${server} asks` }), make('p', { textContent: visible(String(text ?? '')) }), make('p', { className: 'hint', textContent: 'Nobody has checked who wants to know. Give no passwords.' }), answers.box,
       make('div', { className: 'actions' }, button('Answer', 'accept', ''), button('Decline', 'decline', 'quiet'), button('Dismiss', 'cancel', 'quiet')));
     box.addEventListener('submit', (event) => { event.preventDefault(); reply('accept'); });
     question.append(box);
@@ -349,7 +440,7 @@ function list() {
       }
     });
     return make('tr', {}, make('td', { className: 'nowrap', textContent: new Date(entry.at).toLocaleTimeString() }), make('th', { scope: 'row', textContent: entry.tool }),
-      make('td', {}, make('code', { textContent: entry.text.replace(/\s+/g, ' ').slice(0, 120) })), make('td', {}, badge(entry.state === 'done' ? 'ok' : 'bad', entry.state)), make('td', { className: 'n', textContent: milliseconds(entry.took) }), make('td', {}, again));
+      make('td', {}, make('code', { textContent: entry.text.replace(/\s+/g, ' ').slice(0, 120) })), make('td', {}, badge({ done: 'ok', cancelled: 'idle' }[entry.state] ?? 'bad', entry.state)), make('td', { className: 'n', textContent: milliseconds(entry.took) }), make('td', {}, again));
   }));
 }
 

@@ -18,6 +18,9 @@ pub(crate) static STYLE: LazyLock<Asset> =
 /// What all pages do: live parts, copying, asking before what cannot be undone.
 pub(crate) static SCRIPT: LazyLock<Asset> =
     LazyLock::new(|| named("console", "js", JAVASCRIPT, include_str!("../assets/console.js")));
+/// What hears the service's events for all tabs.
+pub(crate) static EVENTS: LazyLock<Asset> =
+    LazyLock::new(|| named("events", "js", JAVASCRIPT, include_str!("../assets/events.js")));
 /// The playground.
 pub(crate) static PLAYGROUND: LazyLock<Asset> =
     LazyLock::new(|| named("playground", "js", JAVASCRIPT, include_str!("../assets/playground.js")));
@@ -29,7 +32,7 @@ const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// The asset at a path.
 pub(crate) fn at(path: &str) -> Option<&'static Asset> {
-    [&*STYLE, &*SCRIPT, &*PLAYGROUND, &*ICON].into_iter().find(|asset| asset.path == path)
+    [&*STYLE, &*SCRIPT, &*EVENTS, &*PLAYGROUND, &*ICON].into_iter().find(|asset| asset.path == path)
 }
 
 fn named(name: &str, ending: &str, content_type: &'static str, content: &'static str) -> Asset {

@@ -1,6 +1,6 @@
 //! The frame around every page: what is where, who looks, what was just done.
 
-use crate::assets::{ICON, SCRIPT, STYLE};
+use crate::assets::{EVENTS, ICON, SCRIPT, STYLE};
 use crate::html::{Html, html};
 
 /// A page without its frame.
@@ -61,14 +61,15 @@ pub(crate) fn framed(page: &Page, around: &Around<'_>) -> Html {
 <body><a class="skip" href="#main">Skip to content</a>
 <header class="side"><a class="brand" href="/"><img src="{icon}" alt="" width="24" height="24">mcp-aggregator</a>
 <nav aria-label="Pages"><ul>{menu}</ul></nav>
-<div class="who"><span id="live" class="live" role="status">not live</span>{who}</div></header>
-<main id="main" tabindex="-1">{flash}{stopped}{body}</main></body></html>
+<div class="who"><span id="live" class="live" role="status" data-events="{events}">not live</span>{who}</div></header>
+<main id="main" tabindex="-1">{flash}<div id="stopped" data-live="notice">{stopped}</div>{body}</main></body></html>
 "##,
         title = page.title,
         csrf = around.csrf,
         icon = ICON.path,
         style = STYLE.path,
         script = SCRIPT.path,
+        events = EVENTS.path,
         own_script = page.script.map(|path| html!(r#"<script src="{}" defer></script>"#, path)),
         menu = menu(page.place),
         who = who(around),

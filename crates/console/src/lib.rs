@@ -68,6 +68,8 @@ pub struct Found {
     pub registration: Map<String, Value>,
     /// What cannot be taken over.
     pub notes: Vec<String>,
+    /// Why it cannot be added at all.
+    pub problem: Option<String>,
 }
 
 /// The console. It lives as long as the program.

@@ -92,6 +92,15 @@ pub(crate) fn refused(status: StatusCode, why: &str) -> Response<Body> {
     whole(status, frame::bare(title, &body))
 }
 
+/// A page for who wants to change something and is signed out: the way in, and back to where that was.
+pub(crate) fn signed_out(came_from: &str) -> Response<Body> {
+    let body = html!(
+        r#"<section class="card narrow"><h1>You are signed out</h1><p>Nothing was done. <a href="{door}" target="_blank">Sign in</a> in another tab, then go back in this one and send it again.</p></section>"#,
+        door = crate::form::address("/login", &[("next", came_from)]),
+    );
+    whole(StatusCode::UNAUTHORIZED, frame::bare("Signed out", &body))
+}
+
 /// Adds a cookie.
 pub(crate) fn with_cookie(mut response: Response<Body>, cookie: &str) -> Response<Body> {
     if let Ok(cookie) = HeaderValue::from_str(cookie) {

@@ -39,9 +39,9 @@ pub(crate) async fn answer(visit: Visit<'_>) -> Response<Body> {
     let is_change = visit.method == Method::POST;
     if !visit.is_let_in && !visit.path.starts_with("/login") {
         if is_change {
-            return reply::refused(StatusCode::UNAUTHORIZED, "You are signed out. Sign in, and do that again.");
+            return reply::signed_out(&visit.came_from());
         }
-        let to = form::address("/login", &[("next", &visit.path)]);
+        let to = form::address("/login", &[("next", &visit.asked_for)]);
         return reply::elsewhere(&to);
     }
     if is_change && !visit.is_meant() {
@@ -122,10 +122,12 @@ fn failed(visit: &Visit<'_>, error: &Error) -> Response<Body> {
         }
         _ => StatusCode::CONFLICT,
     };
+    let title = if status == StatusCode::NOT_FOUND { "It is not here" } else { "That did not work" };
     let body = crate::html::html!(
-        r#"<section class="card narrow"><h1>That did not work</h1><pre class="error">{why}</pre><p><a href="/">To the overview</a></p></section>"#,
+        r#"<section class="card narrow"><h1>{title}</h1><pre class="error">{why}</pre><p><a href="/">To the overview</a></p></section>"#,
+        title = title,
         why = crate::pages::told(error),
     );
-    let page = frame::Page { title: "That did not work".into(), body, ..frame::Page::default() };
+    let page = frame::Page { title: title.into(), body, ..frame::Page::default() };
     reply::whole(status, frame::framed(&page, &visit.around()))
 }

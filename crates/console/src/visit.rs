@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HOST};
+use http::header::{CONTENT_TYPE, HOST, REFERER};
 use http::request::Parts;
 use http::{HeaderMap, Method};
 use service::{Actor, Service};
@@ -30,6 +30,8 @@ pub(crate) struct Visit<'c> {
     pub(crate) actor: Actor,
     pub(crate) method: Method,
     pub(crate) path: String,
+    /// Its path and its query, as they were sent.
+    pub(crate) asked_for: String,
     pub(crate) query: Form,
     pub(crate) form: Form,
     pub(crate) headers: HeaderMap,
@@ -56,6 +58,7 @@ impl<'c> Visit<'c> {
             actor: Actor { name },
             method: if parts.method == Method::HEAD { Method::GET } else { parts.method.clone() },
             path: parts.uri.path().to_owned(),
+            asked_for: parts.uri.path_and_query().map_or_else(|| "/".to_owned(), ToString::to_string),
             query: Form::read(parts.uri.query().unwrap_or_default().as_bytes()),
             form: if is_form { Form::read(body) } else { Form::default() },
             headers: parts.headers.clone(),
@@ -89,6 +92,12 @@ impl<'c> Visit<'c> {
         let host = self.headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or("127.0.0.1:8808");
         let is_https = self.headers.get("x-forwarded-proto").is_some_and(|scheme| scheme == "https");
         format!("{}://{host}", if is_https { "https" } else { "http" })
+    }
+
+    /// The page of ours that it was sent from, as far as the browser says.
+    pub(crate) fn came_from(&self) -> String {
+        let referer = self.headers.get(REFERER).and_then(|referer| referer.to_str().ok()).unwrap_or_default();
+        referer.strip_prefix(&self.origin()).filter(|path| path.starts_with('/')).unwrap_or("/").to_owned()
     }
 
     /// Something was done: says so on the page that is shown next.

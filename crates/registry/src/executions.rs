@@ -44,6 +44,12 @@ pub struct ExecutionRecord {
     pub retries: u32,
     /// What went wrong.
     pub error_message: Option<String>,
+    /// The id that its MCP client gave it, as JSON.
+    pub request_id: Option<String>,
+    /// How long the request was, in bytes, whether or not it is kept.
+    pub request_bytes: Option<u64>,
+    /// How long the server's answer was, in bytes, whether or not it is kept.
+    pub response_bytes: Option<u64>,
     /// What the tool was given. Only kept where that is switched on.
     pub arguments: Option<RawJson>,
     /// What the tool answered. Only kept where that is switched on.
@@ -69,6 +75,9 @@ impl ExecutionRecord {
             duration: None,
             retries: 0,
             error_message: None,
+            request_id: None,
+            request_bytes: None,
+            response_bytes: None,
             arguments: None,
             result: None,
         }
@@ -102,7 +111,8 @@ pub struct ExecutionFilter {
 }
 
 const ALL_COLUMNS: &str = "id, server_id, server_name, tool_name, source, caller, document_path, section_line, status, \
-    submitted_at, started_at, completed_at, duration_us, retries, error_message, arguments, result";
+    submitted_at, started_at, completed_at, duration_us, retries, error_message, arguments, result, \
+    request_id, request_bytes, response_bytes";
 
 const COLUMNS: Columns =
     Columns { columns: ALL_COLUMNS, tables: "mcp.executions", order: "submitted_at DESC, id DESC" };
@@ -114,11 +124,13 @@ const AROUND: Duration = Duration::from_secs(60);
 /// another service began with this database, may turn out to have ended well.
 const RECORD: &str = "INSERT INTO mcp.executions AS kept (id, server_id, server_name, tool_name, source, caller, \
     document_path, section_line, status, submitted_at, started_at, completed_at, duration_us, retries, error_message, \
-    arguments, result) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17) \
+    arguments, result, request_id, request_bytes, response_bytes) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, \
+    $12, $13, $14, $15, $16, $17, $18, $19, $20) \
     ON CONFLICT ({key}) DO UPDATE SET server_id = excluded.server_id, status = excluded.status, \
     started_at = excluded.started_at, completed_at = excluded.completed_at, duration_us = excluded.duration_us, \
     retries = excluded.retries, error_message = excluded.error_message, arguments = excluded.arguments, \
-    result = excluded.result WHERE kept.completed_at IS NULL OR (kept.status = 'ERROR' AND kept.duration_us IS NULL AND \
+    result = excluded.result, request_id = excluded.request_id, request_bytes = excluded.request_bytes, \
+    response_bytes = excluded.response_bytes WHERE kept.completed_at IS NULL OR (kept.status = 'ERROR' AND kept.duration_us IS NULL AND \
     excluded.completed_at IS NOT NULL)";
 
 impl Store {
@@ -205,6 +217,9 @@ fn as_values(execution: &ExecutionRecord) -> Vec<Value> {
         execution.error_message.as_ref(),
         execution.arguments.as_ref(),
         execution.result.as_ref(),
+        execution.request_id.as_ref(),
+        execution.request_bytes,
+        execution.response_bytes,
     ]
 }
 
@@ -227,5 +242,8 @@ fn understood(row: &mut Row) -> Result<ExecutionRecord, Mismatch> {
         error_message: row.take("error_message")?,
         arguments: row.take("arguments")?,
         result: row.take("result")?,
+        request_id: row.take("request_id")?,
+        request_bytes: row.take("request_bytes")?,
+        response_bytes: row.take("response_bytes")?,
     })
 }

@@ -29,7 +29,7 @@ macro_rules! migrations {
 
 /// All there are, in order.
 const MIGRATIONS: &[Migration] =
-    migrations![1 "0001_registry", 2 "0002_lean_executions", 3 "0003_skills", 4 "0004_judgements"];
+    migrations![1 "0001_registry", 2 "0002_lean_executions", 3 "0003_skills", 4 "0004_judgements", 6 "0006_sizes"];
 
 /// Another program that starts at the same time is waited for, and it may have much to change.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -132,6 +132,11 @@ mod tests {
                 "0004_judgements",
                 "ac2118e8e20e3900ea50db81b02a2bf5ab4e3cb09d8d365a2b13bf1316f7196c",
                 "7ebf8e2bdb9e1e31cb76de8e3f611a9507375d082dcdcb013d3e3c08d38a9784",
+            ),
+            (
+                "0006_sizes",
+                "792915372b6b968c2fb4d7b4aea8c85b3fd06b19006a5b89c67d1dac67c178fa",
+                "97fcd12cdef5293a01d2f4366b1317143ab3bc3074dea6d3e213c591ea8ea7b4",
             ),
         ];
         let sums = MIGRATIONS.iter().map(|it| (it.name, checksum(it.sqlite), checksum(it.postgres)));

@@ -37,6 +37,7 @@ use gate::{Full, Gate, Slot};
 pub(crate) use ids::unpredictable;
 use live::Live;
 pub use operating::Stopped;
+pub use outcome::LONGEST_PAYLOAD;
 pub(crate) use outcome::{Ended, message_of, reason_of};
 use sessions::Sessions;
 pub(crate) use verdict::{Refused, Verdict};
@@ -336,7 +337,7 @@ impl Ledger for Executions {
         if let Some(baggage) = call.client.baggage()
             && let Ok(attempt) = Arc::clone(baggage).downcast::<Attempt>()
         {
-            attempt.goes_as(call.client, call.id);
+            attempt.goes_as(call.client, call.id, call.line.len());
             return Ok(attempt);
         }
         let keeps_payloads = self.settings.now().store_payloads;
@@ -357,7 +358,7 @@ impl Ledger for Executions {
             trace: self.traces.as_ref().and_then(|_| TraceContext::of(call.line, call.meta)),
         };
         let execution = self.begin(asked, None).map_err(|refused| refused.refusal())?;
-        execution.goes_as(call.client, call.id);
+        execution.goes_as(call.client, call.id, call.line.len());
         Ok(Arc::new(Through(execution)))
     }
 }

@@ -50,6 +50,9 @@ pub(crate) struct AskArguments {
     /// How often the model may be asked before it must have answered
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) max_rounds: u16,
+    /// Print all that was said as JSON, as --transcript writes it, instead of the answer
+    #[arg(long)]
+    pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) servers: ServersArguments,
 }

@@ -91,7 +91,7 @@ mod tests {
     fn no_argument_hides_another() {
         let arguments = serde_json::json!({"content": "A".repeat(3000), "path": "/etc/\u{202e}passwd"}).to_string();
         let shown = described("fs.write", &arguments);
-        assert!(shown.contains("characters more)\n  path: \"/etc/ passwd\"\n"), "{shown}");
+        assert!(shown.contains("characters more)\n  path: \"/etc/⟨U+202E⟩passwd\"\n"), "{shown}");
         assert!(shown.len() < 500 && shown.ends_with("\nfs.write"), "{shown}");
     }
 

@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use crate::output::say;
 use crate::session::{self, Signals};
 use crate::table::printable;
-use crate::{config, documents, exit, words};
+use crate::{config, documents, exit, output, words};
 
 /// A question, ready to be asked.
 struct Prepared<'a> {
@@ -115,7 +115,7 @@ impl Prepared<'_> {
         let bounds = Bounds { rounds: self.arguments.max_rounds.into(), calls: None };
         let hands = CallingHands::new(way, line, &self.consent, offered);
         let mut dialogue = Dialogue::new(assistant::task(document), self.question.as_str(), offered.offers(), bounds);
-        let mut telling = Telling::all();
+        let mut telling = self.telling();
         let outcome = {
             let mut tell = |told: assistant::Told<'_>| telling.tell(told);
             tokio::select! {
@@ -133,8 +133,16 @@ impl Prepared<'_> {
         }
     }
 
+    /// The words are part of the JSON, if that is wanted.
+    fn telling(&self) -> Telling {
+        if self.arguments.json { Telling::calls_only() } else { Telling::all() }
+    }
+
     /// Writes down all that was said, if that is wanted.
     fn keep(&self, transcript: &Value) -> Result<(), Failure> {
+        if self.arguments.json {
+            output::print_json(transcript)?;
+        }
         let Some(file) = &self.arguments.transcript else { return Ok(()) };
         fs::write(file, format!("{transcript:#}\n")).map_err(|error| not_kept(file, &error))
     }
@@ -148,7 +156,7 @@ impl Prepared<'_> {
             "skills": self.wanted.skills,
             "confirm_destructive": self.arguments.yes,
             "max_rounds": self.arguments.max_rounds,
-            "transcript": self.arguments.transcript.is_some(),
+            "transcript": self.arguments.transcript.is_some() || self.arguments.json,
         });
         if let Some((text, path)) = &self.wanted.document {
             body["text"] = json!(text);
@@ -163,7 +171,7 @@ fn wholly_by_service(prepared: &Prepared<'_>, no_model: Failure) -> Result<(), F
     session::block_on(async {
         let Some(service) = prepared.arguments.servers.target.running().await? else { return Err(no_model) };
         let mut signals = Signals::new().map_err(|error| Failure::new(format!("could not start: {error}")))?;
-        let mut telling = Telling::all();
+        let mut telling = prepared.telling();
         let body = prepared.for_service();
         let answer = {
             let mut tell = |told: assistant::Told<'_>| telling.tell(told);

@@ -69,6 +69,9 @@ pub(super) fn execution() -> Schema {
         .with("duration_ms", Schema::number().or_null())
         .with("retries", Schema::count())
         .with("error_message", Schema::text().or_null())
+        .with("request_id", Schema::text().or_null().about("The id that its MCP client gave it, as JSON."))
+        .with("request_bytes", Schema::count().or_null().about("How long the request was, kept or not."))
+        .with("response_bytes", Schema::count().or_null().about("How long the server's answer was, kept or not."))
         .with("arguments", Schema::anything().about("Only where keeping them is switched on."))
         .with("result", Schema::anything().about("Only where keeping them is switched on."))
 }

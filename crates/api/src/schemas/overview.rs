@@ -8,6 +8,11 @@ use crate::schema::{Schema, Shape};
 
 /// How everything stands.
 pub(super) fn state() -> Schema {
+    let states = Schema::object()
+        .with("discovered", Schema::count())
+        .with("classifying", Schema::count())
+        .with("classified", Schema::count())
+        .with("unclassified", Schema::count());
     Schema::object()
         .with("total_servers", Schema::count())
         .with("connected_servers", Schema::count().about("Degraded ones included."))
@@ -16,6 +21,7 @@ pub(super) fn state() -> Schema {
         .with("total_tools", Schema::count().about("Of connected servers."))
         .with("classified_tools", Schema::count())
         .with("unclassified_tools", Schema::count())
+        .with("tool_states", states.about("How many of them are how far."))
         .with("last_sync", moment().or_null().about("When tools were last discovered."))
         .with("uptime_seconds", Schema::number())
         .with("executions_stopped", Schema::truth().about("Whether calls are refused until a reset."))

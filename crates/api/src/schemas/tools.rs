@@ -27,6 +27,15 @@ pub(super) fn tool() -> Schema {
         .with("skill_confidences", Schema::list(Schema::number()).about("How certain each of these is, from 0 to 1."))
         .with("primary_skill_id", Schema::text().or_null().about("What it is best at."))
         .with("position", Schema::count().about("Its place in its server's list."))
+        .may_have("state", tool_state())
+}
+
+/// How far it is known what a tool is for.
+fn tool_state() -> Schema {
+    Schema::word(["discovered", "classifying", "classified", "unclassified"]).about(
+        "How far it is known what it is for: `discovered` waits for its vector, `classifying` for what its vector or a \
+         language model says, `unclassified` fits nowhere.",
+    )
 }
 
 /// What can be looked for.
@@ -38,20 +47,36 @@ pub(crate) fn search() -> Schema {
             "query",
             Schema::shaped(query, QUERY).about("What you want to do, in plain words.").such_as("create an issue"),
         )
-        .may_have("limit", Schema::integer(1, 1000).by_default(10).about("At most so many."))
-        .may_have("server_filter", Schema::list(Schema::kept_text()).about("Only of these servers, by id or name."))
+        // Programs with types say null where nothing is said.
+        .may_have("limit", Schema::integer(1, 1000).by_default(10).or_null().about("At most so many."))
+        .may_have(
+            "server_filter",
+            Schema::list(Schema::kept_text()).or_null().about("Only of these servers, by id or name."),
+        )
         .may_have(
             "skill_filter",
-            Schema::list(Schema::kept_text()).about("Only with one of these skills, by id or name."),
+            Schema::list(Schema::kept_text()).or_null().about("Only with one of these skills, by id or name."),
         )
-        .may_have("strategy", words!(Strategy).by_default("direct").about("Among all tools, or skills first."))
+        .may_have(
+            "strategy",
+            words!(Strategy).by_default("direct").or_null().about("Among all tools, or skills first."),
+        )
         .may_have(
             "skill_threshold",
-            Schema::number().by_default(0.1).about("Skills lead to tools if they score at least so much, from 0 to 1."),
+            Schema::share()
+                .by_default(0.1)
+                .or_null()
+                .about("Skills lead to tools if they score at least so much, from 0 to 1."),
         )
-        .may_have("threshold", Schema::number().by_default(0).about("Only what scores at least so much, from 0 to 1."))
-        .may_have("include_schemas", Schema::truth().by_default(false).about("With what each tool takes."))
-        .may_have("include_external", Schema::truth().by_default(true).about("Tools of servers; all tools are."))
+        .may_have(
+            "threshold",
+            Schema::share().by_default(0).or_null().about("Only what scores at least so much, from 0 to 1."),
+        )
+        .may_have("include_schemas", Schema::truth().by_default(false).or_null().about("With what each tool takes."))
+        .may_have(
+            "include_external",
+            Schema::truth().by_default(true).or_null().about("Tools of servers; all tools are."),
+        )
 }
 
 pub(super) fn found_tool() -> Schema {
@@ -73,6 +98,7 @@ pub(super) fn found_tool() -> Schema {
         .with("skill_confidences", Schema::list(Schema::number()).about("How certain each of these is, from 0 to 1."))
         .with("primary_skill_id", Schema::text().or_null())
         .with("is_classified", Schema::truth())
+        .with("state", tool_state())
         .with("why", why)
         .may_have("input_schema", Schema::anything().about("A JSON Schema, as the server wrote it."))
 }

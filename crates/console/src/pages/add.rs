@@ -27,7 +27,7 @@ const KINDS: [(&str, &str); 4] = [
 
 /// The page.
 pub(crate) async fn show(visit: &Visit<'_>) -> Result<Reply, Error> {
-    Ok(page(visit, StatusCode::OK, &by_hand(visit, &Form::default(), None), &importing::sections(visit, None)))
+    Ok(page(visit, StatusCode::OK, &by_hand(visit, &Form::default(), None), &importing::sections(visit).await?))
 }
 
 fn page(visit: &Visit<'_>, status: StatusCode, form: &Html, others: &Html) -> Reply {
@@ -41,14 +41,35 @@ fn page(visit: &Visit<'_>, status: StatusCode, form: &Html, others: &Html) -> Re
     Reply::Page(status, Page { title: "Add server".into(), place: "/add", body, script: None })
 }
 
+/// What came of what was written, and which field it is about.
+struct Note {
+    is_good: bool,
+    text: String,
+    field: Option<&'static str>,
+}
+
+impl Note {
+    fn bad(text: impl Into<String>) -> Self {
+        Self { is_good: false, text: text.into(), field: None }
+    }
+
+    fn at(field: &'static str, text: impl Into<String>) -> Self {
+        Self { is_good: false, text: text.into(), field: Some(field) }
+    }
+}
+
 /// The form, with what was written into it and what came of that.
-fn by_hand(visit: &Visit<'_>, written: &Form, note: Option<(bool, String)>) -> Html {
+fn by_hand(visit: &Visit<'_>, written: &Form, note: Option<Note>) -> Html {
     let kind = written.said("kind").unwrap_or("stdio");
-    let is_tried = note.as_ref().is_some_and(|(is_good, _)| *is_good);
-    let note = note.map(|(is_good, text)| {
+    let is_tried = note.as_ref().is_some_and(|note| note.is_good);
+    let wrong = note.as_ref().and_then(|note| note.field);
+    let sign = |name: &str| {
+        (wrong == Some(name)).then(|| html!(r#" aria-invalid="true" aria-describedby="problem" autofocus"#))
+    };
+    let note = note.map(|Note { is_good, text, .. }| {
         let (tone, role) = if is_good { ("ok", "status") } else { ("bad", "alert") };
         html!(
-            r#"<div class="flash {tone}" role="{role}"><pre>{text}</pre></div>"#,
+            r#"<div class="flash {tone}" role="{role}" id="problem"><pre>{text}</pre></div>"#,
             tone = tone,
             role = role,
             text = text
@@ -56,8 +77,9 @@ fn by_hand(visit: &Visit<'_>, written: &Form, note: Option<(bool, String)>) -> H
     });
     let field = |name: &str, title: &str, hint: &str, example: &str| {
         html!(
-            r#"<div class="field"><label for="f-{name}">{title} <span class="hint">{hint}</span></label><input id="f-{name}" name="{name}" value="{value}" placeholder="{example}" autocomplete="off" spellcheck="false"></div>"#,
+            r#"<div class="field"><label for="f-{name}">{title} <span class="hint">{hint}</span></label><input id="f-{name}" name="{name}" value="{value}" placeholder="{example}" autocomplete="off" spellcheck="false"{sign}></div>"#,
             name = name,
+            sign = sign(name),
             title = title,
             hint = hint,
             example = example,
@@ -66,8 +88,9 @@ fn by_hand(visit: &Visit<'_>, written: &Form, note: Option<(bool, String)>) -> H
     };
     let lines = |name: &str, title: &str, hint: &str, example: &str| {
         html!(
-            r#"<div class="field"><label for="f-{name}">{title} <span class="hint">{hint}</span></label><textarea id="f-{name}" name="{name}" rows="3" placeholder="{example}" spellcheck="false">{value}</textarea></div>"#,
+            r#"<div class="field"><label for="f-{name}">{title} <span class="hint">{hint}</span></label><textarea id="f-{name}" name="{name}" rows="3" placeholder="{example}" spellcheck="false"{sign}>{value}</textarea></div>"#,
             name = name,
+            sign = sign(name),
             title = title,
             hint = hint,
             example = example,
@@ -111,38 +134,65 @@ fn by_hand(visit: &Visit<'_>, written: &Form, note: Option<(bool, String)>) -> H
 /// A server is to be tried or added, or several.
 pub(crate) async fn act(visit: &Visit<'_>) -> Result<Reply, Error> {
     match visit.form.text("deed") {
-        "paste" => Ok(importing::pasted(visit)),
-        "take" => importing::take(visit).await,
+        "paste" => importing::pasted(visit).await,
+        "try" => importing::take(visit, false).await,
+        "take" => importing::take(visit, true).await,
         deed => one(visit, deed).await,
     }
 }
 
 async fn one(visit: &Visit<'_>, deed: &str) -> Result<Reply, Error> {
-    let again = |is_good: bool, text: String| {
-        let status = if is_good { StatusCode::OK } else { StatusCode::UNPROCESSABLE_ENTITY };
-        page(visit, status, &by_hand(visit, &visit.form, Some((is_good, text))), &importing::sections(visit, None))
+    let others = importing::sections(visit).await?;
+    let again = |note: Note| {
+        let status = if note.is_good { StatusCode::OK } else { StatusCode::UNPROCESSABLE_ENTITY };
+        page(visit, status, &by_hand(visit, &visit.form, Some(note)), &others)
     };
+    if let Some((field, why)) = missing(&visit.form) {
+        return Ok(again(Note::at(field, why)));
+    }
+    // Told before the test, which may take a while.
+    if visit.service().server(visit.form.text("name").trim()).await.is_ok() {
+        return Ok(again(Note::at("name", "Name: there is a server of that name already.")));
+    }
     let registration = match registration(&visit.form) {
         Ok(registration) => registration,
-        Err(why) => return Ok(again(false, why)),
+        Err((field, why)) => return Ok(again(Note::at(field, why))),
     };
     if deed != "save-untested" {
         match visit.service().test_unregistered(registration.clone()).await {
-            Ok(report) if report.success && deed == "test" => return Ok(again(true, report_in_words(&report))),
+            Ok(report) if report.success && deed == "test" => {
+                return Ok(again(Note { is_good: true, text: report_in_words(&report), field: None }));
+            }
             Ok(report) if report.success => {}
-            Ok(report) => return Ok(again(false, report_in_words(&report))),
-            Err(error) => return Ok(again(false, told(&error))),
+            Ok(report) => return Ok(again(Note::bad(report_in_words(&report)))),
+            Err(error) => return Ok(again(Note::bad(in_words_of_the_form(&told(&error))))),
         }
     }
     let name = registration.name.clone();
     Ok(match visit.service().register(&visit.actor, registration).await {
         Ok(_) => visit.done(format!("{name} is added."), server_path(&name)),
-        Err(error) => again(false, told(&error)),
+        Err(error) => again(Note::bad(in_words_of_the_form(&told(&error)))),
     })
 }
 
-/// What a form describes.
-fn registration(form: &Form) -> Result<Registration, String> {
+/// What must be there and is not.
+fn missing(form: &Form) -> Option<(&'static str, &'static str)> {
+    let needed = match form.text("kind") {
+        "docker" => ("image", "Image: which one is to be run?"),
+        "http" | "sse" => ("url", "Address: where is it?"),
+        _ => ("command", "Command: which program is to be started?"),
+    };
+    let all = [("name", "Name: what is it to be called?"), needed];
+    all.into_iter().find(|(field, _)| form.said(field).is_none())
+}
+
+/// The same without the names that only programs know.
+fn in_words_of_the_form(text: &str) -> String {
+    text.replace("connection_config.docker.", "").replace("connection_config.", "").replace("$.mcpServers.", "")
+}
+
+/// What a form describes; else what is wrong with which field.
+fn registration(form: &Form) -> Result<Registration, (&'static str, String)> {
     let mut config = Map::new();
     let transport = match form.text("kind") {
         "docker" => {
@@ -192,11 +242,13 @@ fn listed(form: &Form, name: &str) -> Option<Value> {
     (!all.is_empty()).then(|| json!(all))
 }
 
-fn pairs(form: &Form, name: &str, between: char) -> Result<Option<Value>, String> {
+fn pairs(form: &Form, name: &'static str, between: char) -> Result<Option<Value>, (&'static str, String)> {
     let mut all = Map::new();
     for line in lines(form, name) {
-        let (key, value) =
-            line.split_once(between).ok_or_else(|| format!("{name}: write `name{between} value` in each line"))?;
+        let (key, value) = line.split_once(between).ok_or_else(|| {
+            let (title, form) = if between == ':' { ("Headers", "Name: value") } else { ("Environment", "NAME=value") };
+            (name, format!("{title}: write {form} in each line"))
+        })?;
         all.insert(key.trim().to_owned(), json!(value.trim()));
     }
     Ok((!all.is_empty()).then_some(Value::Object(all)))

@@ -4,6 +4,7 @@ mod export;
 
 use registry::{ExecutionFilter, ExecutionId, ExecutionRecord, ExecutionStatus, Page as Part, RawJson, Source};
 use service::Error;
+use service::executions::LONGEST_PAYLOAD;
 
 use crate::form;
 use crate::frame::Page;
@@ -68,7 +69,7 @@ pub(crate) async fn list(visit: &Visit<'_>) -> Result<Reply, Error> {
     let listed = visit.service().executions(&asked.filter(), Part { limit: PAGE, offset: asked.offset }).await?;
     let reading = visit.service().reading();
     let body = html!(
-        r#"<div class="head"><h1>Executions</h1><div class="actions"><a class="button quiet small" href="{json}">Export JSON</a><a class="button quiet small" href="{csv}">Export CSV</a>{stop}</div></div>
+        r#"<div class="head"><h1>Executions</h1><div class="actions" id="export" data-live="notice"><a class="button quiet small" href="{json}">Export JSON</a><a class="button quiet small" href="{csv}">Export CSV</a>{stop}</div></div>
 {filters}<div id="list" data-live="execution."><p class="muted">{running} running, {waiting} waiting · {total}</p>{table}{pager}</div>"#,
         json = asked.address("/executions/export.json", 0),
         csv = asked.address("/executions/export.csv", 0),
@@ -119,7 +120,7 @@ fn table(visit: &Visit<'_>, calls: &[ExecutionRecord]) -> Html {
     }
     let rows: Html = calls.iter().map(|call| row(visit, call)).collect();
     html!(
-        r#"<div class="scroll"><table class="cards"><thead><tr><th>Asked for (UTC)</th><th>Tool</th><th>State</th><th class="n">Took</th><th>Came from</th><th></th></tr></thead><tbody>{}</tbody></table></div>"#,
+        r#"<div class="scroll"><table class="cards"><thead><tr><th>Asked for (UTC)</th><th>Tool</th><th>State</th><th class="n">Took</th><th>Came from</th><td></td></tr></thead><tbody>{}</tbody></table></div>"#,
         rows
     )
 }
@@ -166,8 +167,9 @@ pub(crate) async fn show(visit: &Visit<'_>, id: &str) -> Result<Reply, Error> {
         fact("Tried again", (call.retries > 0).then(|| html!("{} times", call.retries))),
         fact("Came from", Some(html!("{} {}", call.source.as_str(), call.caller))),
         fact("Document", call.document_path.as_ref().map(|path| html!("{} line {}", path, call.section_line))),
-        fact("Request", call.arguments.as_ref().map(|kept| html!("{}", words::size(kept.get().len() as u64)))),
-        fact("Response", call.result.as_ref().map(|kept| html!("{}", words::size(kept.get().len() as u64)))),
+        fact("Request", call.request_bytes.map(|bytes| html!("{}", words::size(bytes)))),
+        fact("Response", call.response_bytes.map(|bytes| html!("{}", words::size(bytes)))),
+        fact("Id of its client", call.request_id.as_deref().map(|id| html!("<code>{}</code>", id))),
         fact("Id", Some(html!("<code>{}</code>", call.id.to_string()))),
     ]
     .into_iter()
@@ -177,7 +179,11 @@ pub(crate) async fn show(visit: &Visit<'_>, id: &str) -> Result<Reply, Error> {
         (None, None) => html!(
             r#"<p class="muted">What was sent and answered is not kept. <a href="/settings">Settings</a> change that for new calls.</p>"#
         ),
-        (arguments, result) => html!("{}{}", kept("Arguments", arguments.as_ref()), kept("Result", result.as_ref())),
+        (arguments, result) => html!(
+            "{}{}",
+            kept("Arguments", arguments.as_ref(), call.request_bytes),
+            kept("Result", result.as_ref(), call.response_bytes),
+        ),
     };
     let play = form::address(
         "/playground",
@@ -199,8 +205,17 @@ pub(crate) async fn show(visit: &Visit<'_>, id: &str) -> Result<Reply, Error> {
     Ok(Reply::page(Page { title: clip(&call.tool_name, 80), place: "/executions", body, script: None }))
 }
 
-fn kept(title: &str, text: Option<&RawJson>) -> Option<Html> {
-    let text = pretty(text?.get());
+/// What is kept of a call; if its other half is kept and this is not, it was too long.
+fn kept(title: &str, text: Option<&RawJson>, bytes: Option<u64>) -> Option<Html> {
+    let Some(text) = text else {
+        let size = words::size(bytes.filter(|bytes| *bytes > LONGEST_PAYLOAD)?);
+        return Some(html!(
+            r#"<h2>{title}</h2><p class="muted">Too large to be kept ({size}).</p>"#,
+            title = title,
+            size = size,
+        ));
+    };
+    let text = pretty(text.get());
     let cut = text.char_indices().nth(SHOWN).map(|(at, _)| at);
     let more = cut.map(|_| html!(r#"<p class="muted">The rest is in the export.</p>"#));
     let shown = cut.map_or(text.as_str(), |at| &text[..at]);

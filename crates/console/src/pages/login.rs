@@ -52,12 +52,16 @@ pub(crate) fn leave(visit: &Visit<'_>) -> Reply {
 /// Where to go on: only to a page of ours.
 fn ours(next: &str) -> String {
     let is_ours = next.starts_with('/') && !next.starts_with("//") && !next.contains(['\\', '\r', '\n', '\t']);
-    let path = next.split(['?', '#']).next().unwrap_or("/");
     if !is_ours {
         return "/".to_owned();
     }
+    let next = next.split('#').next().unwrap_or("/");
+    let (path, query) = next.split_once('?').unwrap_or((next, ""));
     let parts: Vec<String> = path.split('/').map(|part| form::encoded(&form::segment(part))).collect();
-    parts.join("/")
+    // What was searched for is searched for again.
+    let is_plain = query.bytes().all(|byte| byte.is_ascii_graphic());
+    let query = if query.is_empty() || !is_plain { String::new() } else { format!("?{query}") };
+    parts.join("/") + &query
 }
 
 #[cfg(test)]
@@ -67,6 +71,7 @@ mod tests {
     #[test]
     fn the_way_on_leads_to_our_own_pages_only() {
         assert_eq!(ours("/servers/a b"), "/servers/a%20b");
+        assert_eq!(ours("/tools?q=send%20mail&server=a#x"), "/tools?q=send%20mail&server=a");
         for elsewhere in ["https://evil.example", "//evil.example", "/\\evil.example", "javascript:1", ""] {
             assert_eq!(ours(elsewhere), "/", "{elsewhere}");
         }

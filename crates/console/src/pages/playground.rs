@@ -21,6 +21,9 @@ use crate::words;
 /// So many tools are suggested; who wants another one finds it on the page of tools.
 const SUGGESTED: u32 = 200;
 
+/// From a longer schema no form is made: nobody fills in so many fields, and every page must stay light.
+const LONGEST_SCHEMA: usize = 50_000;
+
 /// The page.
 pub(crate) async fn show(visit: &Visit<'_>) -> Result<Reply, Error> {
     let name = visit.query.said("tool").unwrap_or_default();
@@ -40,10 +43,10 @@ async fn page(visit: &Visit<'_>, name: &str, arguments: Option<String>, outcome:
     let bench = match &tool {
         Some(tool) => bench(visit, tool, arguments, outcome),
         None if name.is_empty() => html!(
-            r#"<div class="empty"><h3>Choose a tool</h3><p>Write its name above, or <a href="/tools">find one by what it does</a>.</p></div>"#
+            r#"<div class="empty"><h2>Choose a tool</h2><p>Write its name above, or <a href="/tools">find one by what it does</a>.</p></div>"#
         ),
         None => html!(
-            r#"<div class="empty"><h3>There is no tool <code>{name}</code></h3><p>Its server may be gone. <a href="/tools">Look for another one.</a></p></div>"#,
+            r#"<div class="empty"><h2>There is no tool <code>{name}</code></h2><p>Its server may be gone. <a href="/tools">Look for another one.</a></p></div>"#,
             name = clip(name, 120)
         ),
     };
@@ -76,22 +79,31 @@ async fn find(visit: &Visit<'_>, name: &str) -> Result<Option<ToolRecord>, Error
 fn bench(visit: &Visit<'_>, tool: &ToolRecord, arguments: Option<String>, outcome: Option<Html>) -> Html {
     let schema: Value =
         tool.input_schema.as_ref().and_then(|schema| serde_json::from_str(schema.get()).ok()).unwrap_or_default();
+    let form = Some(ascii(&schema)).filter(|text| text.len() <= LONGEST_SCHEMA);
+    let hint = match &form {
+        Some(_) if schema["properties"].as_object().is_some_and(|members| !members.is_empty()) => {
+            "JSON; the form above and this are the same"
+        }
+        Some(_) => "JSON",
+        None => "JSON; there is no form, for the schema is too long",
+    };
     let arguments = arguments.unwrap_or_else(|| serde_json::to_string_pretty(&example(&schema)).unwrap_or_default());
     html!(
-        r#"<div class="columns"><section aria-labelledby="ask"><h2 id="ask"><a href="{definition}">{short}</a></h2><p class="muted">of {server}{off}</p><details id="about"><summary>What it does</summary><pre class="prose">{description}</pre></details>
+        r#"<div class="columns"><section aria-labelledby="ask"><h2 id="ask"><a href="{definition}">{short}</a></h2><p class="muted">of {server}{off}</p><details id="about" open><summary>What it does</summary><pre class="prose">{description}</pre></details>
 <form class="card" id="bench" method="post" action="/playground" data-server="{server_name}" data-tool="{original}" data-name="{name}" data-schema="{schema}">{csrf}<input type="hidden" name="tool" value="{name}">
-<div id="fields"></div><div class="field"><label for="raw">Arguments <span class="hint">JSON; the form above and this are the same</span></label><textarea id="raw" name="arguments" rows="8" spellcheck="false">{arguments}</textarea></div>
+<div id="fields"></div><div class="field"><label for="raw">Arguments <span class="hint">{hint}</span></label><textarea id="raw" name="arguments" rows="8" spellcheck="false">{arguments}</textarea></div>
 <div class="actions"><button id="run" data-busy="Running …">Run</button><button id="cancel" type="button" class="danger" hidden>Cancel</button><span id="problem" class="hint" role="alert"></span></div></form></section>
 <section aria-labelledby="answer"><h2 id="answer">Result</h2><div id="outcome" aria-live="polite">{outcome}</div><div id="question"></div></section></div>"#,
         definition = tool_path(&tool.server_name, &tool.original_name),
         short = clip(&tool.original_name, 120),
         server = server_link(&tool.server_name),
         off = (!tool.enabled).then(|| html!(" · {}", words::badge("idle", "off"))),
-        description = tool.description.as_deref().unwrap_or("Its server does not say."),
+        description = crate::pages::tools::cut(tool.description.as_deref().unwrap_or("Its server does not say.")),
         server_name = ascii(&json!(tool.server_name)),
         original = ascii(&json!(tool.original_name)),
         name = tool.name,
-        schema = ascii(&schema),
+        schema = form.as_deref().unwrap_or("null"),
+        hint = hint,
         csrf = visit.csrf(),
         arguments = arguments,
         outcome = outcome.unwrap_or_else(|| html!(r#"<p class="muted">Nothing has run yet.</p>"#)),

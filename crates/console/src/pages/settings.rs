@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use http::StatusCode;
 use registry::Secrets;
 use serde_json::{Map, Value, json};
 use service::settings::RANGES;
@@ -28,7 +29,11 @@ const NUMBERS: &[(&str, &str, &str)] = &[
     ("session_limit", "Calls in a session", "of a document or an assistant; -1 is no limit"),
     ("health_check_interval_s", "Health checks", "seconds between them"),
     ("health_check_timeout_ms", "A health check may take", "milliseconds"),
-    ("failure_threshold", "Attempts", "after which a server that cannot be connected is switched off"),
+    (
+        "failure_threshold",
+        "Further attempts",
+        "after the first that failed; then a server that cannot be connected is switched off",
+    ),
     ("idle_timeout_s", "Idle servers stop after", "seconds, if they start when needed"),
     ("keep_executions_days", "Executions are kept for", "days"),
     ("keep_executions", "Executions that are kept", "at most"),
@@ -36,31 +41,50 @@ const NUMBERS: &[(&str, &str, &str)] = &[
 
 /// The page.
 pub(crate) async fn show(visit: &Visit<'_>) -> Result<Reply, Error> {
+    Ok(page(visit, None))
+}
+
+/// The page; with what was typed and what is wrong with it, if it could not be saved.
+fn page(visit: &Visit<'_>, problem: Option<&Problem>) -> Reply {
     let settings = visit.service().settings();
     let body = html!(
         r#"<h1>Settings</h1><div class="columns"><section aria-labelledby="limits"><h2 id="limits">Limits and times</h2>{form}</section>
 <div><section aria-labelledby="tokens"><h2 id="tokens">Tokens</h2>{tokens}</section>
 <section aria-labelledby="backup"><h2 id="backup">Export and import</h2>{backup}</section></div></div>"#,
-        form = form(visit, &settings),
+        form = form(visit, &settings, problem),
         tokens = tokens(visit),
         backup = backup(visit),
     );
-    Ok(Reply::page(Page { title: "Settings".into(), place: "/settings", body, script: None }))
+    let status = if problem.is_some() { StatusCode::UNPROCESSABLE_ENTITY } else { StatusCode::OK };
+    Reply::Page(status, Page { title: "Settings".into(), place: "/settings", body, script: None })
 }
 
-fn form(visit: &Visit<'_>, settings: &Settings) -> Html {
+/// What is wrong with what was typed, and in which field.
+struct Problem {
+    field: String,
+    why: String,
+}
+
+fn form(visit: &Visit<'_>, settings: &Settings, problem: Option<&Problem>) -> Html {
+    // What was typed stays until it is saved.
+    let typed = |name: &str| problem.and(visit.form.get(name)).map(str::to_owned);
+    let sign = |name: &str| {
+        let is_it = problem.is_some_and(|problem| problem.field == name);
+        is_it.then(|| html!(r#" aria-invalid="true" aria-describedby="problem" autofocus"#))
+    };
     let now = json!(settings);
     let defaults = json!(Settings::default());
     let fields: Html = NUMBERS
         .iter()
         .map(|(name, title, about)| {
-            let value = now[*name].as_i64().map(|number| number.to_string());
+            let value = typed(name).or_else(|| now[*name].as_i64().map(|number| number.to_string()));
             let default = defaults[*name].as_i64().map_or_else(|| "none".to_owned(), |number| number.to_string());
             let range = RANGES.iter().find(|(known, ..)| known == name);
             let least = range.map(|(_, least, _, may_be_unlimited)| if *may_be_unlimited { -1 } else { *least });
             html!(
-                r#"<div class="field"><label for="{name}">{title} <span class="hint">{about}; {default} by default</span></label><input type="number" id="{name}" name="{name}" value="{value}" min="{least}" max="{most}"></div>"#,
+                r#"<div class="field"><label for="{name}">{title} <span class="hint">{about}; {default} by default</span></label><input type="number" id="{name}" name="{name}" value="{value}" min="{least}" max="{most}"{sign}></div>"#,
                 name = *name,
+                sign = sign(name),
                 title = *title,
                 about = *about,
                 default = default,
@@ -71,17 +95,20 @@ fn form(visit: &Visit<'_>, settings: &Settings) -> Html {
         })
         .collect();
     let pauses: Vec<String> = settings.retry_backoff_ms.iter().map(u64::to_string).collect();
+    let keeps = if problem.is_some() { visit.form.has("store_payloads") } else { settings.store_payloads };
     html!(
-        r#"<form class="card" method="post" action="/settings">{csrf}{fields}
-<div class="field"><label for="retry_backoff_ms">Pauses between attempts <span class="hint">milliseconds, one after the other</span></label><input id="retry_backoff_ms" name="retry_backoff_ms" value="{pauses}"></div>
+        r#"<form class="card" method="post" action="/settings">{csrf}{problem}{fields}
+<div class="field"><label for="retry_backoff_ms">Pauses between attempts <span class="hint">milliseconds, one after the other</span></label><input id="retry_backoff_ms" name="retry_backoff_ms" value="{pauses}"{pauses_sign}></div>
 <div class="field"><label for="pinned_tools">Pinned tools <span class="hint">full names, one a line: clients see them even where they see little else</span></label><textarea id="pinned_tools" name="pinned_tools" rows="3">{pinned}</textarea></div>
 <div class="field"><label class="check"><input type="checkbox" name="store_payloads"{payloads}> Keep arguments and results with executions</label></div>
 <button>Save</button></form>"#,
         csrf = visit.csrf(),
+        problem = problem.map(|problem| html!(r#"<p class="flash bad" role="alert" id="problem">{}</p>"#, problem.why)),
         fields = fields,
-        pauses = pauses.join(", "),
-        pinned = settings.pinned_tools.join("\n"),
-        payloads = settings.store_payloads.then(|| html!(" checked")),
+        pauses = typed("retry_backoff_ms").unwrap_or_else(|| pauses.join(", ")),
+        pauses_sign = sign("retry_backoff_ms"),
+        pinned = typed("pinned_tools").unwrap_or_else(|| settings.pinned_tools.join("\n")),
+        payloads = keeps.then(|| html!(" checked")),
     )
 }
 
@@ -122,30 +149,50 @@ fn backup(visit: &Visit<'_>) -> Html {
 /// Settings are to be others.
 pub(crate) async fn change(visit: &Visit<'_>) -> Result<Reply, Error> {
     Ok(match changes(visit) {
-        Err(why) => visit.failed(why, "/settings"),
+        Err(problem) => page(visit, Some(&problem)),
         Ok(changes) => match visit.service().change_settings(&visit.actor, Value::Object(changes)).await {
             Ok(_) => visit.done("Saved. It counts from now on.", "/settings"),
-            Err(error) => visit.failed(told(&error), "/settings"),
+            Err(error) => page(visit, Some(&refused(&error))),
         },
     })
 }
 
+/// What the service says against a change, in the words of the form.
+fn refused(error: &Error) -> Problem {
+    let field = match error {
+        Error::Validation { problems } => problems.first().and_then(|problem| problem.loc.last()).cloned(),
+        _ => None,
+    };
+    let field = field.unwrap_or_default();
+    let title = NUMBERS.iter().find(|(name, ..)| *name == field).map(|(_, title, _)| *title);
+    let why = told(error);
+    Problem { why: title.map_or_else(|| why.clone(), |title| format!("{title} ({why})")), field }
+}
+
 /// What is different from what is set. What is left empty goes back to its default.
-fn changes(visit: &Visit<'_>) -> Result<Map<String, Value>, String> {
+fn changes(visit: &Visit<'_>) -> Result<Map<String, Value>, Problem> {
     let now = json!(visit.service().settings());
     let mut all = Map::new();
     for (name, title, _) in NUMBERS {
         let Some(text) = visit.form.get(name) else { continue };
         let value = match text.trim() {
             "" => Value::Null,
-            text => json!(text.parse::<i64>().map_err(|_| format!("{title}: write a whole number"))?),
+            text => json!(text.parse::<i64>().map_err(|_| Problem {
+                field: (*name).to_owned(),
+                why: format!("{title}: `{text}` is no whole number"),
+            })?),
         };
         all.insert((*name).to_owned(), value);
     }
     if let Some(text) = visit.form.get("retry_backoff_ms") {
-        let numbers = text.split([',', ' ']).filter(|part| !part.is_empty()).map(str::parse::<u64>);
-        let numbers: Vec<u64> =
-            numbers.collect::<Result<_, _>>().map_err(|_| "Pauses: write whole numbers".to_owned())?;
+        let number = |part: &str| {
+            part.parse::<u64>().map_err(|_| Problem {
+                field: "retry_backoff_ms".to_owned(),
+                why: format!("Pauses between attempts: `{part}` is no whole number"),
+            })
+        };
+        let parts = text.split([',', ' ']).filter(|part| !part.is_empty());
+        let numbers = parts.map(number).collect::<Result<Vec<u64>, _>>()?;
         all.insert("retry_backoff_ms".to_owned(), json!(numbers));
     }
     if let Some(text) = visit.form.get("pinned_tools") {

@@ -15,7 +15,7 @@ use crate::reply::Reply;
 use crate::visit::Visit;
 use crate::words;
 
-pub(crate) use definition::show;
+pub(crate) use definition::{cut, show};
 
 /// Tools on a page.
 const PAGE: u32 = 50;
@@ -210,7 +210,7 @@ fn table(visit: &Visit<'_>, filters: &Filters<'_>, lines: &[Line]) -> Html {
     html!(
         r#"<form method="post" action="/tools">{csrf}<input type="hidden" name="back" value="{back}"><input type="hidden" name="server" value="{server}">
 <div class="actions"><button name="deed" value="on" class="quiet small">Switch on</button><button name="deed" value="off" class="quiet small">Switch off</button>{whole}<span class="hint">what is ticked; tools that are off are neither listed nor called</span></div>
-<p></p><div class="scroll"><table class="tools-table cards"><thead><tr><th><input type="checkbox" data-all="tool" aria-label="Tick all" data-script hidden></th><th>Tool</th><th>What it does</th><th>{third}</th><th></th></tr></thead><tbody>{rows}</tbody></table></div></form>"#,
+<p></p><div class="scroll"><table class="tools-table cards"><thead><tr><th><input type="checkbox" data-all="tool" aria-label="Tick all" data-script hidden></th><th>Tool</th><th>What it does</th><th>{third}</th><td></td></tr></thead><tbody>{rows}</tbody></table></div></form>"#,
         csrf = visit.csrf(),
         back = filters.address(filters.offset),
         server = filters.server,

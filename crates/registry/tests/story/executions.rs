@@ -36,6 +36,8 @@ async fn a_call_is_recorded_as_far_as_it_got(Setting { store, .. }: Setting) {
     record.completed_at = Some(Timestamp::now());
     record.duration = Some(Duration::from_micros(1500));
     record.retries = 1;
+    record.request_id = Some("\"a-7\"".to_owned());
+    (record.request_bytes, record.response_bytes) = (Some(120), Some(5_000_000_000));
     record.result = Some(RawJson::parse(r#"{"content":[]}"#).unwrap());
     // Both in one batch, as a writer that fell behind would send them; and twice, as one that is not sure.
     for _ in 0..2 {

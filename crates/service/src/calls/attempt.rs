@@ -128,9 +128,7 @@ impl Attempt {
             surface: aggregator::Surface::Full,
         };
         let client = Client::carrying(setup, Arc::clone(&attempt) as _);
-        // There is no person behind it who could answer.
-        client.is_never_asked();
-        execution.goes_as(&client, ID);
+        execution.goes_as(&client, ID, line.len());
         let to = Answering::to(&client, Arc::clone(&attempt) as Arc<dyn Way>);
         let mut touched = Touched::default();
         aggregator.take(&client, &to, &Line::Whole(line.clone()), &mut touched);
@@ -145,8 +143,8 @@ impl Attempt {
     }
 
     /// It goes through the aggregator under that id.
-    pub(crate) fn goes_as(&self, client: &Arc<Client>, id: &[u8]) {
-        self.execution.goes_as(client, id);
+    pub(crate) fn goes_as(&self, client: &Arc<Client>, id: &[u8], bytes: usize) {
+        self.execution.goes_as(client, id, bytes);
     }
 
     fn understand(&self, line: Bytes) -> Answer {

@@ -21,6 +21,9 @@ use crate::traces::{CallTrace, Leg, Past, Traces};
 /// How long a call waits for its turn.
 pub(crate) const QUEUE_PATIENCE: Duration = Duration::from_secs(300);
 
+/// Longer ids of clients are not kept: clients choose them.
+const LONGEST_ID: usize = 100;
+
 /// Where a call comes from.
 #[derive(Debug, Clone)]
 pub(crate) struct Origin {
@@ -82,6 +85,8 @@ struct Progress {
     turn: Option<oneshot::Receiver<()>>,
     /// Under whose name, and which id, it goes through the aggregator.
     request: Option<(Weak<Client>, Box<[u8]>)>,
+    /// How long that request is.
+    request_bytes: Option<u64>,
     /// That it is under way was written down.
     is_noted: bool,
 }
@@ -160,9 +165,11 @@ impl Execution {
         self.lock().had_turn.get_or_insert_with(Instant::now);
     }
 
-    /// It goes through the aggregator as the request of that client under that id.
-    pub(crate) fn goes_as(&self, client: &Arc<Client>, id: &[u8]) {
-        self.lock().request = Some((Arc::downgrade(client), id.into()));
+    /// It goes through the aggregator as the request of that client under that id, so many bytes long.
+    pub(crate) fn goes_as(&self, client: &Arc<Client>, id: &[u8], bytes: usize) {
+        let mut progress = self.lock();
+        progress.request = Some((Arc::downgrade(client), id.into()));
+        progress.request_bytes = Some(bytes as u64);
     }
 
     /// As what it goes through the aggregator, if it does.
@@ -323,6 +330,7 @@ impl Execution {
         let Asked { server, tool, origin, arguments, .. } = &self.asked;
         let at = |moment: Instant| self.submitted_at.later_by(moment.saturating_duration_since(self.submitted));
         let document = origin.document.as_ref();
+        let of_mcp = progress.request.as_ref().filter(|(_, id)| origin.source == Source::Mcp && id.len() <= LONGEST_ID);
         let mut record = ExecutionRecord {
             id: self.id,
             server_id: server.0,
@@ -339,6 +347,9 @@ impl Execution {
             duration: None,
             retries: progress.retries,
             error_message: None,
+            request_id: of_mcp.map(|(_, id)| String::from_utf8_lossy(id).into_owned()),
+            request_bytes: progress.request_bytes,
+            response_bytes: None,
             arguments: arguments.clone(),
             result: None,
         };
@@ -348,6 +359,7 @@ impl Execution {
             record.duration = progress.first_sent.map(|sent| moment.saturating_duration_since(sent));
             record.error_message = ended.why.clone();
             record.result = ended.result.clone();
+            record.response_bytes = ended.bytes;
         }
         record
     }

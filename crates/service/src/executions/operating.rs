@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::listing::InMemory;
 use super::{BETWEEN_LOOKS, Executions, LOOKS, Verdict};
-use crate::{Actor, Error, Service};
+use crate::{Actor, Error, Event, Service};
 
 /// What the audit log calls it when calls are stopped, and allowed again.
 const STOP: &str = "executions.stop";
@@ -41,12 +41,17 @@ impl Service {
 
     /// Cancels every call and refuses new ones until they are allowed again.
     pub async fn stop_executions(&self, by: &Actor) -> Stopped {
-        self.executions.stop(by).await
+        let stopped = self.executions.stop(by).await;
+        let message = "all calls are stopped, and new ones are refused until somebody allows them again".to_owned();
+        self.events.tell(Event::Notice { server_id: None, message });
+        stopped
     }
 
     /// Allows calls again, and begins to count sessions anew.
     pub async fn reset_executions(&self, by: &Actor) -> Stopped {
-        self.executions.reset(by).await
+        let allowed = self.executions.reset(by).await;
+        self.events.tell(Event::Notice { server_id: None, message: "calls are allowed again".to_owned() });
+        allowed
     }
 
     /// Whether calls are refused until they are allowed again.

@@ -13,7 +13,7 @@ use upstream::CallError;
 use super::verdict::Verdict;
 
 /// Payloads longer than this are not kept, whatever the settings say.
-pub(super) const LONGEST_PAYLOAD: usize = 256 << 10;
+pub const LONGEST_PAYLOAD: u64 = 256 << 10;
 
 /// What is kept of words that somebody else chose.
 const LONGEST_MESSAGE: usize = 1000;
@@ -33,6 +33,8 @@ pub(crate) struct Ended {
     pub(crate) kind: Option<Cow<'static, str>>,
     /// What the tool answered, if that is to be kept.
     pub(crate) result: Option<RawJson>,
+    /// How long the server's answer was.
+    pub(crate) bytes: Option<u64>,
 }
 
 impl Ended {
@@ -49,15 +51,17 @@ impl Ended {
     /// The server answered.
     pub(crate) fn answered(line: &[u8], outcome: Result<Span, Span>, keeps_result: bool) -> Self {
         let result = outcome.ok().filter(|_| keeps_result).and_then(|span| kept(span.of(line)));
+        let bytes = Some(line.len() as u64);
         match outcome {
             Ok(result_at) if is_error(line, result_at) => {
                 // What the tool says about it is a result like any other, and nobody else's business.
                 let ended = Self::unanswered(ExecutionStatus::Error, "the tool reported an error".to_owned());
-                Self { result, ..ended.of_kind("tool_error") }
+                Self { result, bytes, ..ended.of_kind("tool_error") }
             }
-            Ok(_) => Self { status: ExecutionStatus::Success, why: None, kind: None, result },
+            Ok(_) => Self { status: ExecutionStatus::Success, why: None, kind: None, result, bytes },
             Err(error) => {
-                Self::unanswered(ExecutionStatus::Error, message_of(line, error)).of_kind(code_of(line, error))
+                let ended = Self::unanswered(ExecutionStatus::Error, message_of(line, error));
+                Self { bytes, ..ended.of_kind(code_of(line, error)) }
             }
         }
     }
@@ -73,7 +77,7 @@ impl Ended {
     fn ours(answer: &[u8]) -> Self {
         match Envelope::scan(answer.trim_ascii_end()) {
             Ok(Envelope { kind: Kind::Response { outcome: Ok(_), .. }, .. }) => {
-                Self { status: ExecutionStatus::Success, why: None, kind: None, result: None }
+                Self { status: ExecutionStatus::Success, why: None, kind: None, result: None, bytes: None }
             }
             Ok(Envelope { kind: Kind::Response { outcome: Err(error), .. }, .. }) => {
                 let reason = reason_of(answer, error);
@@ -106,7 +110,7 @@ impl Ended {
             ExecutionStatus::Timeout => Some("timeout".into()),
             _ => Some("_OTHER".into()),
         };
-        Self { status, why: Some(why), kind, result: None }
+        Self { status, why: Some(why), kind, result: None, bytes: None }
     }
 
     /// The same with a better word for it.
@@ -117,7 +121,7 @@ impl Ended {
 
 /// A payload, if it is to be kept and can be.
 pub(super) fn kept(json: &[u8]) -> Option<RawJson> {
-    if json.len() > LONGEST_PAYLOAD {
+    if json.len() as u64 > LONGEST_PAYLOAD {
         return None;
     }
     std::str::from_utf8(json).ok().and_then(|text| RawJson::parse(text).ok())
@@ -186,7 +190,7 @@ mod tests {
     fn a_result_is_kept_byte_for_byte_unless_it_is_too_long() {
         let ended = answered(r#"{"jsonrpc":"2.0","id":1,"result":{ "n":1.0e2 }}"#);
         assert_eq!(ended.result.unwrap().get(), r#"{ "n":1.0e2 }"#);
-        assert!(kept(format!("\"{}\"", "x".repeat(LONGEST_PAYLOAD)).as_bytes()).is_none());
+        assert!(kept(format!("\"{}\"", "x".repeat(LONGEST_PAYLOAD as usize)).as_bytes()).is_none());
     }
 
     #[test]

@@ -1,126 +1,217 @@
 //! Servers that somebody else knows: pasted, or found on this machine; ticked, tried, and taken over.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use http::StatusCode;
-use registry::ConnectionConfig;
+use registry::{ConnectionConfig, Page as Part};
 use serde_json::Value;
 use service::Error;
-use service::servers::Registration;
+use service::servers::{Registration, TestReport};
 
 use super::page;
 use crate::Found;
 use crate::form::Form;
 use crate::html::{Html, html};
+use crate::pages::server::report_in_words;
 use crate::pages::told;
 use crate::reply::Reply;
 use crate::visit::Visit;
 
-/// What was pasted, and what came of it.
-pub(super) struct Pasted<'v> {
-    text: &'v str,
-    outcome: Result<Vec<Found>, String>,
+/// Where servers were found: what a form says of it.
+const PASTED: &str = "paste";
+const MACHINE: &str = "machine";
+
+/// What somebody did with one of the lists: it is shown again with what came of that.
+#[derive(Default)]
+struct Shown {
+    /// Which list.
+    list: String,
+    /// What is ticked in it.
+    ticked: BTreeSet<usize>,
+    /// What came of it, by place in the list.
+    said: BTreeMap<usize, Result<String, String>>,
+    /// What is wrong with all of it.
+    problem: Option<String>,
 }
 
-/// The sections beside the form.
-pub(super) fn sections(visit: &Visit<'_>, pasted: Option<&Pasted<'_>>) -> Html {
-    let found = pasted.map(|pasted| match &pasted.outcome {
-        Ok(found) if found.is_empty() => html!(r#"<p class="flash bad" role="alert">There are no servers in it.</p>"#),
-        Ok(found) => tick_list(visit, found, "paste", pasted.text),
-        Err(why) => html!(r#"<p class="flash bad" role="alert">{}</p>"#, why),
-    });
+/// The sections beside the form, before anything was done with them.
+pub(super) async fn sections(visit: &Visit<'_>) -> Result<Html, Error> {
+    shown(visit, &Shown::default()).await
+}
+
+async fn shown(visit: &Visit<'_>, shown: &Shown) -> Result<Html, Error> {
+    let servers = visit.service().servers(None, false, Part::ALL).await?.items;
+    let taken: BTreeSet<String> = servers.into_iter().map(|server| server.record.name).collect();
+    let text = visit.form.text("pasted");
+    let pasted = match (shown.list.as_str(), read(visit, PASTED)) {
+        (PASTED, Ok(found)) => tick_list(visit, &found, PASTED, &taken, shown),
+        (PASTED, Err(why)) => html!(r#"<p class="flash bad" role="alert">{}</p>"#, why),
+        _ => Html::default(),
+    };
     let here = (visit.console.outside.on_this_machine)();
     let machine = match here.is_empty() {
         true => html!(
             r#"<p class="muted">Nothing was found in the files of Claude Desktop, Claude Code, Cursor, VS Code and Windsurf.</p>"#
         ),
-        false => tick_list(visit, &here, "machine", ""),
+        false => tick_list(visit, &here, MACHINE, &taken, shown),
     };
-    html!(
+    Ok(html!(
         r#"<section aria-labelledby="paste"><h2 id="paste">Paste the config of a client</h2><form class="card" method="post" action="/add">{csrf}
-<div class="field"><label for="pasted">JSON of Claude Desktop, Claude Code, Cursor, VS Code or any other</label><textarea id="pasted" name="pasted" rows="6" spellcheck="false" placeholder="{example}">{text}</textarea></div>
-<button name="deed" value="paste" class="quiet">Look at it</button></form>{found}</section>
+<div class="field"><label for="pasted">JSON of Claude Desktop, Claude Code, Cursor, VS Code or any other <span class="hint">all of it, or one entry</span></label><textarea id="pasted" name="pasted" rows="6" spellcheck="false" placeholder="{example}">{text}</textarea></div>
+<button name="deed" value="paste" class="quiet">Look at it</button></form>{pasted}</section>
 <section aria-labelledby="machine"><h2 id="machine">Found on this machine</h2>{machine}</section>"#,
         csrf = visit.csrf(),
         example = r#"{"mcpServers": {"github": {"command": "npx", …}}}"#,
-        text = pasted.map(|pasted| pasted.text),
-        found = found,
+        text = text,
+        pasted = pasted,
         machine = machine,
-    )
+    ))
 }
 
-/// What somebody pasted is shown.
-pub(super) fn pasted(visit: &Visit<'_>) -> Reply {
-    let text = visit.form.text("pasted");
-    let outcome = (visit.console.outside.read_config)(text).map_err(|why| format!("This cannot be read: {why}"));
-    let status = if outcome.is_ok() { StatusCode::OK } else { StatusCode::UNPROCESSABLE_ENTITY };
+/// The servers of a list.
+fn read(visit: &Visit<'_>, list: &str) -> Result<Vec<Found>, String> {
+    match list {
+        MACHINE => Ok((visit.console.outside.on_this_machine)()),
+        _ => (visit.console.outside.read_config)(visit.form.text("pasted"))
+            .map_err(|why| format!("This cannot be read: {why}")),
+    }
+}
+
+/// What somebody pasted is shown, and ticked: that is why they pasted it.
+pub(super) async fn pasted(visit: &Visit<'_>) -> Result<Reply, Error> {
+    let ticked = read(visit, PASTED).map(|found| (0..found.len()).collect());
+    let status = if ticked.is_ok() { StatusCode::OK } else { StatusCode::UNPROCESSABLE_ENTITY };
+    again(visit, status, Shown { list: PASTED.into(), ticked: ticked.unwrap_or_default(), ..Shown::default() }).await
+}
+
+/// The page again.
+async fn again(visit: &Visit<'_>, status: StatusCode, what: Shown) -> Result<Reply, Error> {
     let form = super::by_hand(visit, &Form::default(), None);
-    page(visit, status, &form, &sections(visit, Some(&Pasted { text, outcome })))
+    Ok(page(visit, status, &form, &shown(visit, &what).await?))
 }
 
-fn tick_list(visit: &Visit<'_>, found: &[Found], from: &str, text: &str) -> Html {
+fn tick_list(visit: &Visit<'_>, found: &[Found], list: &str, taken: &BTreeSet<String>, shown: &Shown) -> Html {
+    let is_meant = shown.list == list;
     let rows: Html = found
         .iter()
         .enumerate()
         .map(|(at, server)| {
-            let config = match server.registration.get("connection_config") {
-                Some(Value::Object(config)) => ConnectionConfig::from(config.clone()).masked().to_string(),
-                _ => String::new(),
-            };
-            let notes: Html = server.notes.iter().map(|note| html!(r#"<span class="sub">{}</span>"#, note)).collect();
-            html!(
-                r#"<li class="field"><label class="check"><input type="checkbox" name="pick" value="{at}"> <span><strong>{name}</strong> <span class="hint">{origin}</span><br><code>{config}</code>{notes}</span></label></li>"#,
-                at = at,
-                name = server.name,
-                origin = server.from,
-                config = config,
-                notes = notes,
+            let is_taken = taken.contains(&server.name);
+            let problem = server
+                .problem
+                .clone()
+                .or_else(|| is_taken.then(|| "There is a server of that name already.".to_owned()));
+            row(
+                at,
+                server,
+                problem.as_deref(),
+                is_meant && shown.ticked.contains(&at),
+                shown.said.get(&at).filter(|_| is_meant),
             )
         })
         .collect();
     html!(
-        r#"<form class="card" method="post" action="/add">{csrf}<input type="hidden" name="from" value="{from}"><input type="hidden" name="pasted" value="{text}"><ul class="plain">{rows}</ul>
-<button name="deed" value="take" data-busy="Testing and adding …">Test and add what is ticked</button></form>"#,
+        r#"<form class="card" method="post" action="/add">{csrf}{problem}<input type="hidden" name="from" value="{list}"><input type="hidden" name="pasted" value="{text}"><ul class="plain">{rows}</ul>
+<div class="actions"><button name="deed" value="try" class="quiet" data-busy="Testing …">Test what is ticked</button><button name="deed" value="take" data-busy="Testing and adding …">Test and add</button></div></form>"#,
         csrf = visit.csrf(),
-        from = from,
-        text = text,
+        problem = shown
+            .problem
+            .as_ref()
+            .filter(|_| is_meant)
+            .map(|why| html!(r#"<p class="flash bad" role="alert">{}</p>"#, why)),
+        list = list,
+        text = if list == PASTED { visit.form.text("pasted") } else { "" },
         rows = rows,
     )
 }
 
-/// What is ticked is tried, one after the other, and added if it works.
-pub(super) async fn take(visit: &Visit<'_>) -> Result<Reply, Error> {
-    let found = match visit.form.text("from") {
-        "machine" => (visit.console.outside.on_this_machine)(),
-        _ => match (visit.console.outside.read_config)(visit.form.text("pasted")) {
-            Ok(found) => found,
-            Err(why) => return Ok(visit.failed(why, "/add")),
-        },
+/// One server of a list. What cannot be added cannot be ticked.
+fn row(
+    at: usize,
+    server: &Found,
+    problem: Option<&str>,
+    is_ticked: bool,
+    said: Option<&Result<String, String>>,
+) -> Html {
+    let config = match server.registration.get("connection_config") {
+        Some(Value::Object(config)) => ConnectionConfig::from(config.clone()).masked().to_string(),
+        _ => String::new(),
     };
-    let picked: Vec<&Found> =
-        visit.form.all("pick").filter_map(|at| at.parse::<usize>().ok()).filter_map(|at| found.get(at)).collect();
-    if picked.is_empty() {
-        return Ok(visit.failed("Tick the servers first.", "/add"));
-    }
-    let (mut said, mut failures) = (Vec::new(), 0);
-    for server in picked {
-        match add(visit, server).await {
-            Ok(tools) => said.push(format!("{}: added, with {tools} tools", server.name)),
-            Err(why) => {
-                failures += 1;
-                said.push(format!("{}: not added: {why}", server.name));
-            }
-        }
-    }
-    let said = said.join("\n");
-    Ok(if failures == 0 { visit.done(said, "/") } else { visit.failed(said, "/add") })
+    let notes: Html = server.notes.iter().map(|note| html!(r#"<span class="sub">{}</span>"#, note)).collect();
+    let said = said.map(|said| {
+        let (tone, text) = match said {
+            Ok(text) => ("ok", text),
+            Err(text) => ("bad", text),
+        };
+        html!(r#"<div class="flash {tone}" role="status"><pre>{text}</pre></div>"#, tone = tone, text = text)
+    });
+    let state = match problem {
+        Some(_) => Some(html!(" disabled")),
+        None => is_ticked.then(|| html!(" checked")),
+    };
+    html!(
+        r#"<li class="field"><label class="check"><input type="checkbox" name="pick" value="{at}"{state}> <span><strong>{name}</strong> <span class="hint">{origin}</span><br><code>{config}</code>{notes}{problem}</span></label>{said}</li>"#,
+        at = at,
+        state = state,
+        name = server.name,
+        origin = server.from,
+        config = config,
+        notes = notes,
+        problem = problem.map(|why| html!(r#"<span class="sub bad">{}</span>"#, why)),
+        said = said,
+    )
 }
 
-async fn add(visit: &Visit<'_>, server: &Found) -> Result<usize, String> {
+/// What is ticked is tried, one after the other; what works is added, if that is wanted. The list stays, with what came
+/// of each, unless everything was added.
+pub(super) async fn take(visit: &Visit<'_>, is_to_be_added: bool) -> Result<Reply, Error> {
+    let list = visit.form.text("from");
+    let mut what = Shown { list: list.to_owned(), ..Shown::default() };
+    let Ok(found) = read(visit, list) else { return again(visit, StatusCode::UNPROCESSABLE_ENTITY, what).await };
+    let picked = visit.form.all("pick").filter_map(|at| at.parse::<usize>().ok());
+    what.ticked = picked.filter(|at| found.get(*at).is_some_and(|server| server.problem.is_none())).collect();
+    if what.ticked.is_empty() {
+        what.problem = Some("Tick the servers first.".to_owned());
+        return again(visit, StatusCode::UNPROCESSABLE_ENTITY, what).await;
+    }
+    for at in what.ticked.clone() {
+        let server = &found[at];
+        let outcome = tried(visit, server).await;
+        let outcome = match outcome {
+            Ok((registration, report)) if is_to_be_added => add(visit, registration, &report).await,
+            Ok((_, report)) => Ok(report_in_words(&report)),
+            Err(why) => Err(why),
+        };
+        let outcome = outcome.map_err(|why| if is_to_be_added { format!("not added: {why}") } else { why });
+        if is_to_be_added && outcome.is_ok() {
+            what.ticked.remove(&at);
+        }
+        what.said.insert(at, outcome);
+    }
+    if is_to_be_added && what.ticked.is_empty() {
+        let said: Vec<String> = what
+            .said
+            .iter()
+            .filter_map(|(at, said)| Some(format!("{}: {}", found[*at].name, said.as_ref().ok()?)))
+            .collect();
+        return Ok(visit.done(said.join("\n"), "/"));
+    }
+    let is_well = what.said.values().all(Result::is_ok);
+    let status = if is_well { StatusCode::OK } else { StatusCode::UNPROCESSABLE_ENTITY };
+    again(visit, status, what).await
+}
+
+/// Tries a server as it would be registered.
+async fn tried(visit: &Visit<'_>, server: &Found) -> Result<(Registration, TestReport), String> {
     let registration = Value::Object(server.registration.clone());
     let registration: Registration = serde_json::from_value(registration).map_err(|error| error.to_string())?;
     let report = visit.service().test_unregistered(registration.clone()).await.map_err(|error| told(&error))?;
-    if !report.success {
-        return Err(report.error.unwrap_or_else(|| "the test failed".to_owned()));
+    if report.success { Ok((registration, report)) } else { Err(report_in_words(&report)) }
+}
+
+async fn add(visit: &Visit<'_>, registration: Registration, report: &TestReport) -> Result<String, String> {
+    match visit.service().register(&visit.actor, registration).await {
+        Ok(_) => Ok(format!("added, with {} tools", report.tools.len())),
+        Err(error) => Err(told(&error)),
     }
-    visit.service().register(&visit.actor, registration).await.map_err(|error| told(&error))?;
-    Ok(report.tools.len())
 }

@@ -19,7 +19,7 @@ pub(crate) async fn export_json(visit: &Visit<'_>) -> Result<Reply, Error> {
 /// All that fit the filters, as a table.
 pub(crate) async fn export_csv(visit: &Visit<'_>) -> Result<Reply, Error> {
     let mut table = String::from(
-        "id,submitted_at,started_at,completed_at,server,tool,source,caller,status,duration_ms,retries,error_message\r\n",
+        "id,submitted_at,started_at,completed_at,server,tool,source,caller,status,duration_ms,retries,request_bytes,response_bytes,error_message\r\n",
     );
     for call in calls(visit).await? {
         table.push_str(&line(&call));
@@ -37,6 +37,7 @@ async fn calls(visit: &Visit<'_>) -> Result<Vec<ExecutionRecord>, Error> {
 
 fn line(call: &ExecutionRecord) -> String {
     let moment = |at: Option<registry::Timestamp>| at.map(|at| at.to_string()).unwrap_or_default();
+    let number = |bytes: Option<u64>| bytes.map(|bytes| bytes.to_string()).unwrap_or_default();
     let fields = [
         call.id.to_string(),
         call.submitted_at.to_string(),
@@ -49,6 +50,8 @@ fn line(call: &ExecutionRecord) -> String {
         call.status.to_string(),
         call.duration.map(|span| format!("{:.3}", span.as_secs_f64() * 1000.0)).unwrap_or_default(),
         call.retries.to_string(),
+        number(call.request_bytes),
+        number(call.response_bytes),
         call.error_message.clone().unwrap_or_default(),
     ];
     let mut line = fields.map(|field| quoted(&field)).join(",");

@@ -2,9 +2,10 @@
 
 use http::StatusCode;
 use registry::Transport;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use service::Error;
 use service::servers::{Registration, ServerView, Update};
+use sha2::{Digest, Sha256};
 
 use crate::frame::Page;
 use crate::html::{Html, html};
@@ -20,6 +21,14 @@ pub(super) struct Draft {
     description: String,
     problem: String,
     is_good: bool,
+}
+
+/// What a form says it was made from, so that nobody undoes what somebody else did meanwhile without knowing.
+fn mark(server: &ServerView) -> String {
+    let record = &server.record;
+    let all = json!([record.transport.as_str(), record.connection_config.masked(), record.description]);
+    let digest = Sha256::digest(all.to_string().as_bytes());
+    digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The part of the page that shows and changes it.
@@ -47,7 +56,7 @@ pub(super) fn section(visit: &Visit<'_>, server: &ServerView, draft: Option<&Dra
         )
     });
     html!(
-        r#"{title}<form class="card" method="post" action="{path}/edit">{csrf}{note}
+        r#"{title}<form class="card" method="post" action="{path}/edit">{csrf}<input type="hidden" name="was" value="{mark}">{note}
 <div class="field"><label for="description">Description</label><input id="description" name="description" value="{description}"></div>
 <div class="field"><label for="transport">Transport</label><select id="transport" name="transport">{transports}</select></div>
 <div class="field"><label for="config">How it is reached <span class="hint">JSON. Secrets are shown as ***; what stays *** is kept as it is. ${{VAR}} is filled in when connecting.</span></label>
@@ -57,6 +66,7 @@ pub(super) fn section(visit: &Visit<'_>, server: &ServerView, draft: Option<&Dra
         title = title,
         path = server_path(&record.name),
         csrf = visit.csrf(),
+        mark = mark(server),
         note = note,
         description =
             draft.map_or(record.description.as_deref().unwrap_or_default(), |draft| draft.description.as_str()),
@@ -86,6 +96,14 @@ pub(super) async fn edit(visit: &Visit<'_>, name: &str) -> Result<Reply, Error> 
         Err(why) => return Ok(again(visit, &server, &draft(why, false))),
     };
     let deed = form.text("deed");
+    if deed != "test" && form.said("was").is_some_and(|was| was != mark(&server)) {
+        let now = serde_json::to_string_pretty(&server.record.connection_config.masked()).expect("JSON can be written");
+        let why = format!(
+            "Somebody else has changed it since you opened this page. Save again to replace what it is now:\n{}\n{now}",
+            server.record.description.as_deref().unwrap_or("(no description)"),
+        );
+        return Ok(again(visit, &server, &draft(why, false)));
+    }
     if deed != "save-untested" {
         match tried(visit, &server, &update).await {
             Ok(message) if deed == "test" => return Ok(again(visit, &server, &draft(message, true))),

@@ -12,6 +12,9 @@ use crate::reply::Reply;
 use crate::visit::Visit;
 use crate::words;
 
+/// So many letters of a text are shown.
+const LONGEST: usize = 20_000;
+
 /// The page of one tool.
 pub(crate) async fn show(visit: &Visit<'_>, server: &str, name: &str) -> Result<Reply, Error> {
     let tools = visit.service().tools(Some(server)).await?;
@@ -39,7 +42,7 @@ pub(crate) async fn show(visit: &Visit<'_>, server: &str, name: &str) -> Result<
         server = server_link(&tool.server_name),
         tokens = words::tokens(tool.definition.get().len() as u64),
         skills = skills,
-        description = tool.description.as_deref().unwrap_or("Its server does not say what it does."),
+        description = cut(tool.description.as_deref().unwrap_or("Its server does not say what it does.")),
         parameters = parameters(&definition["inputSchema"]),
         output = definition["outputSchema"].is_object().then(|| {
             html!(
@@ -48,9 +51,20 @@ pub(crate) async fn show(visit: &Visit<'_>, server: &str, name: &str) -> Result<
             )
         }),
         hints = hints(&definition["annotations"]),
-        raw = pretty(tool.definition.get()),
+        raw = cut(&pretty(tool.definition.get())),
     );
     Ok(Reply::page(Page { title: clip(&tool.name, 80), place: "/tools", body, script: None }))
+}
+
+/// As much of a text as people read and browsers can lay out: a server may send a word of many thousand letters.
+pub(crate) fn cut(text: &str) -> String {
+    match text.char_indices().nth(LONGEST) {
+        Some((at, _)) => {
+            let more = words::size((text.len() - at) as u64);
+            format!("{}… and {more} more; GET /api/v1/aggregator/tools has all of it", &text[..at])
+        }
+        None => text.to_owned(),
+    }
 }
 
 /// The members of an object as a table.
@@ -69,7 +83,7 @@ fn parameters(schema: &Value) -> Html {
                 name = name,
                 required = required.contains(&name.as_str()).then(|| html!(r#" <span class="tag">required</span>"#)),
                 kind = kind(member),
-                about = member["description"].as_str(),
+                about = member["description"].as_str().map(cut),
             )
         })
         .collect();

@@ -1,0 +1,50 @@
+// The service's events, heard once for all tabs of a browser: browsers allow few connections to one place, and every tab
+// would hold one. This is a shared worker; where there are none, a page has one of its own.
+'use strict';
+
+const names = ['server.registered', 'server.updated', 'server.removed', 'server.status_changed', 'server.progress', 'tools.changed',
+  'skills.changed', 'execution.pending', 'execution.executing', 'execution.success', 'execution.error', 'execution.timeout',
+  'execution.cancelled', 'notice', 'events.missed'];
+
+const ports = new Set();
+let source = null;
+let state = 'away';
+
+const tell = (message) => ports.forEach((port) => port.postMessage(message));
+
+function become(next) {
+  if (state === next) return;
+  state = next;
+  tell({ state });
+}
+
+function follow() {
+  source = new EventSource('/api/v1/aggregator/events');
+  source.onopen = () => become('live');
+  source.onerror = () => (source?.readyState === EventSource.CLOSED ? wait() : become('away'));
+  names.forEach((name) => source.addEventListener(name, (event) => tell({ name, data: event.data })));
+}
+
+// Browsers do not try again what was refused. Either the service is not itself, or we are signed out until somebody signs in.
+async function wait() {
+  const answer = await fetch('/api/v1/aggregator/state').catch(() => null);
+  become(answer?.status === 401 ? 'out' : 'away');
+  setTimeout(answer?.ok ? follow : wait, 2000);
+}
+
+function welcome(port) {
+  ports.add(port);
+  port.onmessage = () => {
+    // A page says only one thing: that it goes.
+    ports.delete(port);
+    if (ports.size) return;
+    source?.close();
+    source = null;
+    state = 'away';
+  };
+  port.postMessage({ state });
+  if (!source) follow();
+}
+
+if ('onconnect' in self) self.onconnect = (event) => welcome(event.ports[0]);
+else welcome(self);
