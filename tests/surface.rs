@@ -330,7 +330,7 @@ fn a_search_over_rest_is_narrowed_and_tells_how_it_went() {
     let of_two = search(&rest, &json!({"query": "echo", "server_filter": ["two"], "limit": 50}));
     assert!(!names(&of_two).is_empty() && names(&of_two).iter().all(|name| name.starts_with("two.")));
     assert_eq!(names(&search(&rest, &json!({"query": "echo", "limit": 1}))).len(), 1);
-    assert_eq!(search(&rest, &json!({"query": "echo", "threshold": 1.1})), json!([]));
+    assert_eq!(search(&rest, &json!({"query": "echo it", "threshold": 1})), json!([]));
     expect_error(404, "SERVER_NOT_FOUND", &rest.post("/search", &json!({"query": "x", "server_filter": ["nope"]})));
     assert_eq!(expect_problems(&rest.post("/search", &json!({"query": " ", "limit": 0}))).len(), 2);
 }

@@ -96,7 +96,7 @@ fn a_search_goes_by_skills_where_that_leads_somewhere_and_says_so() {
 
     let direct = whole(&rest, &json!({"query": "list the files in a folder"}));
     assert_eq!((&direct["metadata"]["strategy"], &direct["matched_skills"]), (&json!("direct"), &json!([])));
-    let unreachable = whole(&rest, &json!({"query": "list files", "strategy": "HIERARCHICAL", "skill_threshold": 2}));
+    let unreachable = whole(&rest, &json!({"query": "list files", "strategy": "HIERARCHICAL", "skill_threshold": 1}));
     assert_eq!(unreachable["metadata"]["strategy"], "direct", "{unreachable}");
     assert!(!names(&unreachable["tools"]).is_empty());
 

@@ -19,28 +19,42 @@ const WIPE: &str = "\r\u{1b}[K";
 
 /// There is a line of ours that does not stay.
 static IS_SHOWN: AtomicBool = AtomicBool::new(false);
+/// Somebody tells what is being done.
+static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// Waits for `work`. If it takes long, a terminal is told `what` is being done and for how long already, and the word is
 /// wiped out at the end.
 pub(crate) async fn shown<T>(what: &str, work: impl Future<Output = T>) -> T {
-    if !io::stderr().is_terminal() {
-        return work.await;
-    }
+    let Some(_turn) = Turn::take(io::stderr().is_terminal()) else { return work.await };
     let what = cut(&printable(what), WIDTH);
     let began = Instant::now();
     let mut work = std::pin::pin!(work);
     let mut wait = PATIENCE;
     loop {
         tokio::select! {
-            done = &mut work => {
-                write(wiped());
-                return done;
-            }
+            done = &mut work => return done,
             () = sleep(wait) => {}
         }
         write(&format!("{}{}", wiped(), line(&what, began.elapsed())));
         IS_SHOWN.store(true, Ordering::Relaxed);
         wait = TICK;
+    }
+}
+
+/// The right to tell: what is done within something else, of which is told already, says nothing.
+struct Turn;
+
+impl Turn {
+    fn take(is_terminal: bool) -> Option<Self> {
+        (is_terminal && !IS_TAKEN.swap(true, Ordering::Relaxed)).then_some(Self)
+    }
+}
+
+impl Drop for Turn {
+    /// However it ends, also by Ctrl-C, nothing of it stays.
+    fn drop(&mut self) {
+        write(wiped());
+        IS_TAKEN.store(false, Ordering::Relaxed);
     }
 }
 
@@ -64,6 +78,14 @@ fn write(text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_the_whole_is_told_and_not_its_parts() {
+        let whole = Turn::take(true);
+        assert!(whole.is_some() && Turn::take(true).is_none());
+        drop(whole);
+        assert!(Turn::take(true).is_some() && Turn::take(false).is_none());
+    }
 
     #[test]
     fn who_waits_is_told_for_how_long() {

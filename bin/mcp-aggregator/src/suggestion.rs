@@ -16,7 +16,11 @@ pub(crate) struct Known {
 
 /// The known names closest to `typed`, best first.
 pub(crate) fn closest(typed: &str, known: &[Known]) -> Vec<String> {
-    let far = 2.max(typed.chars().count() / 3);
+    // Of a short name, two letters are half.
+    let far = match typed.chars().count() {
+        0..=4 => 1,
+        length => 2.max(length / 3),
+    };
     let mut near: Vec<(usize, &str)> = known
         .iter()
         // Who typed the tool's own name has it right but for the server.
@@ -24,7 +28,13 @@ pub(crate) fn closest(typed: &str, known: &[Known]) -> Vec<String> {
         .filter(|&(distance, _)| distance <= far)
         .collect();
     near.sort_by_key(|&(distance, _)| distance);
-    near.into_iter().take(MOST).map(|(_, name)| name.to_owned()).collect()
+    // Beside a good guess, far ones are noise.
+    let best = near.first().map_or(0, |&(distance, _)| distance);
+    near.into_iter()
+        .take_while(|&(distance, _)| distance <= best + 1)
+        .take(MOST)
+        .map(|(_, name)| name.to_owned())
+        .collect()
 }
 
 /// ``did you mean `a`, `b` or `c`?``
@@ -89,6 +99,8 @@ mod tests {
         assert_eq!(suggested("Git.Log"), ["git.log"]);
         assert_eq!(suggested("read_file"), ["files.read_file", "files.read_files"]);
         assert!(suggested("postgres.query").is_empty());
+        let far_behind = ["notes.echo", "notes.env", "notes.cwd"];
+        assert_eq!(among("notes.ecko", far_behind.into_iter()).unwrap(), "did you mean `notes.echo`?");
     }
 
     #[test]
@@ -104,6 +116,7 @@ mod tests {
         let servers = ["notes", "calc", "everything"];
         assert_eq!(among("note", servers.into_iter()).unwrap(), "did you mean `notes`?");
         assert_eq!(among("postgres", servers.into_iter()), None);
+        assert_eq!(among("nope", servers.into_iter()), None);
         assert_eq!(some_of(&[]), None);
         assert_eq!(some_of(&["a"; 10]).unwrap(), format!("{} and 2 more", ["`a`"; 8].join(", ")));
     }

@@ -68,9 +68,10 @@ async function refresh() {
   wanted = false;
   try {
     const response = await fetch(location.href, { headers: { 'X-Live': '1' } });
-    if (response.redirected && new URL(response.url).pathname === '/login') { live?.replaceChildren(signIn()); return; }
+    if (response.redirected && new URL(response.url).pathname === '/login') { live.replaceChildren(signIn()); live.classList.remove('on'); return; }
     const fresh = new DOMParser().parseFromString(await response.text(), 'text/html');
     renew(fresh);
+    if (live.querySelector('a')) { live.textContent = 'live'; live.classList.add('on'); }
     if (response.status === 404) {
       // What this page was about is gone.
       document.getElementById('main').replaceChildren(...document.adoptNode(fresh.getElementById('main')).childNodes);

@@ -29,8 +29,11 @@ use crate::house::House;
 use crate::trouble::Trouble;
 use crate::{Containers, failed, not_started, unless_stuck};
 
-/// How long we read on after a server's end, or wait for its end after its last word.
+/// How long we read on after a server's end.
 const LAST_WORDS: Duration = Duration::from_millis(500);
+/// How long the engine may take to tell of the end of a container whose output has ended. While it starts one again, it
+/// answers nothing.
+const VERDICT: Duration = Duration::from_secs(5);
 /// How much is carried to the engine at once.
 const SHARE: usize = 64 << 10;
 
@@ -246,7 +249,7 @@ async fn last_breath(
     };
     if ended.is_none() {
         // How the container ended says best what happened.
-        ended = timeout(LAST_WORDS * 2, &mut house.ending).await.ok();
+        ended = timeout(VERDICT, &mut house.ending).await.ok();
     }
     connection.read_on();
     if !listening.is_finished() {

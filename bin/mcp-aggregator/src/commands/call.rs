@@ -90,7 +90,7 @@ fn meant(tool: &str, tools: &[Value]) -> Option<String> {
         let server = server?;
         let of_server = names.iter().zip(&servers).filter(|(_, of)| *of == server);
         let of_server: Vec<&str> = of_server.map(|(known, _)| known.tool.as_str()).collect();
-        suggestion::some_of(&of_server).map(|some| format!("`{server}` has {some}"))
+        suggestion::some_of(&of_server).map(|some| format!("`{server}` has {some}; `mcp-aggregator tools` lists all"))
     })
 }
 
@@ -238,7 +238,10 @@ mod tests {
         let hint = |typed: &str| meant(typed, &tools);
         assert_eq!(hint("calc.statistic").unwrap(), "did you mean `calc.statistics`?");
         assert_eq!(hint("evaluate").unwrap(), "did you mean `calc.evaluate`?");
-        assert_eq!(hint("calc.frobnicate_all").unwrap(), "`calc` has `statistics`, `evaluate`");
+        assert_eq!(
+            hint("calc.frobnicate_all").unwrap(),
+            "`calc` has `statistics`, `evaluate`; `mcp-aggregator tools` lists all"
+        );
         assert_eq!(hint("nobody.frobnicate_all"), None);
     }
 }
