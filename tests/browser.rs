@@ -5,6 +5,7 @@ mod chromium;
 mod live;
 mod looks;
 mod playground;
+mod tabs;
 
 use testkit::Serve;
 
