@@ -207,3 +207,65 @@ fn a_block_of_a_document_is_answered_with_the_tools_of_its_section() {
     assert_eq!(output.status.code(), Some(0), "{}", output.stderr);
     assert!(read(&doc).contains("It says nothing."));
 }
+
+#[test]
+fn where_no_model_is_named_that_of_the_service_is_asked() {
+    let home = Home::new();
+    let model = ModelServer::start();
+    let url = model.openai_url();
+    let serve = home.serve_as(|launch| launch.args(["--assistant-model", "scripted", "--assistant-url", &url]));
+    add(&home, "one");
+    model.say(ModelReply::openai_calls(&[("1", "one_echo", r#"{"text": "a"}"#)]));
+    model.say(ModelReply::openai_text("It said a.").cut(3));
+    let output = home.run(&["ask", "What does it say?", "--transcript", "said.json"]);
+    assert_eq!((output.status.code(), output.stdout.as_str()), (Some(0), "It said a.\n"), "{}", output.stderr);
+    assert!(output.stderr.contains(r#"calling one.echo {"text": "a"}"#), "{}", output.stderr);
+    let said: Value = serde_json::from_str(&read(home.path().join("project/said.json").to_str().unwrap())).unwrap();
+    assert_eq!(said["ended"], "answered");
+    wait_until("the call is in the account", || (executions(&serve).len() == 1).then_some(()));
+
+    let doc = home.write("project/doc.md", "# A\n\n```assistant\nWell?\n```\n");
+    model.say(ModelReply::openai_text("From the service."));
+    let output = home.run(&["run", "doc.md"]);
+    assert_eq!(output.status.code(), Some(0), "{}", output.stderr);
+    assert!(read(&doc).contains("From the service."));
+
+    drop(serve);
+    let _serve = home.serve();
+    let said = home.fails(2, &["ask", "Well?"]);
+    assert!(said.contains("no model is configured") && said.contains("--assistant-model"), "{said}");
+    let output = home.run(&["run", "doc.md"]);
+    assert_eq!(output.status.code(), Some(1), "{}", output.stderr);
+    assert!(read(&doc).contains("From the service."), "an answer that is there stays");
+}
+
+#[test]
+fn a_config_may_name_the_model() {
+    let home = Home::new();
+    let model = ModelServer::start();
+    let mut config: Value = serde_json::from_str(&read(&config(&home))).unwrap();
+    config["assistant"] = json!({"model": "named", "baseUrl": model.openai_url()});
+    let config = home.write("project/named.json", &config.to_string());
+    model.say(ModelReply::openai_text("By config."));
+    assert_eq!(home.ok(&["ask", "Well?", "--config", &config]), "By config.\n");
+    assert_eq!(model.asked()[0].body["model"], "named");
+    let _serve = home.serve_as(|launch| launch.args(["--config", &config]));
+    model.say(ModelReply::openai_text("By the service's config."));
+    assert_eq!(home.ok(&["ask", "Well?"]), "By the service's config.\n");
+}
+
+#[test]
+fn a_binding_that_makes_no_sense_leaves_the_model_without_tools() {
+    let home = Home::new();
+    let config = config(&home);
+    let doc = home.write("project/doc.md", "---\nmcp: [oops\n---\n\n# A\n\n```assistant\nWell?\n```\n");
+    let model = ModelServer::start();
+    model.say(ModelReply::openai_text("Without."));
+    let output = run(&home, &model, &["ask", "Well?", "--config", &config, "--doc", "doc.md", "--line", "5"]);
+    assert_eq!(output.status.code(), Some(0), "{}", output.stderr);
+    assert!(output.stderr.contains("warning: line 2") && output.stderr.contains("no tools"), "{}", output.stderr);
+    assert!(model.asked()[0].body.get("tools").is_none(), "{}", model.asked()[0].body);
+    let output = run(&home, &model, &["run", "doc.md", "--config", &config]);
+    assert_eq!(output.status.code(), Some(1), "{}", output.stderr);
+    assert!(read(&doc).contains("no tools may be used while a binding"), "{}", read(&doc));
+}

@@ -136,10 +136,15 @@ impl<'a> House<'a> {
         })
     }
 
-    fn label(&self) -> String {
+    /// Where it keeps its registry, as its containers say it.
+    fn home(&self) -> String {
         let registry = self.rest.registry();
         let folder = registry.parent().and_then(|folder| folder.canonicalize().ok()).expect("its folder is there");
-        format!("io.mcp-aggregator.instance={}", folder.join("registry.db").display())
+        folder.join("registry.db").display().to_string()
+    }
+
+    fn label(&self) -> String {
+        format!("io.mcp-aggregator.home={}", self.home())
     }
 
     /// Its containers, as the engine sees them.

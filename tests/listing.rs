@@ -79,7 +79,7 @@ fn a_definition_keeps_every_byte_but_the_name() {
         (r#"{"name":"a:b:c"}"#, "a:b:c"),
         (r#"{"name":" "}"#, " "),
     ];
-    let deep = format!(r#"{{"name":"deep","inputSchema":{}{}}}"#, "[".repeat(2000), "]".repeat(2000));
+    let deep = format!(r#"{{"name":"deep","_meta":{}{}}}"#, "[".repeat(2000), "]".repeat(2000));
     let long = format!(r#"{{"name":"long","description":"{}"}}"#, "x".repeat(1_000_000));
     let mut written: Vec<&str> = definitions.iter().map(|(definition, _)| *definition).collect();
     written.extend([deep.as_str(), &long]);
@@ -113,6 +113,15 @@ fn a_tool_without_a_usable_name_is_left_out_and_the_user_is_told() {
     let mut client = connected(&Config::new().server("one", entry));
     assert_eq!(client.tool_names(), ["one:good"]);
     client.wait_for_stderr("no usable name");
+}
+
+#[test]
+fn a_tool_for_which_clients_would_refuse_the_whole_list_is_left_out_and_the_user_is_told() {
+    let wrong = r#"{"name":"wrong","inputSchema":{"type":"object","properties":{"f":5}}}"#;
+    let (_folder, entry) = with_definitions(&[wrong, r#"{"name":"good","inputSchema":{"type":"object"}}"#]);
+    let mut client = connected(&Config::new().server("one", entry));
+    assert_eq!(client.tool_names(), ["one:good"]);
+    client.wait_for_stderr("a property of its inputSchema is not described by an object");
 }
 
 #[test]

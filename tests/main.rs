@@ -19,6 +19,7 @@ mod http_front;
 mod hygiene;
 mod large;
 mod listing;
+mod own_models;
 mod real;
 mod relay;
 mod remote_servers;

@@ -18,7 +18,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("crates/aggregator", &["protocol", "catalog", "upstream"]),
     ("crates/service", &["protocol", "catalog", "upstream", "aggregator", "models", "registry", "search"]),
     ("crates/http", &["protocol", "catalog", "upstream", "aggregator"]),
-    ("crates/api", &["models", "notebook", "registry", "service"]),
+    ("crates/api", &["assistant", "models", "notebook", "registry", "service"]),
     ("crates/console", &["registry", "service"]),
     ("crates/notebook", &[]),
     ("crates/testkit", &[]),

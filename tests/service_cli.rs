@@ -85,12 +85,17 @@ impl Home {
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error} in {text}"))
     }
 
-    /// Runs a command that must fail like this; what it said, and nothing was printed.
+    /// Runs a command that must fail like this; what it said, and nothing was printed but, with `--json`, the same.
     #[track_caller]
     pub(crate) fn fails(&self, code: i32, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         assert_eq!(output.status.code(), Some(code), "{arguments:?}\n{}\n{}", output.stdout, output.stderr);
-        assert_eq!(output.stdout, "", "{arguments:?}");
+        if arguments.contains(&"--json") {
+            let printed: Value = serde_json::from_str(&output.stdout).expect("what fails is JSON, too");
+            assert_eq!(printed["error"]["exit_status"], code, "{arguments:?}: {printed}");
+        } else {
+            assert_eq!(output.stdout, "", "{arguments:?}");
+        }
         output.stderr
     }
 

@@ -170,6 +170,40 @@ fn one_server_alone_can_be_searched_under_its_own_names() {
 }
 
 #[test]
+fn what_is_listed_is_what_is_called_whatever_a_server_alone_calls_its_tools() {
+    let spec = Spec::legacy().raw_tool(&tool("call_tool", "Ring somebody up")).raw_tool(&tool("other", "Does nothing"));
+    let phone = Puppet::new(spec.echoes());
+    let mail = mail();
+    let serve = serving(&[("phone", &phone), ("mail", &mail)]);
+    let mut client = serve.session("/mcp/phone?surface=search");
+    let description = client.list("tools/list", "tools")[0]["description"].as_str().unwrap().to_owned();
+    assert!(description.contains("2 tools of 1 server can be used here"), "{description}");
+    assert!(!description.contains("mail"), "only this server is told of: {description}");
+    let other = call(&mut client, "call_tool", &json!({"name": "other", "arguments": {"path": "p"}}));
+    assert_eq!(other["result"]["structuredContent"], json!({"path": "p"}), "{other}");
+    let theirs = call(&mut client, "call_tool", &json!({"name": "call_tool", "arguments": {"path": "q"}}));
+    assert_eq!(theirs["result"]["structuredContent"], json!({"path": "q"}), "{theirs}");
+    let full = call(&mut serve.session("/mcp/phone"), "call_tool", &json!({"name": "other"}));
+    assert_eq!(full["result"]["structuredContent"], json!({"name": "other"}), "{full}");
+}
+
+#[test]
+fn a_huge_definition_and_what_hardly_fits_do_not_fill_a_context() {
+    let huge = tool("huge", &format!("Read a file {}", "and more ".repeat(40_000)));
+    let puppet = Puppet::new(Spec::legacy().raw_tool(&huge).raw_tool(&tool("send", "Send an email to somebody")));
+    let serve = serving(&[("s", &puppet)]);
+    let mut client = serve.session("/mcp?surface=search");
+    let (text, is_error) = said(&call(&mut client, "describe_tool", &json!({"name": "s.huge"})));
+    assert!(!is_error && text.len() < 33_000 && text.contains("cut here"), "{} bytes", text.len());
+    wait_until_found_first(&mut client, "send an email", "s.send");
+    wait_until("what does not fit is left out", || {
+        (found(&mut client, &json!({"query": "send an email to somebody", "limit": "5"})) == ["s.send"]).then_some(())
+    });
+    let (text, _) = said(&call(&mut client, "search_tools", &json!({"query": "xylophone zzzqqq"})));
+    assert!(text.contains("none of which fits well") || text.starts_with("None of the"), "{text}");
+}
+
+#[test]
 fn auto_is_full_until_it_is_more_than_the_client_copes_with() {
     let many = |count: usize| {
         Puppet::new((0..count).fold(Spec::legacy(), |spec, number| spec.tool(&format!("tool_{number}"))))
@@ -198,6 +232,10 @@ fn what_is_pinned_is_listed_beside_our_tools() {
     expect(200, &rest.patch("/settings", &pinned));
     let mut client = rest.serve.session("/mcp?surface=search");
     assert_eq!(client.ids("tools/list"), [OWN[0], OWN[1], OWN[2], "one.echo"]);
+    client.listen();
+    expect(200, &rest.patch("/settings", &json!({"pinned_tools": []})));
+    client.notice("notifications/tools/list_changed");
+    assert_eq!(client.ids("tools/list"), OWN);
     let problems = expect_problems(&rest.patch("/settings", &json!({"pinned_tools": "one.echo"})));
     assert_eq!(problems[0].0, "body.pinned_tools");
 }
@@ -292,7 +330,7 @@ fn a_search_over_rest_is_narrowed_and_tells_how_it_went() {
     let of_two = search(&rest, &json!({"query": "echo", "server_filter": ["two"], "limit": 50}));
     assert!(!names(&of_two).is_empty() && names(&of_two).iter().all(|name| name.starts_with("two.")));
     assert_eq!(names(&search(&rest, &json!({"query": "echo", "limit": 1}))).len(), 1);
-    assert_eq!(search(&rest, &json!({"query": "echo", "threshold": 1.1})), json!([]));
+    assert_eq!(search(&rest, &json!({"query": "echo it", "threshold": 1})), json!([]));
     expect_error(404, "SERVER_NOT_FOUND", &rest.post("/search", &json!({"query": "x", "server_filter": ["nope"]})));
     assert_eq!(expect_problems(&rest.post("/search", &json!({"query": " ", "limit": 0}))).len(), 2);
 }

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 
 use crate::contestant::{Contestant, Kind, Programs, Servers};
 use crate::http_connection::HttpConnection;
-use crate::processes::relay_processes;
+use crate::processes::{relay_processes, wait_until_calm};
 use crate::service::Service;
 use crate::session::{Session, handshake};
 
@@ -74,7 +74,9 @@ impl HttpContestant {
         handshake(&mut connection)?;
         let names = self.contestant.complete_list(&mut connection, Servers::plain(1))?.names()?;
         let relay = relay_processes(connection.service.pid());
-        Ok(Session { connection, names, ready_after: start.elapsed(), relay, check: self.contestant.check() })
+        let ready_after = start.elapsed();
+        wait_until_calm(&relay);
+        Ok(Session { connection, names, ready_after, relay, check: self.contestant.check() })
     }
 
     fn command(&self, programs: &Programs, server: &Service) -> Result<Option<Command>> {

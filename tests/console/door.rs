@@ -30,6 +30,17 @@ fn a_token_opens_the_console_until_its_owner_leaves() {
 }
 
 #[test]
+fn who_mistypes_an_address_in_a_browser_sees_a_page_and_programs_do_not() {
+    let rest = Rest::start();
+    let visitor = Visitor::new(&rest);
+    let lost = visitor.send(Ask::new("GET", "/nosuch").header("Accept", "text/html,*/*;q=0.8"));
+    assert_eq!(lost.status, 404);
+    assert!(lost.body.contains("Nothing is here"), "{}", lost.body);
+    let program = visitor.send(Ask::new("GET", "/nosuch"));
+    assert!(program.status == 404 && program.body.starts_with('{'), "{}", program.body);
+}
+
+#[test]
 fn a_session_speaks_for_its_owner_but_changes_need_the_secret() {
     let rest = guarded();
     let visitor = Visitor::new(&rest);

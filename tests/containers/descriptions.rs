@@ -18,6 +18,9 @@ fn every_mistake_is_told_with_its_field() {
         ("stdio", None, docker(json!({"image": "a", "memory": "much"})), "connection_config.docker.memory"),
         ("stdio", None, docker(json!({"image": "a", "readonly": true})), "connection_config.docker.readonly"),
         ("http", None, docker(json!({"image": "a"})), "connection_config.docker.ports"),
+        ("stdio", None, docker(json!({"image": "UPPER/a"})), "connection_config.docker.image"),
+        ("stdio", None, docker(json!({"image": "a", "volumes": ["./a:/b"]})), "connection_config.docker.volumes.0"),
+        ("http", None, docker(json!({"image": "a", "ports": {"80": 90, "81": 90}})), "connection_config.docker.ports"),
         ("http", None, docker(json!({"image": "a", "ports": {"80": 70000}})), "connection_config.docker.ports.80"),
     ] {
         let mut body = json!({"name": "box", "transport_type": transport, "connection_config": config});

@@ -68,7 +68,9 @@ fn a_container_can_do_little_unless_more_is_asked_for() {
     assert_eq!((&seen["Name"], &seen["Config"]["User"]), (&json!("/mcp-test-asked-for"), &json!("1000:1000")));
     assert_eq!((&host["NetworkMode"], &host["ReadonlyRootfs"]), (&json!("host"), &json!(true)));
     assert_eq!((&host["Memory"], &host["NanoCpus"]), (&json!(256 << 20), &json!(500_000_000)));
-    assert_eq!(host["Binds"], json!(["/tmp:/here:ro"]));
+    let mount = &host["Mounts"][0];
+    assert_eq!((&mount["Source"], &mount["Target"]), (&json!("/tmp"), &json!("/here")));
+    assert_eq!((&mount["Type"], &mount["ReadOnly"]), (&json!("bind"), &json!(true)), "one that is there");
 
     // A trial beside it has a container of its own, which cannot have the same name.
     let tried = expect(200, &house.rest.order("/servers/asked/test"));

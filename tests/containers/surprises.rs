@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 use testkit::engine::{IMAGE, Relay};
-use testkit::{Engine, wait_until};
+use testkit::http_client::Ask;
+use testkit::{Engine, Serve, Signal, wait_until};
 
 use super::{House, id, on};
 use crate::rest::expect;
@@ -22,6 +23,20 @@ fn a_container_that_is_stopped_or_removed_by_somebody_else_is_missed_at_once() {
     house.wait_for_another("box", &second);
     let answer = house.rest.call("box.echo", &json!({"text": "hello"}));
     assert!(answer.body.contains("hello"), "{answer:?}");
+    assert_eq!(house.containers().len(), 1);
+    house.finish();
+}
+
+/// It runs again before anybody can look, but what was said to it is lost.
+#[test]
+fn a_container_that_somebody_else_restarts_is_missed_and_not_taken_for_one_that_closed_its_output() {
+    let Some(house) = House::start() else { return };
+    expect(200, &house.rest.patch("/settings", &json!({"health_check_interval_s": 3600})));
+    let first = house.connected("box", &json!({}))["container"].clone();
+    house.engine.ask("POST", &format!("/containers/{}/restart?t=0", id(&first)), None);
+    house.wait_for_another("box", &first);
+    // Restarted or stopped: that is a matter of how fast the engine is.
+    house.wait_for_history("box", "ed from outside");
     assert_eq!(house.containers().len(), 1);
     house.finish();
 }
@@ -103,7 +118,8 @@ fn an_engine_that_is_out_of_reach_for_a_while_is_found_again() {
 fn after_a_kill_the_next_start_removes_exactly_what_was_ours() {
     let Some(house) = House::start() else { return };
     let other = json!({"Image": IMAGE, "Cmd": ["/bin/sleep", "1000"],
-        "Labels": {"io.mcp-aggregator.instance": "somebody else"}, "HostConfig": {"NetworkMode": "none"}});
+        "Labels": {"io.mcp-aggregator.instance": "somebody else", "io.mcp-aggregator.home": house.home()},
+        "HostConfig": {"NetworkMode": "none"}});
     let other = house.engine.ask("POST", "/containers/create", Some(&other))["Id"].clone();
     let other = other.as_str().expect("it was made").to_owned();
     house.engine.ask("POST", &format!("/containers/{other}/start"), None);
@@ -116,12 +132,56 @@ fn after_a_kill_the_next_start_removes_exactly_what_was_ours() {
     house.wait_for_another("kept", &kept);
     house.wait_for_another("gone", &gone);
     let ids: Vec<Value> = house.containers().iter().map(|seen| seen["Id"].clone()).collect();
-    assert_eq!(ids.len(), 2, "{ids:?}");
+    assert_eq!(ids.len(), 3, "two of ours, and one of a service that has its registry at the same path: {ids:?}");
     assert!(!ids.contains(&kept["id"]) && !ids.contains(&gone["id"]), "{ids:?}");
 
     let seen = house.engine.ask("GET", &format!("/containers/{other}/json"), None);
     assert_eq!(seen["State"]["Running"], true, "somebody else's was left alone");
     house.engine.ask("DELETE", &format!("/containers/{other}?force=1"), None);
+    house.finish();
+}
+
+#[test]
+fn a_registry_that_was_moved_knows_its_containers_again() {
+    let Some(lease) = Engine::shared() else { return };
+    let engine = lease.engine();
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let (before, after) = (folder.path().join("before"), folder.path().join("after"));
+    let mut serve = Serve::in_folder(&before, |launch| on(engine, launch));
+    let docker = json!({"image": IMAGE, "pull": "never", "containerName": "mcp-test-moved", "command": "/bin/fake-server",
+        "args": ["--ignore-eof"]});
+    let body = json!({"name": "box", "transport_type": "stdio", "connection_config": {"docker": docker}});
+    serve.fetch(&Ask::post("/api/v1/aggregator/servers", body.to_string()));
+    let connected = |serve: &Serve| {
+        wait_until("the server is connected", || {
+            let server = serve.fetch(&Ask::new("GET", "/api/v1/aggregator/servers/box")).json();
+            (server["status"] == "connected").then(|| server["container"].clone())
+        })
+    };
+    let first = connected(&serve);
+    serve.signal(Signal::KILL);
+    serve.wait_exit();
+    std::fs::rename(&before, &after).expect("a folder can be renamed");
+    let mut serve = Serve::in_folder(&after, |launch| on(engine, launch));
+    let second = connected(&serve);
+    assert_ne!(first["id"], second["id"], "what was left behind is gone, and its name is free");
+    serve.signal(Signal::TERM);
+    serve.wait_exit();
+}
+
+#[test]
+fn what_could_not_be_removed_goes_as_soon_as_the_engine_is_back() {
+    let Some(engine) = Engine::shared() else { return };
+    let relay = Relay::to(&engine);
+    let house = House::start_at(&engine, &relay.host());
+    expect(200, &house.rest.patch("/settings", &json!({"failure_threshold": 1, "health_check_interval_s": 3600})));
+    house.connected("box", &json!({}));
+    relay.cut();
+    house.wait_for_history("box", "the container engine went away");
+    expect(204, &house.rest.delete("/servers/box?force=true"));
+    assert_eq!(house.containers().len(), 1, "nobody can remove it now");
+    relay.mend();
+    wait_until("nothing of it is left", || house.containers().is_empty().then_some(()));
     house.finish();
 }
 

@@ -81,6 +81,49 @@ fn a_container_that_exits_at_once_is_told_with_its_status_and_its_last_words() {
 }
 
 #[test]
+fn what_a_server_does_itself_is_blamed_on_nobody_else() {
+    let Some(house) = House::start() else { return };
+    for (name, script, told) in [
+        ("minus-one", "exit 255", "its container exited with status 255"),
+        ("crash", "kill -SEGV $$", "its server was ended by signal 11 (SIGSEGV)"),
+        ("no-helper", "/bin/no-such-helper; exit 127", "its container exited with status 127; it said: "),
+    ] {
+        house.register(name, "stdio", &json!({"command": "/bin/sh", "args": ["-c", script]}));
+        house.wait_for_history(name, told);
+    }
+    house.finish();
+}
+
+#[test]
+fn a_folder_that_is_not_there_is_told_and_not_made() {
+    let Some(house) = House::start() else { return };
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let misspelt = folder.path().join("ntoes");
+    let volume = format!("{}:/notes", misspelt.display());
+    let told = house.failing("box", "stdio", &json!({"command": "/bin/fake-server", "volumes": [volume]}));
+    assert!(told.contains("ntoes") && told.contains("make that folder first"), "{told}");
+    assert!(!misspelt.exists(), "nothing was made on this machine");
+    std::fs::create_dir(&misspelt).expect("a folder can be made");
+    house.rest.order("/servers/box/enable");
+    house.rest.wait_for_status("box", "connected");
+    house.finish();
+}
+
+#[test]
+fn a_server_whose_child_ran_out_of_memory_tells_how_it_ended_itself() {
+    let Some(house) = House::start() else { return };
+    let script = "(more=xxxxxxxx; while :; do more=$more$more; done); exec /bin/fake-server";
+    house.register("box", "stdio", &json!({"memory": "48m", "command": "/bin/sh", "args": ["-c", script]}));
+    house.rest.wait_for_status("box", "connected");
+    let answer = house.rest.call("box.crash", &json!({"code": 3}));
+    assert!(
+        answer.body.contains("its container exited with status 3, after something in it had run out"),
+        "{answer:?}"
+    );
+    house.finish();
+}
+
+#[test]
 fn a_crash_is_told_and_the_server_gets_another_container() {
     let Some(house) = House::start() else { return };
     let container = house.connected("box", &json!({}))["container"].clone();

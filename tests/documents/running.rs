@@ -3,7 +3,7 @@
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use testkit::http_client::Ask;
-use testkit::{Serve, wait_until};
+use testkit::{Config, Serve, fake, wait_until};
 
 use super::{begin, block, read, without_results, without_times};
 use crate::service_cli::Home;
@@ -174,4 +174,13 @@ fn a_run_that_is_killed_leaves_the_document_as_it_was() {
     child.wait().unwrap();
     assert_eq!(read(&notes), text);
     wait_until("the call is cancelled", || executions(&serve, "?status=executing").is_empty().then_some(()));
+}
+
+#[test]
+fn nothing_is_called_if_the_results_could_not_be_written() {
+    let home = Home::new();
+    let config = home.write("project/mcp.json", &Config::new().server("one", fake()).text());
+    home.write("project/doc.md", &block("one", "echo", "text: hello\n"));
+    let said = home.fails(1, &["run", "doc.md", "--config", &config, "--output", "no/such.md"]);
+    assert!(said.contains("could not write `no/such.md`") && !said.contains("executing"), "{said}");
 }

@@ -149,13 +149,18 @@ fn a_session_is_bound_to_the_token_it_was_opened_with() {
     assert_eq!(serve.fetch(&as_ben(Ask::post(&older.endpoint, PING))).status, 404);
 }
 
+/// The keys of what we ask ourselves.
+const KEYS: [&str; 5] =
+    ["MCP_CLASSIFIER_API_KEY", "MCP_EMBEDDINGS_API_KEY", "QDRANT_API_KEY", "OPENAI_API_KEY", "ANTHROPIC_API_KEY"];
+
 #[test]
 fn a_token_reaches_no_server_and_no_log() {
     let (local, web) = (puppet(), Puppet::over_http(Spec::legacy().tool("t").echoes()));
     let modern = Puppet::over_http(Spec::modern().tool("t").echoes());
     let serve = Serve::start_as(&config(&[("s", &local), ("web", &web), ("modern", &modern)]), |launch| {
         let key = "ab".repeat(32);
-        launch.env("MCP_AGGREGATOR_TOKEN", "the-one-secret").env("MCP_CREDENTIAL_KEY", key).arg("--debug")
+        let launch = launch.env("MCP_AGGREGATOR_TOKEN", "the-one-secret").env("MCP_CREDENTIAL_KEY", key);
+        KEYS.iter().fold(launch, |launch, name| launch.env(name, "the-one-secret, too")).arg("--debug")
     });
     let mut client = HttpSession::introduce(serve.address(), "/mcp", &Hello::default().with_token("the-one-secret"));
     for tool in ["s.t", "web.t", "modern.t"] {
@@ -170,6 +175,7 @@ fn a_token_reaches_no_server_and_no_log() {
     let life = local.wait_for_life(1);
     assert!(!life.env.values().any(|value| value.contains("the-one-secret")), "{:?}", life.env.keys());
     assert!(!life.env.contains_key("MCP_CREDENTIAL_KEY"), "nor does what opens the registry");
+    assert_eq!(KEYS.iter().find(|&&key| life.env.contains_key(key)), None, "nor what opens models");
     for puppet in [&local, &web, &modern] {
         let said = puppet.journal().concat();
         assert!(!String::from_utf8_lossy(&said).contains("the-one-secret"));

@@ -1,6 +1,7 @@
 //! Several clients, one server: nothing crosses.
 
 use serde_json::json;
+use testkit::http_client::Ask;
 use testkit::puppet::Received;
 use testkit::{Config, Puppet, Serve, Spec, Talk, raw};
 
@@ -257,6 +258,28 @@ fn a_client_that_vanished_in_the_middle_of_a_call_does_not_keep_its_turn() {
     assert_eq!(puppet.expect("notifications/cancelled").param(&["requestId"]), under_way.id());
     call_of(&puppet, "staying").answer("{}");
     assert!(raw::at(&staying.line_to("1"), &["result"]).is_some());
+}
+
+#[test]
+fn calls_about_which_nobody_can_be_asked_do_not_wait_for_each_other() {
+    let puppet = Puppet::new(Spec::legacy().tool("t"));
+    let serve = serving(&[("s", &puppet)]);
+    let begin = |who: &str| {
+        let body = json!({"name": "s.t", "arguments": {"who": who}}).to_string();
+        let mut connection = serve.connect();
+        connection.send(&Ask::post("/api/v1/aggregator/execute", body));
+        connection
+    };
+    let mut first = begin("first");
+    let of_first = call_of(&puppet, "first");
+    // A client with a session would have the server to itself from now on.
+    of_first.ask("7", "elicitation/create", ELICITATION);
+    assert!(puppet.response(7)["error"].is_object());
+    let mut second = begin("second");
+    call_of(&puppet, "second").answer("{}");
+    assert_eq!(second.answer().status, 200);
+    of_first.answer("{}");
+    assert_eq!(first.answer().status, 200);
 }
 
 #[test]

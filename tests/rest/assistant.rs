@@ -1,8 +1,13 @@
-//! What an assistant may use, over REST: narrowed, and in the form of its provider.
+//! What an assistant may use, over REST: narrowed, and in the form of its provider; and the one that the service has,
+//! asked and at work in documents.
+
+use std::fs;
 
 use serde_json::{Value, json};
+use testkit::http_client::Ask;
+use testkit::{ModelReply, ModelServer, program, wait_until};
 
-use super::{Rest, expect, expect_error, expect_problems};
+use super::{PREFIX, Rest, expect, expect_error, expect_problems};
 
 /// What it is offered: `server.tool`.
 fn offered(answer: &Value) -> Vec<String> {
@@ -66,4 +71,164 @@ fn a_server_that_is_switched_off_offers_nothing() {
     expect(200, &rest.order("/servers/two/disable"));
     let answer = expect(200, &rest.get("/assistant/tools"));
     assert_eq!((offered(&answer).len(), &answer["enabled_servers"]), (2, &json!(["one"])));
+}
+
+/// A service that has a model.
+pub(super) fn with_model(model: &ModelServer) -> Rest {
+    let url = model.openai_url();
+    let rest = Rest::start_as(|launch| launch.args(["--assistant-model", "openai:scripted", "--assistant-url", &url]));
+    rest.register("one", &[]);
+    rest
+}
+
+fn events_of(rest: &Rest, path: &str, body: &Value) -> Vec<(String, Value)> {
+    let ask = Ask::post(&format!("{PREFIX}{path}"), body.to_string()).header("Accept", "text/event-stream");
+    let mut connection = rest.serve.connect();
+    let mut stream = connection.ask(&ask);
+    assert!(stream.is_stream());
+    let told = std::iter::from_fn(|| stream.next_message());
+    told.map(|event| (event.kind.clone().unwrap_or_default(), event.json())).collect()
+}
+
+#[test]
+fn the_service_answers_questions_and_its_account_has_the_calls() {
+    let model = ModelServer::start();
+    let rest = with_model(&model);
+    model.say(ModelReply::openai_calls(&[("1", "one_echo", r#"{"text": "a"}"#), ("2", "one_eat", "{}")]));
+    model.say(ModelReply::openai_text("It says a."));
+    let asked = json!({"question": "What does it say?", "transcript": true, "servers": ["one"]});
+    let told = expect(200, &rest.post("/assistant/ask", &asked));
+    assert_eq!(
+        (&told["ok"], &told["answer"], &told["ended"]),
+        (&json!(true), &json!("It says a."), &json!("answered"))
+    );
+    assert_eq!((&told["calls"][0]["tool"], &told["calls"][0]["problem"]), (&json!("one.echo"), &Value::Null));
+    assert!(told["calls"][1]["problem"].as_str().unwrap().contains("there is no tool"), "{told}");
+    assert_eq!(told["transcript"]["turns"][0]["text"], "What does it say?");
+    assert_eq!(model.asked()[0].body["model"], "scripted");
+    let listed = wait_until("the call is in the account", || {
+        let listed = rest.get("/executions?source=ai-autonomous").json();
+        (listed[0]["status"] == "success").then_some(listed)
+    });
+    assert_eq!(listed.as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn what_the_assistant_does_is_told_as_it_happens() {
+    let model = ModelServer::start();
+    let rest = with_model(&model);
+    model.say(ModelReply::openai_calls(&[("1", "one_echo", r#"{"text": "a"}"#)]));
+    model.say(ModelReply::openai_text("It says a.").cut(5));
+    let events = events_of(&rest, "/assistant/ask", &json!({"question": "Well?"}));
+    let names: Vec<&str> = events.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names[..2], ["assistant.calling", "assistant.called"]);
+    assert_eq!(names.last(), Some(&"assistant.finished"));
+    let words = events.iter().filter(|(name, _)| name == "assistant.words");
+    assert_eq!(words.map(|(_, data)| data["text"].as_str().unwrap()).collect::<String>(), "It says a.");
+
+    model.say(ModelReply::refused(401, "no such key"));
+    let events = events_of(&rest, "/assistant/ask", &json!({"question": "Well?"}));
+    let (name, data) = events.last().unwrap();
+    assert_eq!((name.as_str(), &data["error_code"]), ("assistant.failed", &json!("MODEL_FAILED")));
+    assert!(data["detail"].as_str().unwrap().contains("no such key"), "{data}");
+    model.say(ModelReply::refused(401, "no such key"));
+    expect_error(502, "MODEL_FAILED", &rest.post("/assistant/ask", &json!({"question": "Well?"})));
+}
+
+#[test]
+fn a_question_that_is_given_up_cancels_its_calls() {
+    let model = ModelServer::start();
+    let rest = with_model(&model);
+    model.say(ModelReply::openai_calls(&[("1", "one_hang", "{}")]));
+    let mut connection = rest.serve.connect();
+    connection.send(&Ask::post(&format!("{PREFIX}/assistant/ask"), json!({"question": "Well?"}).to_string()));
+    wait_until("the call is on its way", || {
+        (rest.get("/executions?status=executing").json()[0]["source"] == "ai-autonomous").then_some(())
+    });
+    drop(connection);
+    wait_until("the call is cancelled", || {
+        (rest.get("/executions?source=ai-autonomous").json()[0]["status"] == "cancelled").then_some(())
+    });
+}
+
+#[test]
+fn what_may_destroy_something_is_called_only_if_the_request_says_so() {
+    let model = ModelServer::start();
+    let rest = with_model(&model);
+    let notes = rest.folder.path().join("notes");
+    fs::create_dir_all(&notes).unwrap();
+    fs::write(notes.join("plan.md"), "# Plan\n").unwrap();
+    let config = json!({
+        "command": program("example-notes").to_str().unwrap(),
+        "args": ["--dir", notes.to_str().unwrap()],
+    });
+    let server = json!({"name": "notes", "transport_type": "stdio", "connection_config": config});
+    expect(201, &rest.post("/servers", &server));
+    rest.wait_for_status("notes", "connected");
+    for is_confirmed in [false, true] {
+        model.say(ModelReply::openai_calls(&[("1", "notes_delete", r#"{"name": "plan"}"#)]));
+        model.say(ModelReply::openai_text("Well."));
+        let asked = json!({"question": "Delete the plan", "confirm_destructive": is_confirmed});
+        let told = expect(200, &rest.post("/assistant/ask", &asked));
+        assert_eq!(told["calls"][0]["problem"].is_null(), is_confirmed, "{told}");
+        assert_eq!(fs::exists(notes.join("plan.md")).unwrap(), !is_confirmed);
+    }
+    model.say(ModelReply::openai_calls(&[("1", "notes_delete", r#"{"name": 5}"#)]));
+    model.say(ModelReply::openai_text("Well."));
+    let asked = json!({"question": "Delete 5", "confirm_destructive": true});
+    let told = expect(200, &rest.post("/assistant/ask", &asked));
+    let problem = told["calls"][0]["problem"].as_str().unwrap();
+    assert!(problem.contains("`name`: 5 is not of type \"string\""), "nothing was called: {problem}");
+}
+
+#[test]
+fn a_block_of_a_document_is_answered_and_its_steps_are_told() {
+    let model = ModelServer::start();
+    let rest = with_model(&model);
+    rest.register("two", &[]);
+    let text = "# A\n<!-- mcp: one -->\n\n```assistant\nWhat does echo say?\n```\n";
+    model.say(ModelReply::openai_calls(&[("1", "one_echo", r#"{"text": "hello"}"#)]));
+    model.say(ModelReply::openai_text("It says **hello**."));
+    let events = events_of(&rest, "/documents/run", &json!({"text": text, "path": "/notes/a.md"}));
+    let at = |wanted: &str| events.iter().position(|(name, _)| name == wanted).unwrap_or_else(|| panic!("{events:?}"));
+    assert!(at("block.executing") < at("assistant.calling") && at("assistant.called") < at("assistant.words"));
+    assert_eq!((&events[at("assistant.calling")].1["line"], at("document.finished")), (&json!(4), events.len() - 1));
+    let after = events.last().unwrap().1["text"].as_str().unwrap();
+    assert!(after.contains("It says **hello**."), "{after}");
+    let asked = model.asked()[0].body.clone();
+    assert!(asked["tools"].to_string().contains("one_echo") && !asked["tools"].to_string().contains("two_"));
+    assert!(asked["messages"][0]["content"].as_str().unwrap().contains("line 4 of this document"));
+    let listed = wait_until("the call is in the account", || {
+        let listed = rest.get("/executions?source=ai-autonomous").json();
+        (listed[0]["status"] == "success").then_some(listed)
+    });
+    assert_eq!((&listed[0]["document_path"], &listed[0]["section_line"]), (&json!("/notes/a.md"), &json!(4)));
+}
+
+#[test]
+fn without_a_model_nobody_answers_and_an_answer_that_is_there_stays() {
+    let model = ModelServer::start();
+    let rest = with_model(&model);
+    model.say(ModelReply::openai_text("Forty-two."));
+    let text = "```assistant\nHow much?\n```\n";
+    let answered = expect(200, &rest.post("/documents/run", &json!({"text": text})))["text"].clone();
+    assert!(answered.as_str().unwrap().contains("Forty-two."), "{answered}");
+
+    let rest = rest.restarted(false);
+    expect_error(503, "ASSISTANT_UNAVAILABLE", &rest.post("/assistant/ask", &json!({"question": "Well?"})));
+    let told = expect(200, &rest.post("/documents/run", &json!({"text": answered})));
+    assert_eq!((&told["ok"], &told["blocks"][0]["status"]), (&json!(false), &json!("stopped")));
+    assert_eq!(told["text"], answered);
+    assert!(told["blocks"][0]["message"].as_str().unwrap().contains("--assistant-model"), "{told}");
+}
+
+#[test]
+fn a_binding_that_makes_no_sense_gives_no_tools_and_says_so() {
+    let rest = two_servers();
+    let text = "---\nmcp: [oops\n---\n\n# A\n";
+    let told = expect(200, &rest.post("/assistant/tools", &json!({"text": text, "line": 5})));
+    assert_eq!((offered(&told), &told["enabled_servers"]), (Vec::new(), &json!([])));
+    assert_eq!(told["remarks"].as_array().unwrap().len(), 1, "{told}");
+    let context = expect(200, &rest.post("/documents/context", &json!({"text": text, "line": 5})));
+    assert_eq!((&context["allowed_servers"], &context["remarks"]), (&json!([]), &told["remarks"]));
 }

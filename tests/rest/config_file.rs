@@ -27,6 +27,20 @@ fn what_the_config_file_says_is_changed_there_and_nowhere_else() {
 }
 
 #[test]
+fn an_entry_that_failed_too_often_is_tried_again_when_it_is_mended() {
+    let rest = Rest { serve: Serve::start(&Config::new()), folder: tempfile::tempdir().unwrap(), database: None };
+    expect(200, &rest.patch("/settings", &json!({"retry_backoff_ms": [1, 1, 1]})));
+    let file = rest.serve.folder().join("config.json");
+    let broken = testkit::fake().arg("--fail-at").arg("initialize");
+    std::fs::write(&file, Config::new().server("s", broken).text()).unwrap();
+    let off = rest.wait_for_status("s", "disabled");
+    assert_eq!(off["auto_disabled"], true);
+    std::fs::write(&file, Config::new().server("s", testkit::fake()).text()).unwrap();
+    let mended = rest.wait_for_status("s", "connected");
+    assert_eq!((&mended["enabled"], &mended["auto_disabled"]), (&json!(true), &json!(false)));
+}
+
+#[test]
 fn a_config_file_that_is_broken_or_gone_is_told_and_what_it_said_stays() {
     let serve = Serve::start(&Config::new().server("given", testkit::fake()));
     let rest = Rest { serve, folder: tempfile::tempdir().unwrap(), database: None };

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use testkit::http_client::Ask;
+use testkit::{ModelReply, ModelServer};
 
 use super::{PREFIX, Rest, expect};
 
@@ -47,6 +48,7 @@ fn every_endpoint_is_in_the_document() {
         ("/documents/context", "get,post"),
         ("/bindings", "get,post"),
         ("/assistant/tools", "get,post"),
+        ("/assistant/ask", "post"),
         ("/state", "get"),
         ("/health", "get"),
         ("/events", "get"),
@@ -119,6 +121,22 @@ fn answers_have_all_the_document_promises_and_nothing_it_does_not_tell() {
         assert!(schema.is_object(), "{path}");
         untold(&document, schema, &expect(200, &rest.get(asked)), path, &mut found);
     }
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+#[test]
+fn what_an_assistant_answers_is_as_the_document_promises() {
+    let model = ModelServer::start();
+    let rest = super::assistant::with_model(&model);
+    model.say(ModelReply::openai_calls(&[("1", "one_echo", r#"{"text": "a"}"#)]));
+    model.say(ModelReply::openai_text("So."));
+    let told = expect(200, &rest.post("/assistant/ask", &json!({"question": "Well?", "transcript": true})));
+    let document = document(&rest);
+    let schema = &document["paths"][format!("{PREFIX}/assistant/ask")]["post"]["responses"]["200"]["content"]["application/json"]
+        ["schema"];
+    let mut found = Vec::new();
+    untold(&document, schema, &told, "/assistant/ask", &mut found);
+    found.retain(|place| !place.contains(".transcript."));
     assert!(found.is_empty(), "{found:#?}");
 }
 

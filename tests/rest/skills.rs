@@ -96,7 +96,7 @@ fn a_search_goes_by_skills_where_that_leads_somewhere_and_says_so() {
 
     let direct = whole(&rest, &json!({"query": "list the files in a folder"}));
     assert_eq!((&direct["metadata"]["strategy"], &direct["matched_skills"]), (&json!("direct"), &json!([])));
-    let unreachable = whole(&rest, &json!({"query": "list files", "strategy": "HIERARCHICAL", "skill_threshold": 2}));
+    let unreachable = whole(&rest, &json!({"query": "list files", "strategy": "HIERARCHICAL", "skill_threshold": 1}));
     assert_eq!(unreachable["metadata"]["strategy"], "direct", "{unreachable}");
     assert!(!names(&unreachable["tools"]).is_empty());
 
@@ -218,4 +218,22 @@ fn a_file_brings_skills_along() {
     expect(200, &put(&rest, "frobnication", &json!({"enabled": false})));
     expect(204, &rest.delete("/skills/frobnication"));
     assert_eq!(expect(200, &rest.get("/skills/frobnication")), shown);
+}
+
+#[test]
+fn a_search_has_thresholds_from_nought_to_one_and_null_says_nothing() {
+    let (rest, desk) = (Rest::start(), desk());
+    register(&rest, "desk", &desk);
+    for (name, value) in [("threshold", json!(2)), ("threshold", json!(-0.5)), ("skill_threshold", json!(9))] {
+        let mut body = json!({"query": "read a file"});
+        body[name] = value;
+        assert_eq!(expect_problems(&rest.post("/search", &body))[0].0, format!("body.{name}"));
+    }
+    let said = json!({"query": "read_file", "limit": null, "server_filter": null, "skill_filter": null, "strategy": null,
+        "threshold": null, "skill_threshold": null, "include_schemas": null, "include_external": null});
+    wait_until("the tools are in the index", || {
+        let found = expect(200, &rest.post("/search", &said));
+        (found[0]["name"] == "desk.read_file" && found[0]["score"].as_f64()? >= 0.9).then_some(())
+    });
+    assert_eq!(expect(200, &rest.post("/search", &json!({"query": "!!!???"}))), json!([]));
 }

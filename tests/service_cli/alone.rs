@@ -29,6 +29,22 @@ fn the_registry_is_changed_and_the_next_service_has_it() {
 }
 
 #[test]
+fn looking_makes_nothing() {
+    let home = Home::new();
+    assert_eq!(home.ok(&["list"]), "");
+    assert_eq!(home.json(&["tools", "--json"]), serde_json::json!([]));
+    home.run(&["import", "--dry-run"]);
+    for verb in [&["show", "a"][..], &["history", "a"], &["remove", "a"], &["enable", "a"], &["export"]] {
+        let said = home.fails(1, verb);
+        assert!(said.starts_with("error: there is no registry at ") && said.contains("hint: "), "{verb:?}: {said}");
+    }
+    assert!(!home.data().exists(), "nothing was made");
+    let typo = home.path().join("typo");
+    let said = home.fails(1, &["list", "--data-dir", typo.to_str().unwrap()]);
+    assert!(said.contains("there is no registry at ") && !typo.exists(), "{said}");
+}
+
+#[test]
 fn what_needs_a_service_says_how_to_start_one() {
     let home = Home::new();
     home.add("one");

@@ -4,6 +4,8 @@ use serde_json::json;
 use testkit::http_client::Ask;
 
 use super::{Home, fake, row};
+use crate::console::Visitor;
+use crate::rest::Rest;
 
 #[test]
 fn a_server_is_added_looked_at_called_and_removed() {
@@ -48,6 +50,37 @@ fn a_server_that_does_not_start_is_added_and_told_with_its_reason() {
     assert_eq!(output.status.code(), Some(1));
     let refused = home.fails(1, &["connect", "bad"]);
     assert!(refused.contains("could not connect to server `bad`"), "{refused}");
+}
+
+#[test]
+fn a_slip_of_the_pen_is_asked_about() {
+    let home = Home::new();
+    let _serve = home.serve();
+    home.add("notes");
+    assert!(home.fails(1, &["show", "note"]).contains("hint: did you mean `notes`?"));
+    assert!(home.fails(1, &["call", "notes.ecko"]).contains("hint: did you mean `notes.echo`?"));
+    let said = home.fails(1, &["call", "notes.nothing_like_this_at_all"]);
+    assert!(said.contains("hint: `notes` has `"), "{said}");
+    let output = home.run(&["call", "notes.ecko", "--json"]);
+    let told: serde_json::Value = serde_json::from_str(&output.stdout).unwrap();
+    assert_eq!((&told["error"]["code"], &told["error"]["exit_status"]), (&json!("TOOL_NOT_FOUND"), &json!(1)));
+}
+
+#[test]
+fn calls_are_listed_stopped_and_allowed_again() {
+    let home = Home::new();
+    let _serve = home.serve();
+    home.add("one");
+    assert_eq!(home.ok(&["calls"]), "");
+    home.ok(&["call", "one.echo", "text=hello"]);
+    let listed = home.ok(&["calls"]);
+    assert!(listed.contains("one.echo"), "{listed}");
+    home.ok(&["calls", "stop"]);
+    let refused = home.fails(1, &["call", "one.echo", "text=hello"]);
+    assert_eq!(refused, "error: executions are stopped\nhint: `mcp-aggregator calls allow` allows them again\n");
+    assert_eq!(home.json(&["calls", "allow", "--json"])["stopped"], false);
+    assert_eq!(home.ok(&["call", "one.echo", "text=hello"]), "hello\n");
+    assert!(home.fails(1, &["calls", "cancel", "nobody"]).contains("nobody"));
 }
 
 #[test]
@@ -177,4 +210,42 @@ fn skills_are_listed_and_searched_by() {
     let broken = home.write("skills.json", r#"[{"id":"a","name":"","description":"d"}]"#);
     let refused = home.fails(1, &["serve", "--listen", "0", "--skills", &broken]);
     assert!(refused.contains("the skill `a` has no name"), "{refused}");
+}
+
+#[test]
+fn hints_can_be_pasted_wherever_the_service_is() {
+    let home = Home::new();
+    let serve = home.serve();
+    let url = format!("http://{}", serve.address());
+    let said = home.fails(1, &["add", "broken", "--url", &url, "--", "/nonexistent/program"]);
+    assert!(said.contains(&format!("`mcp-aggregator test broken --url {url}`")), "{said}");
+    let data = home.data();
+    let data = data.to_str().expect("our folders are UTF-8");
+    let said = home.fails(1, &["show", "nobody", "--data-dir", data]);
+    assert!(said.contains(&format!("`mcp-aggregator list --data-dir {data}`")), "{said}");
+}
+
+#[test]
+fn headers_may_be_written_as_everywhere_and_a_wrong_one_is_not_repeated() {
+    let home = Home::new();
+    let address = "http://127.0.0.1:9/mcp";
+    home.ok(&["add", "web", address, "--header", "X-Name: ${Y}", "--header", "A=${B}", "--no-connect"]);
+    let web = home.json(&["show", "web", "--json"]);
+    assert_eq!(web["connection_config"]["headers"], json!({"X-Name": "${Y}", "A": "${B}"}));
+    let said = home.fails(2, &["add", "other", address, "--header", "hunter2"]);
+    assert!(said.contains("--header 'NAME:VALUE'") && !said.contains("hunter2"), "{said}");
+}
+
+#[test]
+fn tools_that_are_switched_off_are_not_listed_and_a_call_says_so() {
+    let rest = Rest::start();
+    rest.register("fake", &[]);
+    let url = format!("http://{}", rest.serve.address());
+    Visitor::new(&rest).submit("/tools", &[("deed", "off"), ("tool", "fake.echo"), ("back", "/tools")]);
+    let home = Home::new();
+    let listed = home.run(&["tools", "--url", &url]);
+    assert!(!listed.stdout.contains("fake.echo "), "{}", listed.stdout);
+    assert!(listed.stderr.contains("; 1 more switched off"), "{}", listed.stderr);
+    let said = home.fails(1, &["call", "fake.echo", "text=x", "--url", &url]);
+    assert!(said.contains("`fake.echo` is switched off"), "{said}");
 }

@@ -5,20 +5,21 @@ mod data;
 mod quality;
 mod skills;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clock::{Cost, percentile_cells, resident_mb, timed};
 use data::{DataSet, Tool};
 use quality::Quality;
-use search::{Document, Embedder, Index, Limits, MiniLm, Query, embed_documents};
+use search::{Document, Embedder, Index, Limits, MiniLm, Query, SentenceModel, embed_documents};
 
-const USAGE: &str = "usage: bench-search FOLDER [--tools N]
+const USAGE: &str = "usage: bench-search FOLDER [--tools N] [--model-dir DIR]
 
 Prints how good and how quick the search is on each NAME.tools.jsonl and NAME.queries.jsonl in FOLDER:
   {\"id\", \"server\", \"name\", \"description\", \"parameters\": {name: description}, \"category\"} and {\"query\", \"gold\": [ids]}
 
-  --tools N  how many tools the test of speed has; those of the data are repeated (default: 10000)";
+  --tools N        how many tools the test of speed has; those of the data are repeated (default: 10000)
+  --model-dir DIR  a sentence model, as `serve --model-dir` takes it (default: the one that comes along)";
 
 /// How many tools are embedded together.
 const BATCH: usize = 32;
@@ -28,6 +29,7 @@ const REQUESTS: usize = 500;
 struct Options {
     folder: PathBuf,
     tools: usize,
+    model: Option<PathBuf>,
 }
 
 fn main() -> anyhow::Result<()> {
@@ -36,17 +38,20 @@ fn main() -> anyhow::Result<()> {
         return Ok(());
     };
     let sets = data::read_folder(&options.folder)?;
+    let own = options.model.as_deref().map(model_in).transpose()?;
+    let model: &dyn Embedder = own.as_ref().map_or(MiniLm::shared(), |own| own);
+    say(&format!("Model: {}\n", model.id()));
     // First, while no memory has been given back yet that would be used again.
-    measure_speed(&sets, options.tools)?;
+    measure_speed(&sets, options.tools, model)?;
     say(
         "\n| data | tools | requests | by | Hit@1 | Recall@5 | Recall@10 | nDCG@10 |\n|---|---|---|---|---|---|---|---|",
     );
     let mut skill_lines = Vec::new();
     for set in &sets {
-        let (index, _) = indexed(set.tools.iter().map(|tool| tool.document.clone()))?;
+        let (index, _) = indexed(set.tools.iter().map(|tool| tool.document.clone()), model)?;
         for is_embedded in [false, true] {
             let way = if is_embedded { "words and meaning" } else { "words" };
-            let quality = judge(&index, set, is_embedded)?;
+            let quality = judge(&index, set, is_embedded.then_some(model))?;
             say(&format!(
                 "| {} | {} | {} | {way} | {} |",
                 set.name,
@@ -55,7 +60,7 @@ fn main() -> anyhow::Result<()> {
                 quality.cells()
             ));
         }
-        skill_lines.extend(skills::judge(&index, set, MiniLm::shared())?);
+        skill_lines.extend(skills::judge(&index, set, model)?);
     }
     if !skill_lines.is_empty() {
         say(
@@ -69,23 +74,36 @@ fn main() -> anyhow::Result<()> {
 
 fn options() -> anyhow::Result<Option<Options>> {
     use lexopt::{Arg, ValueExt};
-    let (mut folder, mut tools) = (None, 10_000);
+    let (mut folder, mut tools, mut model) = (None, 10_000, None);
     let mut arguments = lexopt::Parser::from_env();
     while let Some(argument) = arguments.next()? {
         match argument {
             Arg::Long("tools") => tools = arguments.value()?.parse()?,
+            Arg::Long("model-dir") => model = Some(PathBuf::from(arguments.value()?)),
             Arg::Long("help") | Arg::Short('h') => return Ok(None),
             Arg::Value(value) if folder.is_none() => folder = Some(PathBuf::from(value)),
             other => return Err(other.unexpected().into()),
         }
     }
     let folder = folder.context("say in which folder the data is; see --help")?;
-    Ok(Some(Options { folder, tools }))
+    Ok(Some(Options { folder, tools, model }))
+}
+
+/// A model of somebody's own choosing.
+fn model_in(folder: &Path) -> anyhow::Result<SentenceModel> {
+    let file = |name: &str| match std::fs::read(folder.join(name)) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        read => Ok(Some(read?)),
+    };
+    let name = folder.file_name().unwrap_or_default().to_string_lossy();
+    SentenceModel::read(&name, file).with_context(|| format!("could not use the model in {}", folder.display()))
 }
 
 /// An index with all vectors, and what the words and the vectors in it cost.
-fn indexed(documents: impl Iterator<Item = Document>) -> anyhow::Result<(Index<usize>, [Cost; 2])> {
-    let model = MiniLm::shared();
+fn indexed(
+    documents: impl Iterator<Item = Document>,
+    model: &dyn Embedder,
+) -> anyhow::Result<(Index<usize>, [Cost; 2])> {
     let mut index = Index::new(model.dimension());
     let ((), words) = timed(|| {
         for (key, document) in documents.enumerate() {
@@ -109,25 +127,25 @@ fn embed_all(index: &mut Index<usize>, model: &dyn Embedder) -> anyhow::Result<(
     Ok(())
 }
 
-fn judge(index: &Index<usize>, set: &DataSet, is_embedded: bool) -> anyhow::Result<Quality> {
+fn judge(index: &Index<usize>, set: &DataSet, model: Option<&dyn Embedder>) -> anyhow::Result<Quality> {
     let mut quality = Quality::default();
     for request in &set.requests {
-        let found = find(index, &request.text, is_embedded)?;
+        let found = find(index, &request.text, model)?;
         quality += Quality::of(&found, &request.right);
     }
     Ok(quality)
 }
 
-fn find(index: &Index<usize>, request: &str, is_embedded: bool) -> anyhow::Result<Vec<usize>> {
+fn find(index: &Index<usize>, request: &str, model: Option<&dyn Embedder>) -> anyhow::Result<Vec<usize>> {
     let mut query = Query::new(request);
-    if is_embedded {
-        query.embed(MiniLm::shared())?;
+    if let Some(model) = model {
+        query.embed(model)?;
     }
     let hits = index.search(&query, Limits { count: 10, least_score: 0.0 }, |_| true);
     Ok(hits.into_iter().map(|hit| hit.key).collect())
 }
 
-fn measure_speed(sets: &[DataSet], count: usize) -> anyhow::Result<()> {
+fn measure_speed(sets: &[DataSet], count: usize, model: &dyn Embedder) -> anyhow::Result<()> {
     let tools: Vec<&Tool> = sets.iter().flat_map(|set| &set.tools).collect();
     // Repeated tools get a number, so that no text is there twice.
     let documents = (0..count).map(|number| {
@@ -137,9 +155,8 @@ fn measure_speed(sets: &[DataSet], count: usize) -> anyhow::Result<()> {
         }
         document
     });
-    MiniLm::shared();
     let before = resident_mb();
-    let (index, [words, vectors]) = indexed(documents)?;
+    let (index, [words, vectors]) = indexed(documents, model)?;
     let memory = resident_mb() - before;
     let requests: Vec<&str> = sets.iter().flat_map(|set| &set.requests).map(|request| request.text.as_str()).collect();
     let step = (requests.len() / REQUESTS).max(1);
@@ -150,7 +167,7 @@ fn measure_speed(sets: &[DataSet], count: usize) -> anyhow::Result<()> {
     for (way, is_embedded) in [("words", false), ("words and meaning", true)] {
         let mut costs = Vec::new();
         for request in requests.iter().step_by(step) {
-            let (found, cost) = timed(|| find(&index, request, is_embedded));
+            let (found, cost) = timed(|| find(&index, request, is_embedded.then_some(model)));
             found?;
             costs.push(cost);
         }

@@ -1,4 +1,4 @@
-//! Models elsewhere that help to find tools: one that says what they are for, one that makes vectors of what they say.
+//! Models that help to find tools: one that says what they are for, one that makes vectors of what they say.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,13 +6,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use models::{Budget, Key, Limits, Model, Provider};
+use models::{Budget, Key, Limits, Model, Provider, Trouble};
 use search::{EmbedError, Embedder};
 use service::finding::{AskAbout, ClassifierSetup};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
 use crate::failure::Failure;
+use crate::model_folder;
 
 /// What lets us in at the classifier, where no file says it.
 const CLASSIFIER_KEY: &str = "MCP_CLASSIFIER_API_KEY";
@@ -59,6 +60,10 @@ pub(crate) struct AdviserArguments {
     /// A file with its key
     #[arg(long, value_name = "FILE", requires = "embeddings_url")]
     embeddings_key_file: Option<PathBuf>,
+    /// A folder with a model that makes vectors here, offline, instead of the one that comes along: a sentence model of
+    /// the BERT family, such as all-MiniLM-L6-v2, with config.json, tokenizer.json or vocab.txt, and model.safetensors
+    #[arg(long, verbatim_doc_comment, value_name = "DIR", conflicts_with = "embeddings_url")]
+    model_dir: Option<PathBuf>,
 }
 
 impl AdviserArguments {
@@ -72,8 +77,11 @@ impl AdviserArguments {
         Ok(Some(ClassifierSetup { model, budget, about: self.classifier_asked, pause: PAUSE }))
     }
 
-    /// What makes vectors elsewhere, if something does.
+    /// What makes vectors instead of the model that comes along, if something does.
     pub(crate) fn embedder(&self, runtime: &Handle) -> Result<Option<Arc<dyn Embedder>>, Failure> {
+        if let Some(folder) = &self.model_dir {
+            return model_folder::open(folder).map(Some);
+        }
         let (Some(url), Some(name)) = (&self.embeddings_url, &self.embeddings_model) else { return Ok(None) };
         let key = key(self.embeddings_key_file.as_deref(), EMBEDDINGS_KEY)?;
         // Whoever needs vectors comes again by itself.
@@ -120,7 +128,11 @@ impl Embedder for Elsewhere {
     }
 
     fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
-        let failed = |why: Box<dyn std::error::Error + Send + Sync>| EmbedError { model: self.id.clone(), source: why };
+        let failed = |why: Box<dyn std::error::Error + Send + Sync>| EmbedError {
+            model: self.id.clone(),
+            is_about_the_texts: false,
+            source: why,
+        };
         if self.away().is_some_and(|until| until > Instant::now()) {
             return Err(failed("it was away a moment ago".into()));
         }
@@ -131,6 +143,10 @@ impl Embedder for Elsewhere {
         let made = self.runtime.block_on(async { timeout(limit, self.model.embed(&texts)).await });
         let vectors = match made {
             Ok(Ok(vectors)) => vectors,
+            // It is there, and does not like what it was told: others may be told all the same.
+            Ok(Err(failure)) if is_about_the_texts(&failure) => {
+                return Err(EmbedError { is_about_the_texts: true, ..failed(failure.into()) });
+            }
             Ok(Err(failure)) => return Err(failed(self.is_away(failure.into()))),
             Err(_) => return Err(failed(self.is_away(format!("no answer within {} s", limit.as_secs()).into()))),
         };
@@ -140,6 +156,10 @@ impl Embedder for Elsewhere {
         }
         Ok(vectors)
     }
+}
+
+fn is_about_the_texts(failure: &models::Failure) -> bool {
+    matches!(failure.trouble, Trouble::Refused { status: 400 | 413 | 422, .. })
 }
 
 impl Elsewhere {
@@ -172,6 +192,7 @@ mod tests {
             embeddings_url: Some(server.openai_url()),
             embeddings_model: Some("m".to_owned()),
             embeddings_key_file: None,
+            model_dir: None,
         };
         arguments.embedder(&Handle::current()).unwrap().unwrap()
     }
@@ -180,7 +201,7 @@ mod tests {
     async fn vectors_come_from_elsewhere_and_nobody_waits_for_who_is_away() {
         let server = ModelServer::start();
         server.say(ModelReply::embeddings(&[vec![1.0, 2.0, 3.0]]));
-        server.say(ModelReply::refused(400, "no more"));
+        server.say(ModelReply::refused(403, "no more"));
         let embedder = elsewhere(&server);
         let asking = tokio::task::spawn_blocking(move || {
             assert_eq!(embedder.embed(&["a"]).unwrap(), [[1.0, 2.0, 3.0]]);

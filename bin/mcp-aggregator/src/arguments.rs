@@ -12,18 +12,25 @@ pub(crate) mod servers;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use aggregator::{NamePolicy, Separator, Surface};
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use self::assistant::{AskArguments, ContextArguments};
 use crate::advisers::AdviserArguments;
+use crate::assistant::AssistantArguments;
+use crate::failure::Failure;
 use crate::storage::StorageArguments;
 use crate::target::TargetArguments;
-use care::{DoctorArguments, TopArguments};
+use crate::{output, pasted};
+use care::{CallsArguments, DoctorArguments, TopArguments};
 use demo::{DemoArguments, DemoServerArguments};
 use documents::{DocArguments, RunArguments};
-use manual::{CompletionsArguments, ManArguments};
+use manual::{CompletionsArguments, ManArguments, NamesArguments};
 use servers::{
     AddArguments, ConnectArguments, DisableArguments, DisconnectArguments, EnableArguments, ExportArguments,
     HistoryArguments, ImportArguments, ListArguments, RemoveArguments, SearchArguments, ShowArguments, SkillsArguments,
@@ -88,15 +95,58 @@ Exit status:
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,
+    /// What is printed is for machines, whichever command it is.
+    #[arg(skip)]
+    pub(crate) as_json: bool,
 }
 
 impl Arguments {
     /// What was typed. Where that makes no sense, or asks for help, the program ends here.
     pub(crate) fn of_process() -> Self {
-        let matches = whole_command().get_matches();
-        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+        let matches = whole_command().try_get_matches().unwrap_or_else(|error| refuse(&error));
+        let arguments = Self::from_arg_matches(&matches).unwrap_or_else(|error| refuse(&error));
+        let verb = innermost(&matches);
+        pasted::remember(verb);
+        Self { as_json: is_typed(verb, "json"), ..arguments }
     }
 }
+
+/// The matches of the verb that was typed, or of the verb below it.
+fn innermost(matches: &ArgMatches) -> &ArgMatches {
+    matches.subcommand().map_or(matches, |(_, below)| innermost(below))
+}
+
+pub(crate) fn is_typed(verb: &ArgMatches, argument: &str) -> bool {
+    // Not every verb has it.
+    let is_known = verb.try_contains_id(argument).is_ok();
+    is_known && verb.value_source(argument) == Some(ValueSource::CommandLine)
+}
+
+/// Says what makes no sense, for people and, if that was asked for, for machines.
+fn refuse(error: &clap::Error) -> ! {
+    let is_help = !error.use_stderr();
+    let typed: Vec<_> = std::env::args_os().skip(1).take_while(|word| word != "--").collect();
+    let has = |option: &str| typed.iter().any(|word| word == option);
+    let hint = (error.kind() == ErrorKind::MissingRequiredArgument && has("add") && has("--url")).then_some(URL_HINT);
+    if !is_help && has("--json") {
+        let told = error.render().to_string();
+        let told = told.strip_prefix("error: ").unwrap_or(&told).trim_end();
+        let failure = Failure { hint: hint.map(str::to_owned), ..Failure::usage(told) };
+        // Whoever cannot be told on stdout is told on stderr all the same.
+        output::print_json(&failure.to_json()).unwrap_or_else(output::say);
+    }
+    if let Some(hint) = hint {
+        // If stderr is gone, so is who reads it.
+        error.print().ok();
+        output::say(format_args!("hint: {hint}"));
+        std::process::exit(error.exit_code());
+    }
+    error.exit()
+}
+
+/// For who writes the address of a server where that of a service belongs.
+const URL_HINT: &str =
+    "the address of a server goes without --url, which says which service: `mcp-aggregator add NAME https://host/mcp`";
 
 /// The whole command line, as it is explained.
 pub(crate) fn whole_command() -> clap::Command {
@@ -106,10 +156,11 @@ pub(crate) fn whole_command() -> clap::Command {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Stdio(StdioArguments),
-    Serve(ServeArguments),
+    Serve(Box<ServeArguments>),
     Check(CheckArguments),
     Tools(ToolsArguments),
     Call(CallArguments),
+    Calls(CallsArguments),
     Run(RunArguments),
     Doc(DocArguments),
     Ask(AskArguments),
@@ -135,6 +186,7 @@ pub(crate) enum Command {
     DemoServer(DemoServerArguments),
     Completions(CompletionsArguments),
     Man(ManArguments),
+    Names(NamesArguments),
 }
 
 /// Serve all servers as one MCP server over stdio, to one client.
@@ -146,7 +198,12 @@ pub(crate) enum Command {
     verbatim_doc_comment,
     after_help = "\
 In the config of your MCP client:
-  {\"mcpServers\": {\"all\": {\"command\": \"mcp-aggregator\", \"args\": [\"stdio\", \"--config\", \"/path/to/mcp.json\"]}}}"
+  {\"mcpServers\": {\"all\": {\"command\": \"mcp-aggregator\", \"args\": [\"stdio\", \"--config\", \"/path/to/mcp.json\"]}}}
+
+Examples:
+  mcp-aggregator stdio --config mcp.json
+  mcp-aggregator stdio --config mcp.json --names safe --log-file aggregator.log
+  mcp-aggregator connect claude-desktop --stdio --config mcp.json     writes that config"
 )]
 pub(crate) struct StdioArguments {
     #[command(flatten)]
@@ -236,6 +293,8 @@ pub(crate) struct ServeArguments {
     pub(crate) skills: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) advisers: AdviserArguments,
+    #[command(flatten)]
+    pub(crate) assistant: AssistantArguments,
     /// Keep the vectors by which tools are found in Qdrant, too, and compare them there:
     /// http://HOST[:PORT][/COLLECTION], the port for gRPC; else the variable MCP_VECTORS. A key goes into QDRANT_API_KEY
     #[arg(long, verbatim_doc_comment, value_name = "URL")]
@@ -243,7 +302,8 @@ pub(crate) struct ServeArguments {
     /// What clients see: `full` is every tool, `search` a few tools of ours that find and call all others,
     /// `grow` the same and what was found, `auto` is full unless the client would drown; an address may say
     /// otherwise: /mcp?surface=search
-    #[arg(long, verbatim_doc_comment, value_name = "full|search|grow|auto", default_value_t = Surface::Full)]
+    #[arg(long, verbatim_doc_comment, value_name = "full|search|grow|auto", default_value_t = Surface::Full,
+        value_parser = one_of::<Surface>(&["full", "search", "grow", "auto"]), hide_possible_values = true)]
     pub(crate) surface: Surface,
     /// The folder whose Markdown files may be listed, read, run and rewritten over REST and in the console;
     /// nothing outside of it is, and links are not followed
@@ -252,6 +312,9 @@ pub(crate) struct ServeArguments {
     /// The name reported to clients
     #[arg(long, value_name = "NAME", default_value = "mcp-aggregator")]
     pub(crate) name: String,
+    /// Print where it listens as a line of JSON, as soon as it does: {"url", "mcp", "has_tokens", "pid"}
+    #[arg(long)]
+    pub(crate) json: bool,
     /// Log everything, not only warnings and errors
     #[arg(long)]
     pub(crate) debug: bool,
@@ -261,6 +324,15 @@ pub(crate) struct ServeArguments {
     /// Keep no account of the calls of MCP clients: for the benchmark, which shows what that costs
     #[arg(long, hide = true)]
     pub(crate) no_history: bool,
+}
+
+/// A word that is one of these, so that shells can offer them.
+pub(crate) fn one_of<T>(words: &'static [&'static str]) -> impl TypedValueParser<Value = T>
+where
+    T: FromStr + Clone + Send + Sync + 'static,
+    T::Err: std::error::Error + Send + Sync + 'static,
+{
+    PossibleValuesParser::new(words).try_map(|word| word.parse())
 }
 
 fn listen_address(text: &str) -> Result<SocketAddr, String> {
@@ -381,6 +453,9 @@ pub(crate) struct CallArguments {
     /// the last line on stderr
     #[arg(long)]
     pub(crate) json: bool,
+    /// Write what the tool says to a terminal as it is, too: else signs stand for what would steer it
+    #[arg(long)]
+    pub(crate) raw: bool,
     /// Tell everything that happens, on stderr
     #[arg(long)]
     pub(crate) debug: bool,
@@ -406,7 +481,8 @@ pub(crate) struct NameArguments {
     pub(crate) separator: SeparatorArgument,
     /// How tools are named: `canonical` is server.tool, `safe` is server__tool, `auto` is canonical
     /// but for clients that refuse such names; a call is accepted under either
-    #[arg(long, verbatim_doc_comment, value_name = "auto|canonical|safe", default_value_t = NamePolicy::Auto)]
+    #[arg(long, verbatim_doc_comment, value_name = "auto|canonical|safe", default_value_t = NamePolicy::Auto,
+        value_parser = one_of::<NamePolicy>(&["auto", "canonical", "safe"]), hide_possible_values = true)]
     pub(crate) names: NamePolicy,
 }
 

@@ -27,7 +27,7 @@ impl Annexe for Beside {
 
     fn is_public(&self, path: &str) -> bool {
         // The console shows everybody its door, and looks itself who may go further.
-        self.api.is_public(path) || self.console.has(path)
+        self.api.is_public(path) || !self.api.has(path)
     }
 
     fn vouch(&self, parts: &Parts) -> Option<Arc<str>> {
@@ -41,7 +41,9 @@ impl Annexe for Beside {
         principal: Arc<str>,
     ) -> Pin<Box<dyn Future<Output = Foreign> + Send>> {
         Box::pin(async move {
-            match self.console.has(parts.uri.path()) {
+            // Who has lost the way is told so by the console.
+            let path = parts.uri.path();
+            match self.console.has(path) || !self.api.has(path) {
                 true => self.console.answer(parts, body, principal).await.map(ForeignBody::new),
                 false => self.api.answer(parts, body, principal).await.map(ForeignBody::new),
             }

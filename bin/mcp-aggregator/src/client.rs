@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::Method;
+use http::{Method, StatusCode};
+use protocol::events::Events;
+use remote::Exchange;
 use serde_json::Value;
 
 use crate::failure::Failure;
-use crate::refusal;
+use crate::{refusal, suggestion};
 
 /// Where the API is below the service's address.
 const PREFIX: &str = "/api/v1/aggregator";
@@ -17,6 +19,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 const LONG_PATIENCE: Duration = Duration::from_secs(6 * 3600);
 
 /// A running service. It has no `Debug`, for it knows the token.
+#[derive(Clone)]
 pub(crate) struct Client {
     url: String,
     token: Option<String>,
@@ -95,7 +98,24 @@ impl Client {
         if response.status.is_success() {
             return Ok(response.body);
         }
-        Err(Denial::Other(refusal::told(&self.url, response.status, &response.body)))
+        let refused = refusal::told(&self.url, response.status, &response.body);
+        match refused.kind.as_deref() {
+            Some("SERVER_NOT_FOUND") => Err(Denial::Other(self.with_servers_like_it(refused).await)),
+            _ => Err(Denial::Other(refused)),
+        }
+    }
+
+    /// A server that is not there may be a slip of the pen. What cannot be asked is left out.
+    async fn with_servers_like_it(&self, refused: Failure) -> Failure {
+        let typed = refused.data.as_ref().and_then(|context| context["server"].as_str()).map(str::to_owned);
+        let servers = self.send(Method::GET, "/servers?limit=1000", Bytes::new(), PATIENCE).await;
+        let servers = servers.ok().and_then(|answer| serde_json::from_slice::<Value>(&answer.body).ok());
+        let servers = servers.unwrap_or_default();
+        let names = servers.as_array().into_iter().flatten().filter_map(|server| server["name"].as_str());
+        match suggestion::among(&typed.unwrap_or_default(), names) {
+            Some(question) => refused.with_hint(question),
+            None => refused,
+        }
     }
 
     /// Sends a request, and gives the answer, whatever it says.
@@ -106,9 +126,8 @@ impl Client {
         body: Bytes,
         limit: Duration,
     ) -> Result<remote::Response, Denial> {
-        let bearer = self.token.as_ref().map(|token| ("Authorization".to_owned(), format!("Bearer {token}")));
-        let headers = bearer.into_iter().collect();
-        let request = remote::Request { method, url: format!("{}{PREFIX}{path}", self.url), headers, body };
+        let request =
+            remote::Request { method, url: format!("{}{PREFIX}{path}", self.url), headers: self.headers(), body };
         remote::request(request, limit).await.map_err(|error| {
             let failure = Failure::new(format!("could not ask the service at {}: {error}", self.url));
             match error {
@@ -116,6 +135,58 @@ impl Client {
                 remote::Unanswered::Lost(_) => Denial::Other(failure),
             }
         })
+    }
+
+    /// Sends a request whose answer comes as events, and hands them on as they come. A refusal comes with its code.
+    pub(crate) async fn stream(
+        &self,
+        path: &str,
+        body: &Value,
+        hear: &mut (dyn FnMut(&str, &Value) + Send),
+    ) -> Result<(), (Option<String>, Denial)> {
+        let failed = |why: &dyn std::fmt::Display| {
+            (None, Denial::Other(Failure::new(format!("could not ask the service at {}: {why}", self.url))))
+        };
+        let bearer = self.token.as_ref().map(|token| ("authorization".to_owned(), format!("Bearer {token}")));
+        let accept = ("accept".to_owned(), "text/event-stream".to_owned());
+        let exchange =
+            Exchange::new(&format!("{}{PREFIX}{path}", self.url), bearer.into_iter().chain([accept]).collect());
+        let sent = exchange.map_err(|why| failed(&why))?.send(Bytes::from(body.to_string())).await;
+        let mut reply = sent.map_err(|error| failed(&error))?;
+        if !(200..300).contains(&reply.status()) {
+            let status = StatusCode::from_u16(reply.status()).unwrap_or(StatusCode::BAD_GATEWAY);
+            let body = reply.whole().await.map_err(|error| failed(&error))?;
+            let said: Value = serde_json::from_slice(&body).unwrap_or_default();
+            let code = said["error_code"].as_str().map(str::to_owned);
+            return Err((code, Denial::Other(refusal::told(&self.url, status, &body))));
+        }
+        let mut events = Events::default();
+        while let Some(bytes) = reply.next().await {
+            events.push(&bytes.map_err(|error| failed(&error))?);
+            while let Some(event) = events.next_event() {
+                if let Ok(data) = serde_json::from_slice(&event.data) {
+                    hear(&event.kind, &data);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Client {
+    /// What happens there from now on, piece by piece, for as long as it is listened to. If that cannot be: why.
+    pub(crate) async fn events(&self) -> Result<remote::Reply, String> {
+        let exchange = remote::Exchange::new(&format!("{}{PREFIX}/events", self.url), self.headers())?;
+        let reply = exchange.listen().await.map_err(|error| error.to_string())?;
+        match reply.status() {
+            200 => Ok(reply),
+            status => Err(format!("it answered HTTP {status}")),
+        }
+    }
+
+    fn headers(&self) -> Vec<(String, String)> {
+        let bearer = self.token.as_ref().map(|token| ("Authorization".to_owned(), format!("Bearer {token}")));
+        bearer.into_iter().collect()
     }
 }
 

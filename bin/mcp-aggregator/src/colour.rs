@@ -8,6 +8,8 @@ pub(crate) enum Colour {
     Good,
     Doubtful,
     Bad,
+    /// Something to do.
+    Advice,
 }
 
 impl Colour {
@@ -16,12 +18,18 @@ impl Colour {
             Self::Good => "32",
             Self::Doubtful => "33",
             Self::Bad => "31",
+            Self::Advice => "36",
         }
     }
 
     /// `text` in this colour, for stdout.
     pub(crate) fn paint(self, text: &str) -> String {
         if is_wanted(io::stdout().is_terminal()) { self.always(text) } else { text.to_owned() }
+    }
+
+    /// `text` in this colour, for stderr.
+    pub(crate) fn paint_words(self, text: &str) -> String {
+        if is_wanted(io::stderr().is_terminal()) { self.always(text) } else { text.to_owned() }
     }
 
     /// `text` in this colour, whoever reads it.
@@ -35,4 +43,44 @@ pub(crate) fn is_wanted(is_terminal: bool) -> bool {
     let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let is_dumb = || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     is_terminal && !is_set("NO_COLOR") && !is_dumb()
+}
+
+/// How a server is, in its colour. What is as somebody wanted it has none.
+pub(crate) fn of_status(status: &str) -> Option<Colour> {
+    match status {
+        "connected" | "healthy" | "ok" => Some(Colour::Good),
+        "connecting" | "degraded" | "warning" => Some(Colour::Doubtful),
+        "error" | "unhealthy" | "failed" => Some(Colour::Bad),
+        _ => None,
+    }
+}
+
+/// The words that begin what is said, in their colours.
+pub(crate) fn with_coloured_beginnings(words: &str, paint: impl Fn(Colour, &str) -> String) -> String {
+    const BEGINNINGS: [(&str, Colour); 3] =
+        [("error:", Colour::Bad), ("warning:", Colour::Doubtful), ("hint:", Colour::Advice)];
+    let line = |line: &str| {
+        let begins = BEGINNINGS.iter().find_map(|(word, colour)| Some((word, colour, line.strip_prefix(word)?)));
+        begins.map_or_else(|| line.to_owned(), |(word, colour, rest)| format!("{}{rest}", paint(*colour, word)))
+    };
+    words.split('\n').map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// `text` without the colours that we put into it.
+pub(crate) fn without(text: &str) -> String {
+    let mut parts = text.split("\u{1b}[");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |plain, part| plain + part.split_once('m').map_or(part, |(_, rest)| rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_warnings_and_hints_begin_in_colour_and_nothing_else_is_touched() {
+        let painted = with_coloured_beginnings("error: no\nhint: an error: no", |colour, word| colour.always(word));
+        assert_eq!(painted, "\u{1b}[31merror:\u{1b}[0m no\n\u{1b}[36mhint:\u{1b}[0m an error: no");
+        assert_eq!(without(&painted), "error: no\nhint: an error: no");
+    }
 }

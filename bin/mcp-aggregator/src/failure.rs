@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use crate::exit;
+use serde_json::{Value, json};
+
+use crate::{exit, pasted};
 
 /// What is said on stderr, and the exit status.
 #[derive(Debug, PartialEq, Eq)]
@@ -10,11 +12,15 @@ pub(crate) struct Failure {
     pub(crate) code: u8,
     pub(crate) message: String,
     pub(crate) hint: Option<String>,
+    /// A stable word for it, and more about it, for machines, where there is something.
+    pub(crate) kind: Option<String>,
+    /// Boxed, for every command may fail.
+    pub(crate) data: Option<Box<Value>>,
 }
 
 impl Failure {
     pub(crate) fn new(message: impl Into<String>) -> Self {
-        Self { code: exit::FAILED, message: message.into(), hint: None }
+        Self { code: exit::FAILED, message: message.into(), hint: None, kind: None, data: None }
     }
 
     pub(crate) fn usage(message: impl Into<String>) -> Self {
@@ -29,6 +35,32 @@ impl Failure {
         self.hint = Some(hint.into());
         self
     }
+
+    pub(crate) fn of_kind(mut self, kind: &str) -> Self {
+        self.kind = Some(kind.to_owned());
+        self
+    }
+
+    /// The same for machines, always in this shape; only `data` may be absent.
+    pub(crate) fn to_json(&self) -> Value {
+        let Self { code, message, hint, data, .. } = self;
+        let hint = hint.as_deref().map(pasted::completed);
+        let mut error = json!({"code": self.word(), "message": message, "hint": hint, "exit_status": code});
+        if let Some(data) = data {
+            error["data"] = Value::clone(data);
+        }
+        json!({ "error": error })
+    }
+
+    /// A word for programs, there for every failure.
+    fn word(&self) -> &str {
+        self.kind.as_deref().unwrap_or(match self.code {
+            exit::USAGE => "USAGE",
+            exit::TOOL_FAILED => "TOOL_FAILED",
+            exit::INTERRUPTED => "INTERRUPTED",
+            _ => "FAILED",
+        })
+    }
 }
 
 impl fmt::Display for Failure {
@@ -38,5 +70,21 @@ impl fmt::Display for Failure {
             Some(hint) => write!(out, "\nhint: {hint}"),
             None => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn machines_are_told_a_word_a_message_and_what_to_do() {
+        let failure = Failure::new("no").with_hint("yes").of_kind("SERVER_NOT_FOUND");
+        let told = json!({"error": {"code": "SERVER_NOT_FOUND", "message": "no", "hint": "yes", "exit_status": 1}});
+        assert_eq!(failure.to_json(), told);
+        assert_eq!(Failure::usage("what?").to_json()["error"]["code"], "USAGE");
+        let with_data = Failure { data: Some(Box::new(json!({"a": 1}))), ..Failure::new("no") };
+        assert_eq!(with_data.to_json()["error"]["data"]["a"], 1);
+        assert_eq!(with_data.to_json()["error"]["code"], "FAILED");
     }
 }

@@ -9,22 +9,24 @@ use containers::owner::Owner;
 use registry::Location;
 use upstream::Life;
 
+use crate::tenancy::Tenancy;
+
 /// For servers of a config, for the length of one command.
 pub(crate) fn of_config(chain: &Chain) -> Life {
     let chain = chain.as_value();
     let chain = chain.to_string_lossy();
     // The last one is our own.
     let config = chain.lines().last().unwrap_or_default();
-    Containers::new(Owner::new(config)).life_or(Arc::new(remote::life))
+    Containers::new(Owner::of_config(config)).life_or(Arc::new(remote::life))
 }
 
-/// All containers of the service that keeps its servers there.
-pub(crate) fn containers_of(registry: &Location) -> Arc<Containers> {
-    let instance = match registry {
+/// All containers of the service that keeps its servers there. Its tenancy says who it is, wherever it is moved to.
+pub(crate) fn containers_of(tenancy: &Tenancy, registry: &Location) -> Arc<Containers> {
+    let home = match registry {
         Location::File(path) => absolute(path),
         elsewhere @ Location::Postgres(_) => elsewhere.to_string(),
     };
-    Containers::new(Owner::new(&instance))
+    Containers::new(Owner::alone(tenancy.instance(), &home))
 }
 
 /// The same for the same file, wherever it is looked at from.

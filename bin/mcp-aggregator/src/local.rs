@@ -10,6 +10,7 @@ use service::servers::Registration;
 
 use crate::failure::Failure;
 use crate::storage::with_causes;
+use crate::suggestion;
 
 /// Whose name the audit log has.
 const WHO: &str = "cli";
@@ -123,7 +124,22 @@ async fn with_server_name(store: &Store, record: &BindingRecord) -> Result<Value
 }
 
 async fn find(store: &Store, name: &str) -> Result<ServerRecord, Failure> {
-    store.find_server(name).await.map_err(failed)
+    let error = match store.find_server(name).await {
+        Ok(record) => return Ok(record),
+        Err(error) => error,
+    };
+    let is_missing = matches!(error, Error::NotFound { what: "server", .. });
+    let failure = failed(error);
+    if !is_missing {
+        return Err(failure);
+    }
+    // It may be a slip of the pen. What cannot be read is left out.
+    let servers = store.servers(&ServerFilter::default(), Page::ALL).await.map(|listed| listed.items);
+    let servers = servers.unwrap_or_default();
+    Err(match suggestion::among(name, servers.iter().map(|server| server.name.as_str())) {
+        Some(question) => failure.with_hint(question),
+        None => failure,
+    })
 }
 
 /// What the config file says is changed there.
@@ -174,8 +190,11 @@ fn refuse(problems: &[Problem]) -> Result<(), Failure> {
 fn failed(error: Error) -> Failure {
     let failure = Failure::new(with_causes(&error));
     match &error {
-        Error::NotFound { what: "server", .. } => failure.with_hint("`mcp-aggregator list` shows all servers"),
+        Error::NotFound { what: "server", .. } => {
+            failure.of_kind("SERVER_NOT_FOUND").with_hint("`mcp-aggregator list` shows all servers")
+        }
         Error::AlreadyExists { name } => failure
+            .of_kind("SERVER_ALREADY_EXISTS")
             .with_hint(format!("`mcp-aggregator show {name}` shows it, `mcp-aggregator remove {name}` removes it")),
         _ => failure,
     }

@@ -18,7 +18,8 @@
 //! - [`traces`]: where traces of calls are sent
 //! - [`doctor`]: what can be wrong, and what to do about it
 //! - [`top`]: the live view
-//! - [`table`], [`output`], [`colour`], [`progress`], [`words`], [`failure`], [`exit`]: data to stdout, words to stderr, a number to the shell
+//! - [`pasted`]: commands in what is said, so that they can be pasted
+//! - [`table`], [`output`], [`visible`], [`colour`], [`progress`], [`words`], [`failure`], [`exit`]: data to stdout, words to stderr, a number to the shell
 
 mod admission;
 mod advisers;
@@ -39,8 +40,10 @@ mod failure;
 mod import;
 mod lives;
 mod local;
+mod model_folder;
 mod output;
 mod owners;
+mod pasted;
 mod progress;
 mod refusal;
 mod service_file;
@@ -55,6 +58,7 @@ mod tool_arguments;
 mod top;
 mod traces;
 mod vectors_elsewhere;
+mod visible;
 mod words;
 
 use std::process::ExitCode;
@@ -67,12 +71,14 @@ fn main() -> ExitCode {
         output::say(help::OVERVIEW);
         return ExitCode::from(exit::USAGE);
     }
-    let done = match Arguments::of_process().command {
+    let Arguments { command, as_json } = Arguments::of_process();
+    let done = match command {
         Command::Stdio(arguments) => commands::stdio::run(arguments),
-        Command::Serve(arguments) => commands::serve::run(arguments),
+        Command::Serve(arguments) => commands::serve::run(*arguments),
         Command::Check(arguments) => commands::check::run(&arguments),
         Command::Tools(arguments) => commands::tools::run(&arguments),
         Command::Call(arguments) => commands::call::run(&arguments),
+        Command::Calls(arguments) => commands::calls::run(&arguments),
         Command::Run(arguments) => commands::run::run(&arguments),
         Command::Doc(arguments) => commands::doc::run(&arguments),
         Command::Ask(arguments) => commands::ask::run(&arguments),
@@ -98,11 +104,19 @@ fn main() -> ExitCode {
         Command::DemoServer(arguments) => commands::demo::serve_one(&arguments),
         Command::Completions(arguments) => commands::completions::run(&arguments),
         Command::Man(arguments) => commands::man::run(&arguments),
+        Command::Names(arguments) => commands::names::run(&arguments),
     };
     match done {
         Ok(()) => ExitCode::from(exit::OK),
         Err(failure) => {
             output::say(&failure);
+            // Who wants JSON gets some, also then. A verb that has told all it knows has told why.
+            if as_json
+                && !output::has_printed()
+                && let Err(failure) = output::print_json(&failure.to_json())
+            {
+                output::say(failure);
+            }
             ExitCode::from(failure.code)
         }
     }

@@ -2,13 +2,20 @@
 
 use std::fmt::Display;
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 
+use crate::colour::{Colour, with_coloured_beginnings};
 use crate::failure::Failure;
+use crate::{pasted, progress};
+
+/// Something went to stdout.
+static HAS_PRINTED: AtomicBool = AtomicBool::new(false);
 
 /// Writes `data` to stdout. A reader that has seen enough (`| head`) is no failure.
 pub(crate) fn print(data: &[u8]) -> Result<(), Failure> {
+    HAS_PRINTED.store(true, Ordering::Relaxed);
     let mut stdout = io::stdout().lock();
     match stdout.write_all(data).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -18,11 +25,18 @@ pub(crate) fn print(data: &[u8]) -> Result<(), Failure> {
     }
 }
 
-/// Says something on stderr.
+/// Whether anything has been written to stdout.
+pub(crate) fn has_printed() -> bool {
+    HAS_PRINTED.load(Ordering::Relaxed)
+}
+
+/// Says something on stderr. Commands in it are as they can be pasted.
 pub(crate) fn say(words: impl Display) {
     // Stderr is not buffered: in one piece, so that other lines cannot come in between. If it cannot be written, there is
     // nobody left to be told.
-    io::stderr().write_all(format!("{words}\n").as_bytes()).ok();
+    let words = pasted::completed(&words.to_string());
+    let words = with_coloured_beginnings(&words, Colour::paint_words);
+    io::stderr().write_all(format!("{}{words}\n", progress::wiped()).as_bytes()).ok();
 }
 
 /// Writes a value to stdout as JSON that people can read, too.

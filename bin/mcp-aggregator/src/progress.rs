@@ -1,30 +1,95 @@
 //! A word on what takes long, for who sits in front of it.
 
 use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
+
+use crate::table::{cut, printable};
 
 /// What is over sooner needs no word.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// How often is told how long it takes already.
+const TICK: Duration = Duration::from_secs(1);
+/// As much of it as fits on a line of any terminal, with the time behind.
+const WIDTH: usize = 64;
+/// Takes away the line that the cursor is on.
+const WIPE: &str = "\r\u{1b}[K";
 
-/// Waits for `work`. If it takes long, a terminal is told `what` is being done, and the word is wiped out at the end.
+/// There is a line of ours that does not stay.
+static IS_SHOWN: AtomicBool = AtomicBool::new(false);
+/// Somebody tells what is being done.
+static IS_TAKEN: AtomicBool = AtomicBool::new(false);
+
+/// Waits for `work`. If it takes long, a terminal is told `what` is being done and for how long already, and the word is
+/// wiped out at the end.
 pub(crate) async fn shown<T>(what: &str, work: impl Future<Output = T>) -> T {
-    if !io::stderr().is_terminal() {
-        return work.await;
-    }
+    let Some(_turn) = Turn::take(io::stderr().is_terminal()) else { return work.await };
+    let what = cut(&printable(what), WIDTH);
+    let began = Instant::now();
     let mut work = std::pin::pin!(work);
-    tokio::select! {
-        done = &mut work => return done,
-        () = sleep(PATIENCE) => {}
+    let mut wait = PATIENCE;
+    loop {
+        tokio::select! {
+            done = &mut work => return done,
+            () = sleep(wait) => {}
+        }
+        write(&format!("{}{}", wiped(), line(&what, began.elapsed())));
+        IS_SHOWN.store(true, Ordering::Relaxed);
+        wait = TICK;
     }
-    write(&format!("{what} ..."));
-    let done = work.await;
-    write("\r\u{1b}[K");
-    done
+}
+
+/// The right to tell: what is done within something else, of which is told already, says nothing.
+struct Turn;
+
+impl Turn {
+    fn take(is_terminal: bool) -> Option<Self> {
+        (is_terminal && !IS_TAKEN.swap(true, Ordering::Relaxed)).then_some(Self)
+    }
+}
+
+impl Drop for Turn {
+    /// However it ends, also by Ctrl-C, nothing of it stays.
+    fn drop(&mut self) {
+        write(wiped());
+        IS_TAKEN.store(false, Ordering::Relaxed);
+    }
+}
+
+/// What has to be written before other words, so that they are on a line of their own.
+pub(crate) fn wiped() -> &'static str {
+    if IS_SHOWN.swap(false, Ordering::Relaxed) { WIPE } else { "" }
+}
+
+fn line(what: &str, elapsed: Duration) -> String {
+    match elapsed.as_secs() {
+        0 => format!("{what} ..."),
+        seconds => format!("{what} ... {seconds} s"),
+    }
 }
 
 fn write(text: &str) {
     // If stderr cannot be written, there is nobody left to be told.
     io::stderr().write_all(text.as_bytes()).ok();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_whole_is_told_and_not_its_parts() {
+        let whole = Turn::take(true);
+        assert!(whole.is_some() && Turn::take(true).is_none());
+        drop(whole);
+        assert!(Turn::take(true).is_some() && Turn::take(false).is_none());
+    }
+
+    #[test]
+    fn who_waits_is_told_for_how_long() {
+        assert_eq!(line("calling `a.b`", Duration::from_millis(500)), "calling `a.b` ...");
+        assert_eq!(line("calling `a.b`", Duration::from_millis(2700)), "calling `a.b` ... 2 s");
+    }
 }

@@ -13,7 +13,13 @@ pub(crate) fn told(url: &str, status: StatusCode, body: &[u8]) -> Failure {
     let Some(code) = said["error_code"].as_str() else {
         return foreign(url, &format!("it answered HTTP {status}"));
     };
-    let failure = Failure::new(detail(&said["detail"]));
+    let data = Some(said["context"].clone()).filter(|context| !context.is_null()).map(Box::new);
+    let message = match code {
+        // What it says next is for who speaks REST.
+        "EXECUTION_STOPPED" => "executions are stopped".to_owned(),
+        _ => detail(&said["detail"]),
+    };
+    let failure = Failure { kind: Some(code.to_owned()), data, ..Failure::new(message) };
     match hint(code, &said["context"]) {
         Some(hint) => failure.with_hint(hint),
         None => failure,
@@ -51,7 +57,11 @@ fn hint(code: &str, context: &Value) -> Option<String> {
     match code {
         "UNAUTHORIZED" => Some(format!("set {TOKEN_VARIABLE}, or name a file that has the token with --token-file")),
         "SERVER_NOT_FOUND" => Some("`mcp-aggregator list` shows all servers".to_owned()),
-        "SKILL_NOT_FOUND" => Some("`mcp-aggregator skills` shows all skills".to_owned()),
+        "SKILL_NOT_FOUND" => {
+            let hint =
+                "`mcp-aggregator skills` shows all skills, `mcp-aggregator skills suggestions` those to be accepted";
+            Some(hint.to_owned())
+        }
         "SERVER_ALREADY_EXISTS" => name("name")
             .map(|name| format!("`mcp-aggregator show {name}` shows it, `mcp-aggregator remove {name}` removes it")),
         "SERVER_UNAVAILABLE" if context["status"] == "disabled" => {
@@ -61,6 +71,7 @@ fn hint(code: &str, context: &Value) -> Option<String> {
         "SERVER_CONNECTION_FAILED" => {
             name("server_name").map(|name| format!("`mcp-aggregator history {name}` shows what happened before"))
         }
+        "EXECUTION_STOPPED" => Some("`mcp-aggregator calls allow` allows them again".to_owned()),
         "TOOL_NOT_FOUND" => Some("`mcp-aggregator tools` lists all tools".to_owned()),
         "DATABASE_UNAVAILABLE" | "LIMIT_REACHED" => Some("try again in a moment".to_owned()),
         _ => None,

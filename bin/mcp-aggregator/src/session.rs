@@ -25,6 +25,19 @@ pub(crate) const OF_ONE: &str = r#"{"roots":{"listChanged":true},"sampling":{},"
 /// What servers may ask of one of many clients, while they work for it. Whether it can answer is seen when it is asked.
 pub(crate) const OF_MANY: &str = r#"{"roots":{},"sampling":{},"elicitation":{"form":{},"url":{}}}"#;
 
+/// What this program opens doors with: its own, those of its registry and of a database of vectors, and the models it asks.
+/// A server that needs one of them names it in its `env`.
+const SECRETS: [&str; 8] = [
+    "MCP_AGGREGATOR_TOKEN",
+    "MCP_CREDENTIAL_KEY",
+    "MCP_CLASSIFIER_API_KEY",
+    "MCP_EMBEDDINGS_API_KEY",
+    "MCP_ASSISTANT_API_KEY",
+    "QDRANT_API_KEY",
+    "OPENAI_API_KEY",
+    "ANTHROPIC_API_KEY",
+];
+
 /// How this program presents itself to the servers it starts; `capabilities` is what they may ask.
 pub(crate) fn options(
     name: &str,
@@ -39,6 +52,7 @@ pub(crate) fn options(
         names,
         start_timeout: load::start_timeout().map_err(Failure::usage)?,
         answer_timeout: load::answer_timeout().map_err(Failure::usage)?,
+        withheld: &SECRETS,
         is_growing: false,
         reach: Reach::EVERYTHING,
         surface: Surface::Full,

@@ -2,12 +2,15 @@
 
 use serde_json::Value;
 
-use crate::table::{aligned, cut, line_width, printable};
+use crate::colour;
+use crate::table::{aligned, cut, line_width, printable, width};
 
 /// What stands before the reason under a line.
 pub(crate) const INDENT: usize = 7;
 /// However long the names are, this much of what is in the last column is shown.
 const LEAST: usize = 20;
+/// What is longer in another column is cut; `--json` has all of it.
+const LONGEST: usize = 64;
 
 /// A text of an object, on one line; a dash where there is none.
 pub(crate) fn text(object: &Value, key: &str) -> String {
@@ -16,6 +19,12 @@ pub(crate) fn text(object: &Value, key: &str) -> String {
         Value::Null | Value::String(_) => "-".to_owned(),
         other => printable(&other.to_string()),
     }
+}
+
+/// How something is, in its colour where there is a terminal.
+pub(crate) fn status(object: &Value) -> String {
+    let word = text(object, "status");
+    colour::of_status(&word).map_or_else(|| word.clone(), |colour| colour.paint(&word))
 }
 
 /// A point in time as people read it: `2026-07-28 12:00:00Z`.
@@ -67,7 +76,11 @@ pub(crate) fn container(server: &Value) -> Option<String> {
 /// Rows under a header; the last column is cut to the width of the terminal.
 pub(crate) fn table<const N: usize>(header: [&str; N], rows: Vec<[String; N]>) -> Vec<String> {
     let mut rows: Vec<[String; N]> = [header.map(str::to_owned)].into_iter().chain(rows).collect();
-    let widest = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    // One long name must not push everything else off the line.
+    for cell in rows.iter_mut().flat_map(|row| &mut row[..N - 1]).filter(|cell| width(cell) > LONGEST) {
+        *cell = cut(cell, LONGEST);
+    }
+    let widest = |column: usize| rows.iter().map(|row| width(&row[column])).max().unwrap_or(0);
     let before: usize = (0..N - 1).map(|column| widest(column) + 2).sum();
     let room = line_width().saturating_sub(before).max(LEAST);
     for row in &mut rows {
@@ -81,6 +94,10 @@ pub(crate) fn standing(server: &Value) -> String {
     match (server["status"].as_str(), server["tool_count"].as_u64()) {
         (Some(status @ ("connected" | "degraded")), Some(1)) => format!("{status}, 1 tool"),
         (Some(status @ ("connected" | "degraded")), Some(tools)) => format!("{status}, {tools} tools"),
+        (Some(status @ "connecting"), _) => match server["progress"].as_str() {
+            Some(progress) => format!("{status}: {}", printable(progress)),
+            None => status.to_owned(),
+        },
         (Some(status), _) => status.to_owned(),
         (None, _) => "unknown".to_owned(),
     }
@@ -97,6 +114,13 @@ mod tests {
         assert_eq!(moment(&object, "at"), "2026-07-28 12:00:00Z");
         assert_eq!((text(&object, "none").as_str(), text(&object, "number").as_str()), ("-", "5"));
         assert_eq!(moment(&object, "none"), "-");
+    }
+
+    #[test]
+    fn one_long_name_leaves_room_for_the_others() {
+        let lines = table(["TOOL", "WHAT"], vec![["x".repeat(300), "long".into()], ["y".into(), "short".into()]]);
+        assert!(lines.iter().all(|line| line.chars().count() <= 100), "{lines:#?}");
+        assert!(lines[1].contains("x…  long") && lines[2].ends_with("  short"), "{lines:#?}");
     }
 
     #[test]

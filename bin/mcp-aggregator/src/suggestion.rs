@@ -1,9 +1,14 @@
 //! What a user who typed a name that does not exist may have meant.
 
+use crate::table::printable;
+
 /// More would be a list, and `tools` gives that.
 const MOST: usize = 3;
+/// So many tools of a server are named, where none is like what was typed.
+const SHOWN: usize = 8;
 
 /// A name that exists: the whole of it, and the tool's own part.
+#[derive(Debug, Clone)]
 pub(crate) struct Known {
     pub(crate) full: String,
     pub(crate) tool: String,
@@ -11,7 +16,11 @@ pub(crate) struct Known {
 
 /// The known names closest to `typed`, best first.
 pub(crate) fn closest(typed: &str, known: &[Known]) -> Vec<String> {
-    let far = 2.max(typed.chars().count() / 3);
+    // Of a short name, two letters are half.
+    let far = match typed.chars().count() {
+        0..=4 => 1,
+        length => 2.max(length / 3),
+    };
     let mut near: Vec<(usize, &str)> = known
         .iter()
         // Who typed the tool's own name has it right but for the server.
@@ -19,7 +28,13 @@ pub(crate) fn closest(typed: &str, known: &[Known]) -> Vec<String> {
         .filter(|&(distance, _)| distance <= far)
         .collect();
     near.sort_by_key(|&(distance, _)| distance);
-    near.into_iter().take(MOST).map(|(_, name)| name.to_owned()).collect()
+    // Beside a good guess, far ones are noise.
+    let best = near.first().map_or(0, |&(distance, _)| distance);
+    near.into_iter()
+        .take_while(|&(distance, _)| distance <= best + 1)
+        .take(MOST)
+        .map(|(_, name)| name.to_owned())
+        .collect()
 }
 
 /// ``did you mean `a`, `b` or `c`?``
@@ -30,6 +45,22 @@ pub(crate) fn question(names: &[String]) -> Option<String> {
         [] => format!("did you mean {last}?"),
         _ => format!("did you mean {} or {last}?", others.join(", ")),
     })
+}
+
+/// The names of things that may be meant, by a name that nothing has: ``did you mean `a`?``
+pub(crate) fn among<'a>(typed: &str, names: impl Iterator<Item = &'a str>) -> Option<String> {
+    let known = |name: &str| Known { full: printable(name), tool: printable(name) };
+    question(&closest(typed, &names.map(known).collect::<Vec<_>>()))
+}
+
+/// `` `a`, `b` and 3 more``
+pub(crate) fn some_of(names: &[&str]) -> Option<String> {
+    let shown: Vec<String> = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
+    match names.len().saturating_sub(SHOWN) {
+        _ if names.is_empty() => None,
+        0 => Some(shown.join(", ")),
+        more => Some(format!("{} and {more} more", shown.join(", "))),
+    }
 }
 
 /// How many characters must be added, removed or replaced, whatever their case (Levenshtein).
@@ -68,6 +99,8 @@ mod tests {
         assert_eq!(suggested("Git.Log"), ["git.log"]);
         assert_eq!(suggested("read_file"), ["files.read_file", "files.read_files"]);
         assert!(suggested("postgres.query").is_empty());
+        let far_behind = ["notes.echo", "notes.env", "notes.cwd"];
+        assert_eq!(among("notes.ecko", far_behind.into_iter()).unwrap(), "did you mean `notes.echo`?");
     }
 
     #[test]
@@ -76,6 +109,16 @@ mod tests {
         assert_eq!(question(&[]), None);
         assert_eq!(question(&names(&["a"])).unwrap(), "did you mean `a`?");
         assert_eq!(question(&names(&["a", "b", "c"])).unwrap(), "did you mean `a`, `b` or `c`?");
+    }
+
+    #[test]
+    fn a_server_is_found_by_a_slip_and_some_of_many_are_named() {
+        let servers = ["notes", "calc", "everything"];
+        assert_eq!(among("note", servers.into_iter()).unwrap(), "did you mean `notes`?");
+        assert_eq!(among("postgres", servers.into_iter()), None);
+        assert_eq!(among("nope", servers.into_iter()), None);
+        assert_eq!(some_of(&[]), None);
+        assert_eq!(some_of(&["a"; 10]).unwrap(), format!("{} and 2 more", ["`a`"; 8].join(", ")));
     }
 
     #[test]

@@ -2,6 +2,9 @@
 
 use std::io;
 
+use crate::colour;
+use crate::visible::{is_unseen, push_sign};
+
 /// The width of a line that nobody looks at on a terminal.
 const USUAL_WIDTH: usize = 100;
 /// What stands between two columns.
@@ -9,13 +12,22 @@ const GAP: &str = "  ";
 
 /// Rows of cells, every column as wide as its widest cell but for the last, which is never padded.
 pub(crate) fn aligned<const N: usize>(rows: &[[String; N]]) -> Vec<String> {
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let width = |column: usize| rows.iter().map(|row| width(&row[column])).max().unwrap_or(0);
     let widths: [usize; N] = std::array::from_fn(width);
     let line = |row: &[String; N]| {
-        let cells: Vec<String> = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        let cells: Vec<String> = row.iter().zip(widths).map(|(cell, width)| padded(cell, width)).collect();
         cells.join(GAP).trim_end().to_owned()
     };
     rows.iter().map(line).collect()
+}
+
+/// How many characters of a cell are seen: its colour is not.
+pub(crate) fn width(cell: &str) -> usize {
+    colour::without(cell).chars().count()
+}
+
+fn padded(cell: &str, to: usize) -> String {
+    format!("{cell}{}", " ".repeat(to.saturating_sub(width(cell))))
 }
 
 /// Cuts `line` to `width` characters, showing that something is missing.
@@ -31,7 +43,15 @@ pub(crate) fn cut(line: &str, width: usize) -> String {
 
 /// `text` on one line, and without what would steer a terminal: names and descriptions are a stranger's words.
 pub(crate) fn printable(text: &str) -> String {
-    text.chars().map(|character| if character.is_control() { ' ' } else { character }).collect()
+    let mut shown = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            letter if letter.is_control() => shown.push(' '),
+            letter if is_unseen(letter) => push_sign(&mut shown, letter),
+            letter => shown.push(letter),
+        }
+    }
+    shown
 }
 
 /// How wide a line may be: `COLUMNS` if it is set, else the terminal's width.
@@ -44,11 +64,18 @@ pub(crate) fn line_width() -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::colour::Colour;
 
     #[test]
     fn columns_are_aligned_by_characters_and_lines_do_not_end_in_blanks() {
         let rows = [["é", "1"], ["long", ""], ["x", "22"]].map(|row| row.map(str::to_owned));
         assert_eq!(aligned(&rows), ["é     1", "long", "x     22"]);
+    }
+
+    #[test]
+    fn colours_take_no_room() {
+        let rows = [[Colour::Good.always("ok"), "1".to_owned()], ["plain".to_owned(), "2".to_owned()]];
+        assert_eq!(aligned(&rows), ["\u{1b}[32mok\u{1b}[0m     1", "plain  2"]);
     }
 
     #[test]
@@ -62,5 +89,6 @@ mod tests {
     #[test]
     fn a_stranger_cannot_steer_the_terminal() {
         assert_eq!(printable("a\u{1b}[2Jb\nc"), "a [2Jb c");
+        assert_eq!(printable("safe\u{202e}txt.exe"), "safe⟨U+202E⟩txt.exe");
     }
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use registry::Store;
+use registry::{Location, Store};
 
 use crate::admission::TOKEN_VARIABLE;
 use crate::client::{Client, Denial};
@@ -18,7 +18,7 @@ use crate::storage::StorageArguments;
 #[derive(Debug, Args)]
 pub(crate) struct TargetArguments {
     /// The service to talk to [default: the one that runs on this machine, else the registry itself]
-    #[arg(long, value_name = "URL", conflicts_with_all = ["data_dir", "database"])]
+    #[arg(long, value_name = "SERVICE", conflicts_with_all = ["data_dir", "database"])]
     pub(crate) url: Option<String>,
     /// The file with the token for it [default: the variable MCP_AGGREGATOR_TOKEN]
     #[arg(long, value_name = "FILE")]
@@ -40,6 +40,31 @@ impl TargetArguments {
             return Ok(Target::Service(service));
         }
         Ok(Target::Registry(self.storage.open().await?))
+    }
+
+    /// The same for who only looks, or changes what is there: where there is no registry, none is made.
+    pub(crate) async fn there(&self) -> Result<Option<Target>, Failure> {
+        if let Some(service) = self.running().await? {
+            return Ok(Some(Target::Service(service)));
+        }
+        if !self.storage.is_there() {
+            return Ok(None);
+        }
+        Ok(Some(Target::Registry(self.storage.open().await?)))
+    }
+
+    /// The same, for who can do with nothing, unless a place was named: that is a slip of the pen then.
+    pub(crate) async fn there_or_new(&self) -> Result<Option<Target>, Failure> {
+        let is_named = self.storage.data_dir.is_some() || self.storage.database.is_some();
+        if is_named { self.existing().await.map(Some) } else { self.there().await }
+    }
+
+    /// The same, for who needs something that is there.
+    pub(crate) async fn existing(&self) -> Result<Target, Failure> {
+        match self.there().await? {
+            Some(target) => Ok(target),
+            None => Err(no_registry(&self.storage.location()?)),
+        }
     }
 
     /// The running service, for what only it can do.
@@ -84,6 +109,11 @@ impl TargetArguments {
     }
 }
 
+fn no_registry(location: &Location) -> Failure {
+    let failure = Failure::new(format!("there is no registry at {location}")).of_kind("REGISTRY_NOT_FOUND");
+    failure.with_hint("`mcp-aggregator serve` makes one, and so does `mcp-aggregator add NAME -- COMMAND`")
+}
+
 /// The first token of a file: alone on its line, or as `name:token`, so that the file of `serve` will do.
 fn token_in(file: &Path) -> Result<String, Failure> {
     let shown = file.display();
@@ -92,4 +122,22 @@ fn token_in(file: &Path) -> Result<String, Failure> {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#'));
     let line = line.ok_or_else(|| Failure::new(format!("there is no token in {shown}")))?;
     Ok(line.split_once(':').map_or(line, |(_, token)| token.trim()).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn looking_makes_no_registry() {
+        let folder = tempfile::tempdir().expect("there is room for a folder");
+        let typo = folder.path().join("typo");
+        let storage = StorageArguments { data_dir: Some(typo.clone()), database: None };
+        let target = TargetArguments { url: None, token_file: None, storage };
+        assert!(target.there().await.is_ok_and(|there| there.is_none()));
+        let Err(failure) = target.there_or_new().await else { panic!("a place that was named must be there") };
+        assert_eq!(failure.message, format!("there is no registry at {}", typo.join("registry.db").display()));
+        assert!(target.existing().await.is_err());
+        assert!(!typo.exists(), "nothing was made");
+    }
 }

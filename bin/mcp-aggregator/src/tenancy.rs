@@ -2,13 +2,16 @@
 //!
 //! It is a lock on a file beside the database, which ends with the process, however that ends. PostgreSQL several may
 //! share, on several machines; but each has a data directory of its own, where it says where it is.
+//!
+//! Beside the lock is a file that says who it is: other than a path, it is the same wherever the folder is moved to, and
+//! on no other machine.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use registry::Location;
+use registry::{Location, ServerId};
 
 use crate::failure::Failure;
 use crate::service_file;
@@ -20,6 +23,7 @@ const FOLDER_LOCK: &str = "service.lock";
 #[derive(Debug)]
 pub(crate) struct Tenancy {
     _lock: Option<File>,
+    instance: String,
 }
 
 impl Tenancy {
@@ -28,7 +32,7 @@ impl Tenancy {
         let path = match (location, folder) {
             (Location::File(database), _) => lock_beside(database),
             (_, Some(folder)) => folder.join(FOLDER_LOCK),
-            (_, None) => return Ok(Self { _lock: None }),
+            (_, None) => return Ok(Self { _lock: None, instance: new_instance() }),
         };
         let failed = |error: std::io::Error| Failure::new(format!("could not lock {}: {error}", path.display()));
         if let Some(folder) = path.parent() {
@@ -43,8 +47,30 @@ impl Tenancy {
         }
         // For whoever comes and finds it locked.
         lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id())).map_err(failed)?;
-        Ok(Self { _lock: Some(lock) })
+        let instance = instance_in(&path.with_extension("id"))?;
+        Ok(Self { _lock: Some(lock), instance })
     }
+
+    /// Who keeps the registry, unlike anybody else.
+    pub(crate) fn instance(&self) -> &str {
+        &self.instance
+    }
+}
+
+fn new_instance() -> String {
+    ServerId::fresh().to_string()
+}
+
+/// Who we were before, or from now on. Called by who has the lock.
+fn instance_in(file: &Path) -> Result<String, Failure> {
+    let kept = fs::read_to_string(file).unwrap_or_default().trim().to_owned();
+    if !kept.is_empty() {
+        return Ok(kept);
+    }
+    let instance = new_instance();
+    fs::write(file, format!("{instance}\n"))
+        .map_err(|error| Failure::new(format!("could not write {}: {error}", file.display())))?;
+    Ok(instance)
 }
 
 fn lock_beside(database: &Path) -> PathBuf {
@@ -95,8 +121,12 @@ mod tests {
         let refused = Tenancy::take(&location, Some(&folder)).unwrap_err().message;
         assert!(refused.contains("http://127.0.0.1:1"), "{refused}");
         assert!(refused.contains(&std::process::id().to_string()), "{refused}");
+        let instance = first.instance().to_owned();
         drop((word, first));
-        Tenancy::take(&location, Some(&folder)).unwrap();
-        fs::remove_dir_all(&folder).unwrap();
+        let moved = folder.with_extension("moved");
+        fs::rename(&folder, &moved).unwrap();
+        let again = Tenancy::take(&Location::in_folder(&moved), Some(&moved)).unwrap();
+        assert_eq!(again.instance(), instance, "it is the same one, wherever it is");
+        fs::remove_dir_all(&moved).unwrap();
     }
 }

@@ -33,6 +33,11 @@ pub(crate) fn from(
     store(&address, embedder).map(Some)
 }
 
+/// Whether vectors are to be kept elsewhere, by an option or by the environment.
+pub(crate) fn is_wanted(option: Option<&str>) -> bool {
+    option.is_some() || variable(VARIABLE).is_some()
+}
+
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.trim().is_empty())
 }

@@ -68,6 +68,7 @@ pub(crate) fn parse(mut parser: Parser) -> Result<Wish, String> {
         start_timeout: Duration::ZERO,
         answer_timeout: Duration::from_secs(300),
         surface: Surface::Full,
+        withheld: &["MCP_AGGREGATOR_TOKEN", "MCP_CREDENTIAL_KEY"],
         is_growing: false,
         reach: Reach::TOOLS,
         capabilities: "{}",

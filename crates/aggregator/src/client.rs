@@ -46,6 +46,8 @@ pub type Baggage = Arc<dyn Any + Send + Sync>;
 /// One connected client.
 pub struct Client {
     number: u64,
+    /// Who is to be asked what servers want to know of it.
+    asker: u64,
     setup: ClientSetup,
     baggage: Option<Baggage>,
     state: Mutex<State>,
@@ -87,15 +89,18 @@ struct Parked {
 impl Client {
     /// A client that has said nothing yet.
     pub fn new(setup: ClientSetup) -> Arc<Self> {
-        Self::make(setup, None)
+        let number = next_number();
+        Self::make(setup, number, number, None)
     }
 
-    /// The same, made for a purpose that its [`Baggage`] tells.
+    /// The same, made for a purpose that its [`Baggage`] tells. There is no person behind it who could be asked.
     pub fn carrying(setup: ClientSetup, baggage: Baggage) -> Arc<Self> {
-        Self::make(setup, Some(baggage))
+        let client = Self::make(setup, next_number(), NOBODY, Some(baggage));
+        client.is_never_asked();
+        client
     }
 
-    fn make(setup: ClientSetup, baggage: Option<Baggage>) -> Arc<Self> {
+    fn make(setup: ClientSetup, number: u64, asker: u64, baggage: Option<Baggage>) -> Arc<Self> {
         let state = State {
             name: Box::default(),
             style: setup.names.style_for(""),
@@ -109,7 +114,8 @@ impl Client {
             last_ticket: 0,
         };
         Arc::new(Self {
-            number: next_number(),
+            number,
+            asker,
             setup,
             baggage,
             state: Mutex::new(state),
@@ -169,7 +175,7 @@ impl Client {
 
     /// Who is behind its requests.
     pub fn party(&self) -> Party {
-        Party { client: self.number, asker: self.number, is_alone: self.setup.is_alone }
+        Party { client: self.number, asker: self.asker, is_alone: self.setup.is_alone }
     }
 
     /// The way for what is about none of its requests.
@@ -407,6 +413,10 @@ impl Drop for Waiting {
         self.client.request_closed();
     }
 }
+
+/// Who is asked if nobody can be. What a server asks is refused whichever of them it is about, so they need not take
+/// turns at it.
+const NOBODY: u64 = 0;
 
 /// A number nobody else has.
 pub(crate) fn next_number() -> u64 {

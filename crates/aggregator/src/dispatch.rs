@@ -33,6 +33,8 @@ pub struct Options {
     pub names: NamePolicy,
     /// How long a server may take to become ready.
     pub start_timeout: Duration,
+    /// The variables with which our own doors are opened: nothing for the servers behind them.
+    pub withheld: &'static [&'static str],
     /// Servers may join and leave while we run.
     pub is_growing: bool,
     /// What is offered and asked for: the whole protocol, or nothing but tools.

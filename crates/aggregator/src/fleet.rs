@@ -36,6 +36,7 @@ use crate::dispatch::Options;
 use crate::level::Level;
 use crate::logs::{self, Levels};
 use crate::subscriptions::Followed;
+use crate::surface::Surface;
 use crate::tasks::Tasks;
 
 /// How long a list waits for servers that are still starting, counted from our own start.
@@ -302,13 +303,21 @@ impl Fleet {
         if self.options.is_growing { snapshot.growing() } else { snapshot }
     }
 
+    /// Which tools stand on the small surface has changed.
+    pub fn surface_changed(&self) {
+        for client in self.clients().into_iter().filter(|client| client.surface() != Surface::Full) {
+            client.list_changed(Kind::Tool, false);
+        }
+        self.tell_listeners(None, Kind::Tool);
+    }
+
     fn tell_clients(&self, server: usize, kind: Kind, while_starting: bool) {
         for client in self.clients() {
             if client.scope().sees(server) {
                 client.list_changed(kind, while_starting);
             }
         }
-        self.tell_listeners(server, kind);
+        self.tell_listeners(Some(server), kind);
     }
 
     /// Passes on what a server says to everybody, to all who want it.

@@ -18,6 +18,7 @@ use crate::client::Client;
 use crate::dispatch::{Aggregator, Incoming};
 use crate::fleet::Fleet;
 use crate::resources::not_found;
+use crate::surface::Surface;
 use crate::way::Message;
 
 /// How long servers may take to say that they will tell us of changes, before a client is told so anyway.
@@ -241,8 +242,9 @@ impl Follower {
 }
 
 impl Fleet {
-    /// A list has changed: whoever keeps a stream of news open for it is told on that stream.
-    pub(crate) fn tell_listeners(&self, server: usize, kind: Kind) {
+    /// A list has changed, by this server or by nobody's doing but ours: whoever keeps a stream of news open for it is told
+    /// on that stream.
+    pub(crate) fn tell_listeners(&self, server: Option<usize>, kind: Kind) {
         let listeners: Vec<_> = {
             let followed = self.followed();
             let wants = |listener: &&Arc<Listener>| match kind {
@@ -250,9 +252,9 @@ impl Fleet {
                 Kind::Prompt => listener.filter.prompts,
                 Kind::Resource | Kind::Template => listener.filter.resources,
             };
-            let sees = |listener: &&Arc<Listener>| match listener.client.scope() {
-                Scope::All => true,
-                Scope::One(only) => only == server,
+            let sees = |listener: &&Arc<Listener>| match server {
+                Some(server) => listener.client.scope().sees(server),
+                None => listener.client.surface() != Surface::Full,
             };
             followed.listeners.iter().filter(wants).filter(sees).cloned().collect()
         };

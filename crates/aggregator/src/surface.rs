@@ -50,8 +50,8 @@ pub enum Surface {
 pub trait Guide: Send + Sync {
     /// The tools that fit best, the best first.
     fn find(&self, wish: Wish) -> Finding;
-    /// What tools are good for, with how many are: the most first.
-    fn skills(&self) -> Vec<(String, usize)>;
+    /// What tools, of this server or of all, are good for, with how many are: the most first.
+    fn skills(&self, server: Option<usize>) -> Vec<(String, usize)>;
     /// The tools that are listed on every surface, by the names they have in the merged list.
     fn pinned(&self) -> Arc<[String]>;
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
+use models::Model;
 use notebook::Folder;
 use registry::Page;
 use serde::Serialize;
@@ -29,6 +30,8 @@ pub(crate) struct Asked {
     pub(crate) closing: watch::Receiver<bool>,
     /// The documents that may be read.
     pub(crate) documents: Option<Arc<Folder>>,
+    /// The model that answers questions.
+    pub(crate) model: Option<Arc<Model>>,
     pub(crate) path: Vec<(&'static str, String)>,
     pub(crate) query: Map<String, Value>,
     pub(crate) body: Members,

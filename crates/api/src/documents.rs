@@ -17,7 +17,7 @@ use service::{Error, Service};
 
 use crate::asked::{Asked, refuse};
 pub(crate) use running::{Output, Run};
-pub(crate) use tools::{ServiceTools, own_session};
+pub(crate) use tools::{Asking, ServiceTools, own_session};
 
 /// A document that is meant.
 #[derive(Debug, Clone)]

@@ -10,7 +10,8 @@
 //! - `endpoint`: one thing that can be asked for; `endpoints` and below: all of them, and what they do
 //! - `result`: what a tool answered, with a note on how it got there; `events`: what happens, as a stream; `metrics`:
 //!   numbers
-//! - `documents`: Markdown documents that run tools, and who makes their calls
+//! - `documents`: Markdown documents that run tools, and who makes their calls; `helper`: the assistant, and who makes its;
+//!   `work`: what takes its time, told as it goes on
 //! - `answer`: what is sent back; `mistake`: what can go wrong
 //! - `openapi`: the document, made from the endpoints; `page.html` shows it
 
@@ -20,6 +21,7 @@ mod documents;
 mod endpoint;
 mod endpoints;
 mod events;
+mod helper;
 mod metrics;
 mod mistake;
 mod openapi;
@@ -27,12 +29,14 @@ mod result;
 mod routes;
 mod schema;
 mod schemas;
+mod work;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::request::Parts;
 use http::{Response, StatusCode};
+use models::Model;
 use notebook::Folder;
 use service::{Actor, Service};
 use tokio::sync::watch;
@@ -50,6 +54,7 @@ pub struct Api {
     service: Arc<Service>,
     endpoints: Vec<Endpoint>,
     documents: Option<Arc<Folder>>,
+    model: Option<Arc<Model>>,
     closing: watch::Sender<bool>,
 }
 
@@ -57,12 +62,17 @@ impl Api {
     /// The API of a service.
     pub fn new(service: Arc<Service>) -> Self {
         let endpoints = endpoints::all();
-        Self { service, endpoints, documents: None, closing: watch::Sender::new(false) }
+        Self { service, endpoints, documents: None, model: None, closing: watch::Sender::new(false) }
     }
 
     /// The documents in this folder may be listed, read, run and written.
     pub fn with_documents(self, folder: Arc<Folder>) -> Self {
         Self { documents: Some(folder), ..self }
+    }
+
+    /// Questions to the assistant are answered by this model.
+    pub fn with_assistant(self, model: Arc<Model>) -> Self {
+        Self { model: Some(model), ..self }
     }
 
     /// Whether a path leads here.
@@ -95,8 +105,8 @@ impl Api {
         let service = Arc::clone(&self.service);
         let name = if principal.is_empty() { Arc::from(NOBODY) } else { principal };
         let (actor, closing) = (Actor { name }, self.closing.subscribe());
-        let documents = self.documents.clone();
-        let asked = Asked { service, actor, headers: parts.headers, closing, documents, path, query, body };
+        let (documents, model) = (self.documents.clone(), self.model.clone());
+        let asked = Asked { service, actor, headers: parts.headers, closing, documents, model, path, query, body };
         (endpoint.run)(asked).await.map_err(|error| mistake::answer(&error))
     }
 

@@ -34,6 +34,8 @@ pub(crate) const ALL: &[Mistake] = &[
     mistake("EXECUTION_TIMEOUT", 504, "the call took too long"),
     mistake("EXECUTION_CANCELLED", 409, "somebody cancelled the call"),
     mistake("EXECUTION_STOPPED", 409, "executions are stopped until they are reset"),
+    mistake("ASSISTANT_UNAVAILABLE", 503, "no model is configured that answers questions"),
+    mistake("MODEL_FAILED", 502, "the model gave no answer; `detail` tells why"),
     mistake("LIMIT_REACHED", 429, "too much goes on already"),
     mistake("DATABASE_UNAVAILABLE", 503, "the database cannot be reached just now; try again"),
     mistake("CONFLICT", 409, "somebody else changed the same thing at the same time"),
@@ -89,9 +91,9 @@ pub(crate) fn told_as(error: &Error) -> Value {
         return json!({"detail": problems, "error_code": error.code(), "context": {"errors": problems}});
     }
     let detail = match known(code_of(error)) {
-        Some(mistake) if mistake.status < 500 => error.to_string(),
+        Some(mistake) if mistake.status != 500 => error.to_string(),
         _ => {
-            tracing::error!(error = %told(error), "a run of a document could not be answered");
+            tracing::error!(error = %told(error), "a request could not be answered to its end");
             "something went wrong here; the log tells more".to_owned()
         }
     };
@@ -180,6 +182,8 @@ mod tests {
             (Error::ExecutionCancelled { message: text(), context: serde_json::Map::new() }, 409),
             (Error::LimitReached { message: text(), context: serde_json::Map::new() }, 429),
             (Error::ExecutionStopped, 409),
+            (Error::AssistantUnavailable { why: text() }, 503),
+            (Error::ModelFailed { message: text() }, 502),
             (Error::Validation { problems: Vec::new() }, 422),
             (Error::Registry(registry::Error::WrongKey), 500),
         ] {

@@ -34,6 +34,8 @@ enum Kind {
         most: i64,
     },
     Number,
+    /// A number from 0 to 1.
+    Share,
     Truth,
     /// An object that somebody else looks into; what is known of its members is told and not checked.
     AnyObject {
@@ -124,6 +126,11 @@ impl Schema {
     /// A number.
     pub(crate) fn number() -> Self {
         Self::of(Kind::Number)
+    }
+
+    /// A number from 0 to 1.
+    pub(crate) fn share() -> Self {
+        Self::of(Kind::Share)
     }
 
     /// True or false.

@@ -46,6 +46,10 @@ pub enum Ended {
     RoundsSpent(usize),
     /// It asked for the same again and again.
     GoesInCircles,
+    /// It had nothing to say.
+    Silent,
+    /// As many calls were made as may be, and it still wanted more.
+    CallsSpent(usize),
     /// Somebody stopped its calls.
     Stopped(String),
 }
@@ -66,6 +70,8 @@ pub struct Outcome {
 pub struct Dialogue {
     /// All that was said, also if the dialogue was dropped in the middle.
     pub conversation: Conversation,
+    /// The words of an answer that is not over, or broke off.
+    pub(crate) unfinished: String,
     offers: Vec<Offer>,
     tools: Vec<Tool>,
     names: SafeNames,
@@ -81,6 +87,45 @@ struct Ready<'o> {
     arguments: String,
 }
 
+/// A call that is not made.
+struct Unmade {
+    /// What the model is told instead of a result.
+    why: String,
+    kind: Kind,
+}
+
+/// Why a call is not made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// The model got something wrong that it can mend.
+    Mistake,
+    /// The same was asked for before.
+    Repeat,
+    /// No more calls may be made.
+    Spent,
+}
+
+/// What a round of calls was good for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Round {
+    /// Something new was tried.
+    Fruitful,
+    /// Nothing but what was asked for before.
+    OnlyRepeats,
+    /// Nothing new, and no more calls may be made.
+    OnlySpent,
+}
+
+/// How a call went.
+enum Went {
+    /// It was made, and gave this.
+    Made(ToolResult),
+    /// It was not made; the model is told why.
+    Unmade(ToolResult),
+    /// Somebody stopped it: everything ends.
+    Stopped(String),
+}
+
 impl Dialogue {
     /// Nothing was said yet.
     pub fn new(system: impl Into<String>, question: impl Into<String>, offers: Vec<Offer>, bounds: Bounds) -> Self {
@@ -89,7 +134,7 @@ impl Dialogue {
         let tools: Vec<Tool> = offers.iter().map(|offer| offer.tool.clone()).collect();
         let names = SafeNames::of(tools.iter().map(|tool| tool.name.as_str()));
         let (repeats, usage) = (Repeats::default(), Usage::default());
-        Self { conversation, offers, tools, names, bounds, repeats, calls_made: 0, usage }
+        Self { conversation, unfinished: String::new(), offers, tools, names, bounds, repeats, calls_made: 0, usage }
     }
 
     /// How many calls were made.
@@ -112,7 +157,8 @@ impl Dialogue {
     ) -> Result<Outcome, Failure> {
         let mut last_words = String::new();
         let mut fruitless = 0;
-        for _ in 0..self.bounds.rounds.max(1) {
+        let rounds = self.bounds.rounds.max(1);
+        for round in 1..=rounds {
             let answer = self.hear(model, tell).await?;
             if !answer.text.is_empty() {
                 last_words.clone_from(&answer.text);
@@ -120,16 +166,22 @@ impl Dialogue {
             if let Some(ended) = end_of(&answer) {
                 return Ok(self.outcome(answer.text, ended));
             }
+            if round == rounds {
+                // Nobody would hear what these calls give.
+                break;
+            }
             match self.use_tools(&answer.calls, hands, tell).await {
-                Ok(true) => fruitless = 0,
-                Ok(false) if fruitless + 1 == MOST_FRUITLESS => {
-                    return Ok(self.outcome(last_words, Ended::GoesInCircles));
+                Ok(Round::Fruitful) => fruitless = 0,
+                Ok(_) if fruitless + 1 < MOST_FRUITLESS => fruitless += 1,
+                Ok(Round::OnlyRepeats) => return Ok(self.outcome(last_words, Ended::GoesInCircles)),
+                Ok(Round::OnlySpent) => {
+                    let ended = Ended::CallsSpent(self.calls_made);
+                    return Ok(self.outcome(last_words, ended));
                 }
-                Ok(false) => fruitless += 1,
                 Err(why) => return Ok(self.outcome(last_words, Ended::Stopped(why))),
             }
         }
-        Ok(self.outcome(last_words, Ended::RoundsSpent(self.bounds.rounds.max(1))))
+        Ok(self.outcome(last_words, Ended::RoundsSpent(rounds)))
     }
 
     fn outcome(&self, answer: String, ended: Ended) -> Outcome {
@@ -138,33 +190,36 @@ impl Dialogue {
 
     async fn hear(&mut self, model: &Model, tell: &mut (dyn FnMut(Told<'_>) + Send)) -> Result<Answer, Failure> {
         let ask = Ask { conversation: &self.conversation, tools: &self.tools, names: &self.names, most_tokens: None };
-        let mut has_spoken = false;
+        let unfinished = &mut self.unfinished;
+        unfinished.clear();
         let mut hear = |heard: Heard<'_>| {
             if let Heard::Text(text) = heard {
-                has_spoken |= !text.is_empty();
+                unfinished.push_str(text);
                 tell(Told::Words(text));
             }
         };
         let answer = model.answer(ask, &mut hear).await;
-        if has_spoken {
+        if !self.unfinished.is_empty() {
             tell(Told::EndOfWords);
         }
         let answer = answer?;
+        self.unfinished.clear();
         self.usage.input += answer.usage.input;
         self.usage.output += answer.usage.output;
         self.conversation.answered(&answer);
         Ok(answer)
     }
 
-    /// Makes the calls of a turn and puts their results into the conversation; whether any of them was a new one. Calls
-    /// that do no harm beside others run at the same time, all others alone and in their order.
+    /// Makes the calls of a turn and puts their results into the conversation; whether any of them was something new.
+    /// Calls that do no harm beside others run at the same time, all others alone and in their order.
     async fn use_tools(
         &mut self,
         calls: &[ToolCall],
         hands: &impl Hands,
         tell: &mut (dyn FnMut(Told<'_>) + Send),
-    ) -> Result<bool, String> {
-        let prepared: Vec<Result<(usize, String), String>> = calls.iter().map(|call| self.prepare(call)).collect();
+    ) -> Result<Round, String> {
+        let prepared: Vec<Result<(usize, String), Unmade>> =
+            calls.iter().map(|call| self.prepare(call, hands)).collect();
         let mut results: Vec<Option<ToolResult>> = calls.iter().map(|_| None).collect();
         let mut stopped = None;
         let mut next = 0;
@@ -183,12 +238,20 @@ impl Dialogue {
                     .map(|(offer, arguments)| Ready { offer: &self.offers[*offer], arguments: arguments.clone() });
                 one_call(&calls[at], ready, hands)
             });
-            for (at, (result, took)) in (next..).zip(join_all(batch).await) {
+            for (at, (went, took)) in (next..).zip(join_all(batch).await) {
+                let result = match went {
+                    Went::Made(result) => result,
+                    Went::Unmade(result) => {
+                        // It was counted when it was prepared.
+                        self.calls_made -= usize::from(prepared[at].is_ok());
+                        result
+                    }
+                    Went::Stopped(why) => {
+                        stopped = Some(why.clone());
+                        ToolResult::error(&calls[at], why)
+                    }
+                };
                 let tool = self.original(&calls[at].name);
-                let result = result.unwrap_or_else(|why| {
-                    stopped = Some(why.clone());
-                    ToolResult::error(&calls[at], why)
-                });
                 let problem = result.is_error.then(|| content::first_words(&result));
                 tell(Told::Called { tool, took, problem: problem.as_deref() });
                 results[at] = Some(result);
@@ -200,37 +263,47 @@ impl Dialogue {
         self.conversation.results(results.collect());
         match stopped {
             Some(why) => Err(why),
-            None => Ok(prepared.iter().zip(calls).any(|(prepared, call)| prepared.is_ok() || !self.is_known(call))),
+            None => Ok(worth(&prepared)),
         }
-    }
-
-    fn is_known(&self, call: &ToolCall) -> bool {
-        self.names.original(&call.name).is_some() && call.parsed().is_ok()
     }
 
     /// What is to be called, or what the model is told instead.
-    fn prepare(&mut self, call: &ToolCall) -> Result<(usize, String), String> {
-        let Some(name) = self.names.original(&call.name) else { return Err(self.no_such_tool(&call.name)) };
-        let place = self.offers.iter().position(|offer| offer.tool.name == name);
-        let place = place.ok_or_else(|| self.no_such_tool(&call.name))?;
-        let parsed: Map<String, Value> = call.parsed().map_err(|error| {
-            let schema = &self.offers[place].tool.schema;
-            format!("{error}. Call it again with arguments that fit this schema: {schema}")
+    fn prepare(&mut self, call: &ToolCall, hands: &impl Hands) -> Result<(usize, String), Unmade> {
+        let offer = self.names.original(&call.name);
+        let place = offer.and_then(|name| self.offers.iter().position(|offer| offer.tool.name == name));
+        let place = place.ok_or_else(|| match call.parsed() {
+            Err(error) => self.mistake(call, format!("{error}; and {}", self.no_such_tool(&call.name))),
+            Ok(_) => self.mistake(call, self.no_such_tool(&call.name)),
         })?;
+        let parsed: Map<String, Value> = call.parsed().map_err(|error| self.misfit(call, place, &error.to_string()))?;
         if self.bounds.calls.is_some_and(|most| self.calls_made >= most) {
-            return Err(format!(
-                "no further calls may be made: the limit is {}. Answer with what you know.",
-                self.calls_made
-            ));
+            let why =
+                format!("no further calls may be made: the limit is {}. Answer with what you know.", self.calls_made);
+            return Err(Unmade { why, kind: Kind::Spent });
         }
-        if !self.repeats.may_call(name, &parsed) {
+        let checked = hands.check(&self.offers[place], &parsed);
+        checked.map_err(|why| self.misfit(call, place, &why))?;
+        if !self.repeats.may_call(&self.offers[place].tool.name, &parsed) {
             let why = "this was called with the same arguments before, and its result is above. Do not call it again; \
                        answer with what you know, or try something else.";
-            return Err(why.to_owned());
+            return Err(Unmade { why: why.to_owned(), kind: Kind::Repeat });
         }
         self.calls_made += 1;
         let is_object = call.arguments.trim_start().starts_with('{');
         Ok((place, if is_object { call.arguments.clone() } else { "{}".to_owned() }))
+    }
+
+    /// A call that the model got wrong. Who makes the same mistake again and again goes in circles, too.
+    fn mistake(&mut self, call: &ToolCall, why: String) -> Unmade {
+        let kind = if self.repeats.may_err(call) { Kind::Mistake } else { Kind::Repeat };
+        Unmade { why, kind }
+    }
+
+    /// The same, where the tool is there and its arguments are wrong.
+    fn misfit(&mut self, call: &ToolCall, place: usize, why: &str) -> Unmade {
+        let schema = &self.offers[place].tool.schema;
+        let why = format!("{why}. Call it again with arguments that fit this schema: {schema}");
+        self.mistake(call, why)
     }
 
     fn no_such_tool(&self, name: &str) -> String {
@@ -251,31 +324,38 @@ fn end_of(answer: &Answer) -> Option<Ended> {
     Some(match &answer.stop {
         Stop::Length => Ended::CutShort,
         Stop::Refused => Ended::Refused(answer.text.clone()),
+        Stop::Done | Stop::Tools | Stop::Other(_) if answer.text.trim().is_empty() => Ended::Silent,
         Stop::Done | Stop::Tools | Stop::Other(_) => Ended::Answered,
     })
 }
 
+/// What a round was good for, by the calls that were wanted in it.
+fn worth(prepared: &[Result<(usize, String), Unmade>]) -> Round {
+    let is = |kind: Kind| prepared.iter().any(|it| it.as_ref().err().is_some_and(|unmade| unmade.kind == kind));
+    match () {
+        () if prepared.iter().any(Result::is_ok) || is(Kind::Mistake) => Round::Fruitful,
+        () if is(Kind::Spent) => Round::OnlySpent,
+        () => Round::OnlyRepeats,
+    }
+}
+
 /// Makes one call, if it may be made; and how long that took.
-async fn one_call(
-    call: &ToolCall,
-    ready: Result<Ready<'_>, &String>,
-    hands: &impl Hands,
-) -> (Result<ToolResult, String>, Duration) {
+async fn one_call(call: &ToolCall, ready: Result<Ready<'_>, &Unmade>, hands: &impl Hands) -> (Went, Duration) {
     let ready = match ready {
         Ok(ready) => ready,
-        Err(why) => return (Ok(ToolResult::error(call, why)), Duration::ZERO),
+        Err(Unmade { why, .. }) => return (Went::Unmade(ToolResult::error(call, why)), Duration::ZERO),
     };
     if ready.offer.is_destructive
         && let Permission::Refused(why) = hands.permit(ready.offer, &ready.arguments).await
     {
-        return (Ok(ToolResult::error(call, why)), Duration::ZERO);
+        return (Went::Unmade(ToolResult::error(call, why)), Duration::ZERO);
     }
     // Whoever thinks about a permission takes their time; that is no time of the call.
     let began = Instant::now();
-    let result = match hands.call(&ready.offer.tool.name, &ready.arguments).await {
-        Ok(result) => Ok(content::result(call, &result)),
-        Err(Mishap::Failed(why)) => Ok(ToolResult::error(call, why)),
-        Err(Mishap::Stopped(why)) => Err(why),
+    let went = match hands.call(&ready.offer.tool.name, &ready.arguments).await {
+        Ok(result) => Went::Made(content::result(call, &result)),
+        Err(Mishap::Failed(why)) => Went::Made(ToolResult::error(call, why)),
+        Err(Mishap::Stopped(why)) => Went::Stopped(why),
     };
-    (result, began.elapsed())
+    (went, began.elapsed())
 }

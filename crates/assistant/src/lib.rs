@@ -7,6 +7,7 @@
 //! - [`Offer`]: a tool that may be used; [`Hands`]: who makes calls, and says what may be called; [`Told`]: what happens
 //! - [`Dialogue`]: a question on its way to its answer, round by round
 //! - [`Bounds`]: how far it may go; `repeats`: calls that were made before
+//! - [`task`]: what a model is told before it is asked
 //! - `content`: what a tool gave, for a model
 //! - `transcript`: all that was said, to be kept
 
@@ -14,7 +15,9 @@ mod content;
 mod dialogue;
 mod offer;
 mod repeats;
+mod task;
 mod transcript;
 
 pub use dialogue::{Bounds, Dialogue, Ended, Outcome};
 pub use offer::{Hands, Mishap, Offer, Permission, Told};
+pub use task::task;

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use models::Tool;
+use serde_json::{Map, Value};
 
 /// A tool that may be used.
 #[derive(Debug, Clone, PartialEq)]
@@ -43,11 +44,14 @@ pub enum Permission {
     Refused(String),
 }
 
-/// Whoever makes calls. Dropping the future of a call must cancel it.
+/// Whoever makes calls, and knows which may be made. Dropping the future of a call must cancel it.
 pub trait Hands: Sync {
     /// Calls a tool by its name among those of all servers. The answer is the server's `result` as JSON, whether or not
     /// it says `isError`.
     fn call(&self, tool: &str, arguments: &str) -> impl Future<Output = Result<String, Mishap>> + Send;
+
+    /// What is wrong with the arguments of a call, if something is: the model is told, and no call is made.
+    fn check(&self, offer: &Offer, arguments: &Map<String, Value>) -> Result<(), String>;
 
     /// Whether a tool that may destroy something may be called like this.
     fn permit(&self, offer: &Offer, arguments: &str) -> impl Future<Output = Permission> + Send;

@@ -2,12 +2,19 @@
 
 use std::collections::HashMap;
 
+use models::ToolCall;
+
 /// How often the same may be called; the next time the model is told so instead.
 const MOST: usize = 2;
 
 /// What was called so far.
 #[derive(Debug, Default)]
-pub(crate) struct Repeats(HashMap<(String, String), usize>);
+pub(crate) struct Repeats {
+    /// By tool and arguments.
+    calls: HashMap<(String, String), usize>,
+    /// The same for calls that made no sense, as they were written.
+    mistakes: HashMap<(String, String), usize>,
+}
 
 impl Repeats {
     /// Counts a call; whether it may be made once more.
@@ -15,7 +22,14 @@ impl Repeats {
         // Members in another order say the same.
         let mut members: Vec<(&String, String)> = arguments.iter().map(|(name, it)| (name, it.to_string())).collect();
         members.sort();
-        let count = self.0.entry((tool.to_owned(), format!("{members:?}"))).or_default();
+        let count = self.calls.entry((tool.to_owned(), format!("{members:?}"))).or_default();
+        *count += 1;
+        *count <= MOST
+    }
+
+    /// Counts a call that makes no sense; whether it may still come to sense.
+    pub(crate) fn may_err(&mut self, call: &ToolCall) -> bool {
+        let count = self.mistakes.entry((call.name.clone(), call.arguments.clone())).or_default();
         *count += 1;
         *count <= MOST
     }

@@ -8,10 +8,14 @@ use crate::dialogue::{Dialogue, Outcome};
 impl Dialogue {
     /// All that was said. `outcome` is how it ended, if it did.
     pub fn transcript(&self, model: &str, outcome: Option<&Outcome>) -> Value {
+        let mut turns: Vec<Value> = self.conversation.turns.iter().map(|turn| self.turn(turn)).collect();
+        if !self.unfinished.is_empty() {
+            turns.push(json!({ "role": "assistant", "text": self.unfinished, "calls": [], "is_unfinished": true }));
+        }
         json!({
             "model": model,
             "system": self.conversation.system,
-            "turns": self.conversation.turns.iter().map(|turn| self.turn(turn)).collect::<Vec<_>>(),
+            "turns": turns,
             "ended": outcome.map_or_else(|| "interrupted".to_owned(), |outcome| outcome.ended.to_string()),
             "calls": self.calls_made(),
             "input_tokens": outcome.map(|outcome| outcome.usage.input),
@@ -50,6 +54,10 @@ impl std::fmt::Display for crate::Ended {
             Self::Refused(words) => write!(f, "the model refused to answer: {words}"),
             Self::RoundsSpent(rounds) => write!(f, "the model still wanted tools after {rounds} rounds"),
             Self::GoesInCircles => f.write_str("the model asked for the same calls again and again"),
+            Self::Silent => f.write_str("the model said nothing"),
+            Self::CallsSpent(most) => {
+                write!(f, "the model still wanted tools after {most} calls, and more may not be made")
+            }
             Self::Stopped(why) => write!(f, "its calls were stopped: {why}"),
         }
     }

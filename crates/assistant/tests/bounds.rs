@@ -15,7 +15,7 @@ async fn a_model_that_never_stops_wanting_tools_is_asked_so_often_and_no_more() 
     let hands = Noting::default();
     let went = ask(&model(&server, Plays::OpenAi), &hands, Bounds { rounds: 4, calls: None }).await;
     assert_eq!(went.outcome.unwrap().ended, Ended::RoundsSpent(4));
-    assert_eq!((server.asked().len(), hands.names().len()), (4, 4));
+    assert_eq!((server.asked().len(), hands.names().len()), (4, 3), "nobody would have heard of the last call");
 }
 
 #[tokio::test]
@@ -51,6 +51,51 @@ async fn calls_beyond_their_number_are_not_made_and_the_model_is_told() {
     assert_eq!(went.outcome.unwrap().ended, Ended::Answered);
     assert_eq!(hands.names().len(), 1);
     assert!(last_results(&server).contains("the limit is 1"));
+}
+
+#[tokio::test]
+async fn who_wants_other_calls_when_none_are_left_does_not_go_in_circles() {
+    let server = ModelServer::start();
+    server.answer_by(|asked| {
+        let turn = asked.body["messages"].as_array().map_or(0, Vec::len);
+        ModelReply::openai_calls(&[("1", "files_read", &format!("{{\"turn\": {turn}}}"))])
+    });
+    let hands = Noting::default();
+    let went = ask(&model(&server, Plays::OpenAi), &hands, Bounds { rounds: 50, calls: Some(2) }).await;
+    assert_eq!(went.outcome.unwrap().ended, Ended::CallsSpent(2));
+    assert_eq!((hands.names().len(), went.dialogue.calls_made()), (2, 2));
+    assert_eq!(server.asked().len(), 4, "it was told once, and could have answered");
+}
+
+#[tokio::test]
+async fn calls_that_were_not_permitted_are_not_counted_and_are_no_circle_while_they_differ() {
+    let server = ModelServer::start();
+    for path in ["a", "b", "c"] {
+        server.say(ModelReply::openai_calls(&[("1", "files_delete", &format!("{{\"path\": \"{path}\"}}"))]));
+    }
+    server.say(ModelReply::openai_calls(&[("1", "files_read", r#"{"path": "a"}"#)]));
+    server.say(ModelReply::openai_text("Read, not deleted."));
+    let hands = Noting::default();
+    let went = ask(&model(&server, Plays::OpenAi), &hands, Bounds { rounds: 10, calls: Some(1) }).await;
+    assert_eq!(went.outcome.unwrap().ended, Ended::Answered);
+    assert_eq!((hands.names(), went.dialogue.calls_made()), (vec!["files.read".to_owned()], 1));
+}
+
+#[tokio::test]
+async fn who_makes_the_same_mistake_again_and_again_goes_in_circles() {
+    let server = ModelServer::start();
+    server.answer_by(|_| ModelReply::openai_calls(&[("1", "files_eat", "{}")]));
+    let went = ask(&model(&server, Plays::OpenAi), &Noting::default(), Bounds { rounds: 50, calls: None }).await;
+    assert_eq!(went.outcome.unwrap().ended, Ended::GoesInCircles);
+    assert_eq!(server.asked().len(), 4);
+}
+
+#[tokio::test]
+async fn an_answer_without_words_is_none() {
+    let server = ModelServer::start();
+    server.say(ModelReply::openai(vec![serde_json::json!({})], "stop"));
+    let went = ask(&model(&server, Plays::OpenAi), &Noting::default(), Bounds::default()).await;
+    assert_eq!(went.outcome.unwrap().ended, Ended::Silent);
 }
 
 #[tokio::test]

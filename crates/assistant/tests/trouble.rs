@@ -4,7 +4,7 @@ use assistant::{Bounds, Dialogue, Ended, Mishap};
 use models::Trouble;
 use testkit::{ModelReply, ModelServer};
 
-use crate::world::{Noting, Plays, ask, last_results, model, offers};
+use crate::world::{BOTH, Noting, Plays, ask, last_results, model, offers};
 
 #[tokio::test]
 async fn a_tool_that_is_not_there_is_told_with_those_that_are() {
@@ -30,6 +30,29 @@ async fn arguments_that_are_no_json_are_told_with_the_schema_and_nothing_is_call
     assert_eq!(went.outcome.unwrap().ended, Ended::Answered);
     assert_eq!(hands.names(), ["files.read"]);
     assert!(went.told[1].contains("the arguments are not JSON"), "{:?}", went.told);
+}
+
+#[tokio::test]
+async fn arguments_that_do_not_fit_are_told_with_the_schema_and_nothing_is_called() {
+    for plays in BOTH {
+        let server = ModelServer::start();
+        let calls = |arguments: &str| match plays {
+            Plays::OpenAi => ModelReply::openai_calls(&[("1", "files_read", arguments)]),
+            Plays::Anthropic => ModelReply::anthropic_calls(&[("1", "files_read", arguments)]),
+        };
+        server.say(calls(r#"{"path": 5}"#));
+        server.say(calls(r#"{"path": "a"}"#));
+        server.say(match plays {
+            Plays::OpenAi => ModelReply::openai_text("Now."),
+            Plays::Anthropic => ModelReply::anthropic_text("Now."),
+        });
+        let hands = Noting::default();
+        let went = ask(&model(&server, plays), &hands, Bounds { rounds: 5, calls: Some(1) }).await;
+        assert_eq!(went.outcome.unwrap().ended, Ended::Answered);
+        assert_eq!(hands.names(), ["files.read"], "the first was not made, and did not count");
+        let told = &went.told[1];
+        assert!(told.contains("5 is not of type") && told.contains("fit this schema: {"), "{told}");
+    }
 }
 
 #[tokio::test]
@@ -75,7 +98,9 @@ async fn a_provider_that_fails_after_the_calls_leaves_what_was_said() {
     let went = ask(&model(&server, Plays::Anthropic), &Noting::default(), Bounds::default()).await;
     assert!(went.outcome.is_err());
     let transcript = went.dialogue.transcript("scripted", None);
-    assert_eq!(transcript["turns"].as_array().unwrap().len(), 3);
+    let turns = transcript["turns"].as_array().unwrap();
+    assert_eq!((turns.len(), &turns[3]["is_unfinished"]), (4, &true.into()), "{transcript}");
+    assert!(turns[3]["text"].as_str().unwrap().starts_with("Half"), "{transcript}");
     assert_eq!(transcript["ended"], "interrupted");
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use assistant::{Bounds, Dialogue, Hands, Mishap, Offer, Outcome, Permission, Told};
 use models::{Budget, Failure, Limits, Model, Provider, Tool};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use testkit::ModelServer;
 use tokio::sync::Barrier;
 
@@ -73,6 +73,13 @@ impl Hands for Noting {
         match &self.mishap {
             Some(mishap) => Err(mishap.clone()),
             None => Ok(json!({"content": [{"type": "text", "text": format!("{tool} gave {arguments}")}]}).to_string()),
+        }
+    }
+
+    fn check(&self, _offer: &Offer, arguments: &Map<String, Value>) -> Result<(), String> {
+        match arguments.get("path") {
+            None | Some(Value::String(_)) => Ok(()),
+            Some(other) => Err(format!("`path`: {other} is not of type \"string\"")),
         }
     }
 

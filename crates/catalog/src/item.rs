@@ -120,6 +120,11 @@ impl Item {
         (!id.is_empty()).then_some(Self { id, definition, id_span })
     }
 
+    /// Why clients would refuse a whole list for the sake of this one, if they would.
+    pub fn flaw(&self, kind: Kind) -> Option<&'static str> {
+        if kind == Kind::Tool { crate::schema::flaw(&self.definition) } else { None }
+    }
+
     /// The identifying token as the server spelled it, quotes included: what a call must carry.
     pub fn id_token(&self) -> Bytes {
         self.definition.slice(self.id_span.start..self.id_span.end)

@@ -1,4 +1,5 @@
-//! The one member of a tool definition that a legacy client cannot take from a modern server.
+//! What clients cannot take of a tool's schemas: one member that legacy clients refuse of modern servers, and what all of
+//! them refuse.
 
 use protocol::scan::{Span, member, members};
 use protocol::text::token_is;
@@ -13,6 +14,27 @@ pub(crate) fn unfit_for_legacy(definition: &[u8]) -> Vec<Span> {
         Some(schema) if !describes_an_object(definition, schema) => spans_of(definition, whole, OUTPUT_SCHEMA),
         _ => Vec::new(),
     }
+}
+
+/// What is wrong with the `inputSchema` of a tool, if strict clients refuse the whole list for it. That one is missing, or
+/// does not say of which type it is, most of them forgive.
+pub(crate) fn flaw(definition: &[u8]) -> Option<&'static str> {
+    let whole = Span { start: 0, end: definition.len() };
+    let schema = member(definition, whole, "inputSchema")?;
+    let is_object = |value: Span| definition.get(value.start) == Some(&b'{');
+    if !is_object(schema) {
+        return Some("its inputSchema is not an object");
+    }
+    if member(definition, schema, "type").is_some() && !describes_an_object(definition, schema) {
+        return Some("the type of its inputSchema is not `object`");
+    }
+    let properties = member(definition, schema, "properties")?;
+    if !is_object(properties) {
+        return Some("the properties of its inputSchema are not an object");
+    }
+    let mut are_objects = true;
+    members(definition, properties, |_, value| are_objects &= is_object(value));
+    (!are_objects).then_some("a property of its inputSchema is not described by an object")
 }
 
 fn describes_an_object(text: &[u8], schema: Span) -> bool {
@@ -50,6 +72,20 @@ mod tests {
             left.drain(cut.start..cut.end);
         }
         String::from_utf8(left).unwrap()
+    }
+
+    #[test]
+    fn a_tool_for_which_clients_refuse_the_whole_list_is_told_from_others() {
+        let flaw_of = |schema: &str| flaw(format!(r#"{{"name":"a","inputSchema":{schema}}}"#).as_bytes());
+        for schema in ["{}", r#"{"type":"object"}"#, r#"{"type":"object","properties":{"a":{},"b":{"type":5}}}"#] {
+            assert_eq!(flaw_of(schema), None, "{schema}");
+        }
+        assert_eq!(flaw(br#"{"name":"a"}"#), None);
+        let flawed =
+            ["5", "null", "[]", r#"{"type":"array"}"#, r#"{"properties":[]}"#, r#"{"properties":{"a":{},"f":5}}"#];
+        for schema in flawed {
+            assert!(flaw_of(schema).is_some(), "{schema}");
+        }
     }
 
     #[test]

@@ -128,6 +128,14 @@ impl Scope {
             Self::One(only) => only == index,
         }
     }
+
+    /// The only server in it, if there is only one.
+    pub fn only(self) -> Option<usize> {
+        match self {
+            Self::All => None,
+            Self::One(only) => Some(only),
+        }
+    }
 }
 
 /// Where a call goes.

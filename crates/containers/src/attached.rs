@@ -27,10 +27,13 @@ use upstream::{Connection, Ending, Outbox, Phase, Stop, Upstream, Watcher};
 use crate::engine::Engine;
 use crate::house::House;
 use crate::trouble::Trouble;
-use crate::{Containers, failed};
+use crate::{Containers, failed, not_started, unless_stuck};
 
-/// How long we read on after a server's end, or wait for its end after its last word.
+/// How long we read on after a server's end.
 const LAST_WORDS: Duration = Duration::from_millis(500);
+/// How long the engine may take to tell of the end of a container whose output has ended. While it starts one again, it
+/// answers nothing.
+const VERDICT: Duration = Duration::from_secs(5);
 /// How much is carried to the engine at once.
 const SHARE: usize = 64 << 10;
 
@@ -56,11 +59,11 @@ pub(crate) async fn live(
     let mut era = upstream.spec.era;
     let mut earlier: Option<(Arc<Ending>, Vec<String>)> = None;
     loop {
-        let mut live = match start(containers, engine, upstream, wanted, watcher).await {
-            Ok(live) => live,
-            Err(trouble) => {
-                return upstream.ended(&**watcher, &Arc::new(failed(Phase::Startup, trouble.into())));
-            }
+        let started = unless_stuck(start(containers, engine, upstream, wanted, watcher), &stop).await;
+        let mut live = match started {
+            Some(Ok(live)) => live,
+            Some(Err(trouble)) => return upstream.ended(&**watcher, &Arc::new(not_started(upstream, trouble))),
+            None => return upstream.ended(&**watcher, &Arc::new(Ending::Stopped)),
         };
         let mut ending = Arc::new(serve(upstream, &mut live, &**watcher, era, &mut stop).await);
         // As with programs: some that only know the newer ways end when they hear the older.
@@ -93,13 +96,13 @@ async fn start(
     watcher: &Arc<dyn Watcher>,
 ) -> Result<Live, Trouble> {
     let pipes = Pipes::new().map_err(|error| no_pipes(&error))?;
-    let (house, attached) = House::open(containers, engine, upstream, wanted).await?;
+    let tail = Tail::hiding(upstream.spec.secrets.clone());
+    let (house, attached) = House::open(containers, engine, upstream, wanted, &tail).await?;
     watcher.housed(upstream.index, Arc::clone(&house.gauge) as _);
     let Pipes { sink, stdout, stderr, carried } = pipes;
     let outbox = Arc::new(Outbox::new(sink));
     let connection = Arc::new(Connection::new(upstream.surroundings(watcher), Wire::Pipe(Arc::clone(&outbox))));
     let listening = tokio::spawn(Arc::clone(&connection).listen(stdout));
-    let tail = Tail::hiding(upstream.spec.secrets.clone());
     let draining = tokio::spawn({
         let outbox = Arc::clone(&outbox);
         async move { outbox.drain().await }
@@ -246,7 +249,7 @@ async fn last_breath(
     };
     if ended.is_none() {
         // How the container ended says best what happened.
-        ended = timeout(LAST_WORDS * 2, &mut house.ending).await.ok();
+        ended = timeout(VERDICT, &mut house.ending).await.ok();
     }
     connection.read_on();
     if !listening.is_finished() {

@@ -21,6 +21,8 @@ pub const CERTIFICATES_VARIABLE: &str = "DOCKER_CERT_PATH";
 
 /// How long the engine may take to say who it is.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long it may take to remove a container, until that is left for later.
+const REMOVAL: Duration = Duration::from_secs(10);
 /// How long it may take to begin an answer, in seconds. Starting and stopping takes a while on a busy machine.
 const LONGEST_ANSWER: u64 = 120;
 
@@ -77,11 +79,13 @@ impl Engine {
     /// Ends a container, if it has not ended, and removes it with its nameless volumes. That it is gone is fine.
     pub(crate) async fn remove(&self, id: &str) -> Result<(), Trouble> {
         let options = RemoveContainerOptionsBuilder::new().force(true).v(true).build();
-        match self.docker.remove_container(id, Some(options)).await {
-            Ok(()) => Ok(()),
+        let failed = |words: String| Trouble::Refused { deed: "remove the container", words };
+        match timeout(REMOVAL, self.docker.remove_container(id, Some(options))).await {
+            Ok(Ok(())) => Ok(()),
             // Somebody else is at it, or was.
-            Err(error) if matches!(status(&error), Some(404 | 409)) => Ok(()),
-            Err(error) => Err(Trouble::Refused { deed: "remove the container", words: in_words(&error) }),
+            Ok(Err(error)) if matches!(status(&error), Some(404 | 409)) => Ok(()),
+            Ok(Err(error)) => Err(failed(in_words(&error))),
+            Err(_) => Err(failed(format!("no answer within {} s", REMOVAL.as_secs()))),
         }
     }
 }

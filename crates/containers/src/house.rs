@@ -17,9 +17,11 @@ use futures_util::StreamExt;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
+use upstream::stderr::Tail;
 use upstream::{Ending, Stop, Tenancy, Upstream, lineage};
 
 use crate::Containers;
+use crate::claims::Claim;
 use crate::engine::Engine;
 use crate::gauge::Gauge;
 use crate::lookout::Post;
@@ -30,6 +32,9 @@ use crate::trouble::{Trouble, in_words, status};
 const CLOSE_GRACE: Duration = Duration::from_secs(1);
 /// How long it may take once it was asked to terminate, in seconds.
 const TERM_GRACE: i32 = 2;
+/// How long the engine may take for all of that; and to remove it once everybody is in a hurry.
+const STOP: Duration = Duration::from_secs(7);
+const HURRY: Duration = Duration::from_secs(2);
 /// How long the engine may take to look at a container.
 const LOOK: Duration = Duration::from_secs(5);
 /// Before the end of a container is waited for again.
@@ -37,6 +42,15 @@ const NEXT_LOOK: Duration = Duration::from_millis(100);
 /// Between looks at whether a container that was killed is being removed, and how many of them.
 const REMOVAL_LOOK: Duration = Duration::from_millis(50);
 const REMOVAL_LOOKS: usize = 6;
+/// How long the last words of a container may take to come, and how often they are looked for.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+const WORDS_LOOK: Duration = Duration::from_millis(20);
+/// What those say who are to start the server in the container, Docker's and Podman's, if they cannot.
+const STARTERS: [&str; 2] = ["[FATAL tini", "(catatonit:"];
+/// Added to the number of the signal that ended a process, where an exit code is wanted.
+const SIGNALLED: i64 = 128;
+const LAST_SIGNAL: i64 = 64;
+const KILLED: i64 = SIGNALLED + 9;
 /// Letters and digits of the end of a name that nobody chose.
 const RANDOM_LETTERS: usize = 8;
 
@@ -50,21 +64,24 @@ pub(crate) struct House {
     pub(crate) has_left: bool,
     /// Where the ports inside are reached, as far as they are.
     pub(crate) ports: HashMap<u16, u16>,
+    _claim: Claim,
 }
 
 impl House {
-    /// Has the container made and started. Not to be given up half-way: what was made would be nobody's.
+    /// Has the container made and started; its last words will be in `tail`. Not to be given up half-way: what was made
+    /// would be nobody's.
     pub(crate) async fn open(
         containers: &Containers,
         engine: &Engine,
         upstream: &Upstream,
         wanted: &Container,
+        tail: &Tail,
     ) -> Result<(Self, AttachContainerResults), Trouble> {
-        check_own_ports(wanted)?;
+        let claim = claim_own_ports(containers, upstream, wanted)?;
         let (id, name) = create(containers, engine, upstream, wanted).await?;
         // Before it starts, so that nothing that happens to it is missed.
         let post = containers.lookout.post(engine, &id);
-        let opened = Self::start(engine, wanted, &id, name, post).await;
+        let opened = Self::start(engine, wanted, &id, name, post, tail.clone(), claim).await;
         if opened.is_err() {
             containers.remove(engine, &id).await;
         }
@@ -77,6 +94,8 @@ impl House {
         id: &str,
         name: String,
         post: Post,
+        tail: Tail,
+        claim: Claim,
     ) -> Result<(Self, AttachContainerResults), Trouble> {
         let docker = &engine.docker;
         // Before it starts, so that its first word is heard.
@@ -86,21 +105,26 @@ impl House {
         let attached = docker.attach_container(id, Some(options.build())).await.map_err(refused("attach to it"))?;
         docker.start_container(id, None::<StartContainerOptions>).await.map_err(|error| not_started(wanted, &error))?;
         let seen = inspect(engine, id).await.map_err(|error| refused("look at the container")(error))?;
-        let limit = wanted.memory.unwrap_or(recipe::USUAL_MEMORY);
-        let command = command_of(&seen, wanted);
+        let watch = Watch {
+            engine: engine.clone(),
+            post,
+            id: id.to_owned(),
+            started_at: seen.state.as_ref().and_then(|state| state.started_at.clone()),
+            limit: wanted.memory.unwrap_or(recipe::USUAL_MEMORY),
+            image: wanted.image.shown().to_owned(),
+            command: command_of(&seen, wanted),
+            tail,
+        };
         let tenancy = Tenancy {
             id: id.to_owned(),
             name,
             image: wanted.image.shown().to_owned(),
-            digest: seen.image.clone().unwrap_or_default(),
+            digest: digest(engine, seen.image.as_deref().unwrap_or_default()).await,
         };
-        let ending = tokio::spawn({
-            let (engine, id, image) = (engine.clone(), id.to_owned(), wanted.image.shown().to_owned());
-            async move { ended(&engine, &post, &id, limit, &image, &command).await }
-        });
+        let ending = tokio::spawn(async move { watch.ended().await });
         let gauge = Arc::new(Gauge::new(engine.clone(), tenancy));
         let ports = reached(&seen, wanted);
-        Ok((Self { engine: engine.clone(), gauge, ending, has_left: false, ports }, attached))
+        Ok((Self { engine: engine.clone(), gauge, ending, has_left: false, ports, _claim: claim }, attached))
     }
 
     /// Ends it as gently as there is time for, and removes it. Its input must have ended.
@@ -115,22 +139,54 @@ impl House {
                 self.terminate(id, stop).await;
             }
         }
-        containers.remove(&self.engine, id).await;
+        tokio::select! {
+            () = containers.remove(&self.engine, id) => {}
+            // In a hurry it is left for later, should the engine take its time.
+            () = hurried(stop) => containers.owe(id),
+        }
         self.ending.abort();
     }
 
     async fn terminate(&self, id: &str, stop: &mut watch::Receiver<Stop>) {
         let options = StopContainerOptionsBuilder::new().t(TERM_GRACE).build();
         tokio::select! {
-            stopped = self.engine.docker.stop_container(id, Some(options)) => if let Err(error) = stopped {
-                tracing::debug!(container = id, error = %in_words(&error), "could not stop a container");
+            stopped = timeout(STOP, self.engine.docker.stop_container(id, Some(options))) => match stopped {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => {
+                    tracing::debug!(container = id, error = %in_words(&error), "could not stop a container");
+                }
+                Err(_) => tracing::debug!(container = id, "the engine does not stop a container"),
             },
             _ = stop.wait_for(|&stop| stop >= Stop::Now) => {}
         }
     }
 }
 
+async fn hurried(stop: &mut watch::Receiver<Stop>) {
+    if stop.wait_for(|&stop| stop >= Stop::Now).await.is_err() {
+        // Nobody is left to hurry.
+        std::future::pending::<()>().await;
+    }
+    sleep(HURRY).await;
+}
+
+/// Has the container made. If its name is taken by what we left behind ourselves, that goes first.
 async fn create(
+    containers: &Containers,
+    engine: &Engine,
+    upstream: &Upstream,
+    wanted: &Container,
+) -> Result<(String, String), Trouble> {
+    match create_once(containers, engine, upstream, wanted).await {
+        Err(Trouble::NameTaken { .. }) => {
+            containers.remove_leftovers(engine).await?;
+            create_once(containers, engine, upstream, wanted).await
+        }
+        decided => decided,
+    }
+}
+
+async fn create_once(
     containers: &Containers,
     engine: &Engine,
     upstream: &Upstream,
@@ -158,6 +214,7 @@ fn not_created(wanted: &Container, name: String, error: &Error) -> Trouble {
         Some(400) if words.to_ascii_lowercase().contains("no command specified") => {
             Trouble::NoCommand { image: image(), command: "anything".to_owned(), words }
         }
+        Some(400) if words.contains("bind source path does not exist") => Trouble::NoFolder { words },
         _ => Trouble::Refused { deed: "make the container", words },
     }
 }
@@ -176,11 +233,14 @@ fn not_started(wanted: &Container, error: &Error) -> Trouble {
     Trouble::Refused { deed: "start the container", words }
 }
 
-/// A server in the machine's own network finds out too late, and in words of its own, that its port is taken.
-fn check_own_ports(wanted: &Container) -> Result<(), Trouble> {
+/// A server in the machine's own network finds out too late, and in words of its own, that its port is taken. By another
+/// of our servers it may be taken only in a moment: that one would then answer for this one.
+fn claim_own_ports(containers: &Containers, upstream: &Upstream, wanted: &Container) -> Result<Claim, Trouble> {
     if wanted.network.as_deref() != Some("host") {
-        return Ok(());
+        return Ok(Claim::default());
     }
+    let ports: Vec<u16> = wanted.ports.iter().map(|port| port.inside).collect();
+    let claim = containers.claims.take(upstream.spec.name.as_str(), &ports)?;
     for port in &wanted.ports {
         if let Err(error) = TcpListener::bind((Ipv4Addr::LOCALHOST, port.inside))
             && error.kind() == std::io::ErrorKind::AddrInUse
@@ -188,7 +248,7 @@ fn check_own_ports(wanted: &Container) -> Result<(), Trouble> {
             return Err(Trouble::PortTaken { port: port.inside.to_string(), words: error.to_string() });
         }
     }
-    Ok(())
+    Ok(claim)
 }
 
 /// Which port here leads to which inside.
@@ -210,6 +270,14 @@ fn command_of(seen: &ContainerInspectResponse, wanted: &Container) -> String {
     told.map_or_else(|| "its command".to_owned(), |command| format!("`{command}`"))
 }
 
+/// What registries know an image by; its id at the engine, if it comes from none.
+async fn digest(engine: &Engine, image: &str) -> String {
+    let seen = timeout(LOOK, engine.docker.inspect_image(image)).await;
+    let digests = seen.ok().and_then(Result::ok).and_then(|seen| seen.repo_digests).unwrap_or_default();
+    let digest = digests.iter().find_map(|known| known.split_once('@')).map(|(_, digest)| digest.to_owned());
+    digest.unwrap_or_else(|| image.to_owned())
+}
+
 async fn inspect(engine: &Engine, id: &str) -> Result<ContainerInspectResponse, Error> {
     match timeout(LOOK, engine.docker.inspect_container(id, None::<InspectContainerOptions>)).await {
         Ok(seen) => seen,
@@ -217,32 +285,86 @@ async fn inspect(engine: &Engine, id: &str) -> Result<ContainerInspectResponse, 
     }
 }
 
-/// Waits until the container has ended, or answers no more, however that came; says why.
-async fn ended(engine: &Engine, post: &Post, id: &str, limit: u64, image: &str, command: &str) -> Trouble {
-    loop {
-        let code = tokio::select! {
-            code = exit_code(engine, id) => code,
-            () = post.news() => None,
-        };
-        let state = match inspect(engine, id).await {
-            Ok(seen) => seen.state.unwrap_or_default(),
-            Err(error) if status(&error) == Some(404) => return Trouble::RemovedFromOutside,
-            Err(error) => return Trouble::EngineLost { words: in_words(&error) },
-        };
-        if code.is_none() && state.paused == Some(true) {
-            return Trouble::PausedFromOutside;
+/// What it takes to find out how a container ended.
+struct Watch {
+    engine: Engine,
+    post: Post,
+    id: String,
+    started_at: Option<String>,
+    /// Bytes of memory it may use.
+    limit: u64,
+    image: String,
+    command: String,
+    tail: Tail,
+}
+
+impl Watch {
+    /// Waits until the container has ended, or answers no more, however that came; says why.
+    async fn ended(&self) -> Trouble {
+        let Self { engine, post, id, .. } = self;
+        loop {
+            let code = tokio::select! {
+                code = exit_code(engine, id) => code,
+                () = post.news() => None,
+            };
+            let state = match inspect(engine, id).await {
+                Ok(seen) => seen.state.unwrap_or_default(),
+                Err(error) if status(&error) == Some(404) => return Trouble::RemovedFromOutside,
+                Err(error) => return Trouble::EngineLost { words: in_words(&error) },
+            };
+            let is_running = state.running == Some(true);
+            if is_running && state.started_at != self.started_at {
+                return Trouble::RestartedFromOutside;
+            }
+            if code.is_none() && state.paused == Some(true) {
+                return Trouble::PausedFromOutside;
+            }
+            if code.is_none() && is_running {
+                // Nothing that matters, or the engine broke off and is back.
+                sleep(NEXT_LOOK).await;
+                continue;
+            }
+            let code = code.or(state.exit_code).unwrap_or_default();
+            if code > SIGNALLED
+                && let Some(trouble) = aftermath(engine, id, self.started_at.as_ref()).await
+            {
+                return trouble;
+            }
+            let end = End { code, oom: state.oom_killed == Some(true), is_unstarted: self.is_unstarted(code).await };
+            return self.why(&end);
         }
-        if code.is_none() && state.running == Some(true) {
-            // Nothing that matters, or the engine broke off and is back.
-            sleep(NEXT_LOOK).await;
-            continue;
-        }
-        let code = code.or(state.exit_code).unwrap_or_default();
-        if code > 128 && is_being_removed(engine, id).await {
-            return Trouble::RemovedFromOutside;
-        }
-        return why(code, state.oom_killed == Some(true), limit, image, command);
     }
+
+    /// Whether the server could not even be started inside: a program that it starts itself may be missing as well.
+    async fn is_unstarted(&self, code: i64) -> bool {
+        let is_said = || self.tail.lines().iter().any(|line| STARTERS.iter().any(|starter| line.contains(starter)));
+        if !matches!(code, 126 | 127) {
+            return false;
+        }
+        let waiting = async {
+            while !is_said() {
+                sleep(WORDS_LOOK).await;
+            }
+        };
+        timeout(LAST_WORDS, waiting).await.is_ok()
+    }
+
+    fn why(&self, end: &End) -> Trouble {
+        let no_command = |words: &str| Trouble::NoCommand {
+            image: self.image.clone(),
+            command: self.command.clone(),
+            words: words.to_owned(),
+        };
+        why(end, self.limit, no_command)
+    }
+}
+
+/// How a container ended.
+struct End {
+    code: i64,
+    /// Some process in it was killed for want of memory: now, or long ago.
+    oom: bool,
+    is_unstarted: bool,
 }
 
 /// Waits for the end of a container; nothing if the engine broke off first.
@@ -259,35 +381,35 @@ async fn exit_code(engine: &Engine, id: &str) -> Option<i64> {
     }
 }
 
-/// Whether a container that was killed was killed in order to be removed, which takes a moment more.
-async fn is_being_removed(engine: &Engine, id: &str) -> bool {
+/// What becomes of a container that was killed in order to be removed, or to be started again, which takes a moment more.
+async fn aftermath(engine: &Engine, id: &str, started_at: Option<&String>) -> Option<Trouble> {
     for _ in 0..REMOVAL_LOOKS {
-        match inspect(engine, id).await {
-            Err(error) => return status(&error) == Some(404),
-            Ok(seen) => {
-                let state = seen.state.and_then(|state| state.status);
-                if matches!(state, Some(ContainerStateStatusEnum::REMOVING | ContainerStateStatusEnum::DEAD)) {
-                    return true;
-                }
-            }
+        let state = match inspect(engine, id).await {
+            Err(error) => return (status(&error) == Some(404)).then_some(Trouble::RemovedFromOutside),
+            Ok(seen) => seen.state.unwrap_or_default(),
+        };
+        if matches!(state.status, Some(ContainerStateStatusEnum::REMOVING | ContainerStateStatusEnum::DEAD)) {
+            return Some(Trouble::RemovedFromOutside);
+        }
+        if state.running == Some(true) && state.started_at.as_ref() != started_at {
+            return Some(Trouble::RestartedFromOutside);
         }
         sleep(REMOVAL_LOOK).await;
     }
-    false
+    None
 }
 
-fn why(code: i64, ran_out_of_memory: bool, limit: u64, image: &str, command: &str) -> Trouble {
-    let no_command = |words: &str| Trouble::NoCommand {
-        image: image.to_owned(),
-        command: command.to_owned(),
-        words: words.to_owned(),
-    };
-    match code {
-        _ if ran_out_of_memory => Trouble::OutOfMemory { limit },
-        127 => no_command("it was not found (exit status 127)"),
-        126 => no_command("it cannot be executed (exit status 126)"),
-        129.. => Trouble::StoppedFromOutside { signal: code - 128 },
-        _ => Trouble::Exited { code },
+fn why(end: &End, limit: u64, no_command: impl Fn(&str) -> Trouble) -> Trouble {
+    match end.code {
+        KILLED if end.oom => Trouble::OutOfMemory { limit },
+        127 if end.is_unstarted => no_command("it was not found (exit status 127)"),
+        126 if end.is_unstarted => no_command("it cannot be executed (exit status 126)"),
+        // What people and engines send. Who sent it nobody knows: a server may do that to itself.
+        130 | KILLED | 143 => Trouble::StoppedFromOutside { signal: end.code - SIGNALLED },
+        code if (SIGNALLED + 1..=SIGNALLED + LAST_SIGNAL).contains(&code) => {
+            Trouble::Crashed { signal: code - SIGNALLED }
+        }
+        code => Trouble::Exited { code, ran_short: end.oom },
     }
 }
 
@@ -306,11 +428,28 @@ mod tests {
 
     #[test]
     fn an_end_is_told_by_what_caused_it() {
-        let told = |code, oom| why(code, oom, 64 << 20, "a", "`run`").to_string();
-        assert_eq!(told(3, false), "its container exited with status 3");
-        assert_eq!(told(137, true), "its container ran out of memory: it may use 64 MB");
-        assert_eq!(told(137, false), "its container was stopped from outside: signal 9 (SIGKILL)");
-        assert_eq!(told(127, false), "image `a` cannot run `run`: it was not found (exit status 127)");
+        let no_command = |words: &str| Trouble::NoCommand {
+            image: "a".to_owned(),
+            command: "`run`".to_owned(),
+            words: words.to_owned(),
+        };
+        let told = |code, oom, is_unstarted| why(&End { code, oom, is_unstarted }, 64 << 20, no_command).to_string();
+        assert_eq!(told(3, false, false), "its container exited with status 3");
+        assert_eq!(told(137, true, false), "its container ran out of memory: it may use 64 MB");
+        assert_eq!(told(137, false, false), "its container was stopped from outside: signal 9 (SIGKILL)");
+        assert_eq!(told(127, false, true), "image `a` cannot run `run`: it was not found (exit status 127)");
+    }
+
+    #[test]
+    fn what_the_server_did_itself_is_not_blamed_on_others() {
+        let no_command = |_: &str| Trouble::RemovedFromOutside;
+        let told = |code, oom| why(&End { code, oom, is_unstarted: false }, 64 << 20, no_command).to_string();
+        assert_eq!(told(255, false), "its container exited with status 255");
+        assert_eq!(told(193, false), "its container exited with status 193");
+        assert_eq!(told(139, false), "its server was ended by signal 11 (SIGSEGV)");
+        assert_eq!(told(127, false), "its container exited with status 127");
+        let after = "its container exited with status 3, after something in it had run out of memory";
+        assert_eq!(told(3, true), after, "a child of it was killed, long ago");
     }
 
     #[test]

@@ -97,8 +97,10 @@ impl Layers {
         let (done, all) = self.0.values().fold((0, 0), |(done, all), (current, total)| (done + current, all + total));
         match self.0.len() {
             0 => "looking at it".to_owned(),
-            layers if all == 0 => format!("{layers} layers"),
-            layers => format!("{} of {} MB, {layers} layers", done >> 20, all >> 20),
+            layers if all == 0 => format!("{layers} layer{}", if layers == 1 { "" } else { "s" }),
+            layers => {
+                format!("{} of {} MB, {layers} layer{}", done >> 20, all >> 20, if layers == 1 { "" } else { "s" })
+            }
         }
     }
 }
@@ -132,7 +134,7 @@ mod tests {
         let mut layers = Layers::default();
         assert_eq!(layers.in_words(), "looking at it");
         layers.note(&step("a", "Pulling fs layer", None, None));
-        assert_eq!(layers.in_words(), "1 layers");
+        assert_eq!(layers.in_words(), "1 layer");
         layers.note(&step("a", "Downloading", Some(1 << 20), Some(4 << 20)));
         layers.note(&step("b", "Downloading", Some(1 << 20), Some(2 << 20)));
         assert_eq!(layers.in_words(), "2 of 6 MB, 2 layers");

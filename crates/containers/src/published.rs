@@ -25,7 +25,7 @@ use crate::engine::Engine;
 use crate::house::House;
 use crate::recipe::LOOPBACK;
 use crate::trouble::Trouble;
-use crate::{Containers, failed};
+use crate::{Containers, failed, not_started, unless_stuck};
 
 /// How often it is looked whether somebody listens.
 const KNOCK: Duration = Duration::from_millis(50);
@@ -46,14 +46,14 @@ pub(crate) async fn live(
     mut stop: watch::Receiver<Stop>,
     remote: Life,
 ) {
-    let (mut house, attached) = match House::open(containers, engine, &upstream, wanted).await {
-        Ok(opened) => opened,
-        Err(trouble) => {
-            return upstream.ended(&*watcher, &Arc::new(failed(Phase::Startup, trouble.into())));
-        }
+    let tail = Tail::hiding(upstream.spec.secrets.clone());
+    let opened = unless_stuck(House::open(containers, engine, &upstream, wanted, &tail), &stop).await;
+    let (mut house, attached) = match opened {
+        Some(Ok(opened)) => opened,
+        Some(Err(trouble)) => return upstream.ended(&*watcher, &Arc::new(not_started(&upstream, trouble))),
+        None => return upstream.ended(&*watcher, &Arc::new(Ending::Stopped)),
     };
     watcher.housed(upstream.index, Arc::clone(&house.gauge) as _);
-    let tail = Tail::hiding(upstream.spec.secrets.clone());
     let muttering = mutter(&upstream, &tail, attached);
     let ending = reside(&upstream, &mut house, wanted, &watcher, &mut stop, &remote).await;
     house.close(containers, &ending, &mut stop).await;
@@ -82,7 +82,7 @@ async fn reside(
     };
     let inside = wanted.ports.first().map_or(0, |port| port.inside);
     let Some(&here) = house.ports.get(&inside) else {
-        return told(failed(Phase::Startup, Trouble::Deaf { port: inside }.into()));
+        return told(failed(Phase::Startup, Trouble::NotPublished { port: inside }.into()));
     };
     tokio::select! {
         biased;
@@ -159,6 +159,7 @@ fn over_http(upstream: &Upstream, wanted: &Container, here: u16) -> Upstream {
         index: upstream.index,
         spec: ServerSpec { transport: Transport::Remote(Remote { url, headers, dialect }), ..upstream.spec.clone() },
         environment: Vec::new(),
+        withheld: upstream.withheld,
         manners: upstream.manners.clone(),
         lineage: Arc::clone(&upstream.lineage),
         watchdog: Arc::clone(&upstream.watchdog),

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use bollard::models::{ContainerCreateBody, HostConfig, HostConfigLogConfig, PortBinding};
+use bollard::models::{ContainerCreateBody, HostConfig, HostConfigLogConfig, Mount, MountType, PortBinding};
 use catalog::{Contact, Container};
 
 /// Memory for a server whose config says nothing.
@@ -43,6 +43,13 @@ pub(crate) fn body(
 fn limits(wanted: &Container, is_stdio: bool) -> HostConfig {
     let memory = signed(wanted.memory.unwrap_or(USUAL_MEMORY));
     let network = wanted.network.clone().or_else(|| is_stdio.then(|| "none".to_owned()));
+    let (mut mounts, mut binds) = (Vec::new(), Vec::new());
+    for volume in &wanted.volumes {
+        match folder_of_machine(volume) {
+            Some(mount) => mounts.push(mount),
+            None => binds.push(volume.clone()),
+        }
+    }
     HostConfig {
         memory: Some(memory),
         // No swap on top of it.
@@ -55,13 +62,33 @@ fn limits(wanted: &Container, is_stdio: bool) -> HostConfig {
         security_opt: Some(vec!["no-new-privileges".to_owned()]),
         privileged: Some(false),
         readonly_rootfs: Some(wanted.read_only),
-        binds: some(&wanted.volumes),
+        binds: some(&binds),
+        mounts: (!mounts.is_empty()).then_some(mounts),
         port_bindings: (network.as_deref() != Some("host")).then(|| published(wanted)),
         network_mode: network,
         // What it says is read by us. The engine would keep every message on disk.
         log_config: Some(HostConfigLogConfig { typ: Some("none".to_owned()), config: None }),
         ..HostConfig::default()
     }
+}
+
+/// A folder of this machine as a mount: the engine wants it to be there. As a bind it would make one that is missing, for
+/// root. Whoever says more about it than `ro` can only say so in a bind.
+fn folder_of_machine(volume: &str) -> Option<Mount> {
+    let mut parts = volume.split(':');
+    let (here, inside, mode) = (parts.next()?, parts.next()?, parts.next());
+    let is_read_only = match mode {
+        None | Some("rw") => false,
+        Some("ro") => true,
+        Some(_) => return None,
+    };
+    here.starts_with('/').then(|| Mount {
+        source: Some(here.to_owned()),
+        target: Some(inside.to_owned()),
+        typ: Some(MountType::BIND),
+        read_only: Some(is_read_only),
+        ..Mount::default()
+    })
 }
 
 fn published(wanted: &Container) -> HashMap<String, Option<Vec<PortBinding>>> {
@@ -118,6 +145,17 @@ mod tests {
         assert_eq!(network(&asked), Some("web".to_owned()));
         let http = Contact::Http { dialect: Dialect::Streamable, path: "/".to_owned(), headers: Vec::new() };
         assert_eq!(network(&wanted(http)), None, "the engine's usual one");
+    }
+
+    #[test]
+    fn folders_of_the_machine_must_be_there_and_volumes_are_made() {
+        let volumes = ["/a:/b", "/c:/d:ro", "notes:/n", "/e:/f:z"].map(str::to_owned).to_vec();
+        let limits = limits(&Container { volumes, ..wanted(Contact::Stdio) }, true);
+        let shown = |mount: &Mount| (mount.source.clone().unwrap(), mount.target.clone().unwrap(), mount.read_only);
+        let mounts: Vec<_> = limits.mounts.unwrap().iter().map(shown).collect();
+        let folder = |here: &str, inside: &str, ro| (here.to_owned(), inside.to_owned(), Some(ro));
+        assert_eq!(mounts, [folder("/a", "/b", false), folder("/c", "/d", true)]);
+        assert_eq!(limits.binds.unwrap(), ["notes:/n", "/e:/f:z"]);
     }
 
     #[test]

@@ -75,11 +75,25 @@ pub enum Trouble {
         /// Its limit in bytes.
         limit: u64,
     },
+    /// A folder of this machine that it should see is not there.
+    #[error("the container engine would not make the container: {words}")]
+    NoFolder {
+        /// What the engine says.
+        words: String,
+    },
     /// It ended by itself.
-    #[error("its container exited with status {code}")]
+    #[error("its container exited with status {code}{}", if *ran_short { ", after something in it had run out of memory" } else { "" })]
     Exited {
         /// Its exit code.
         code: i64,
+        /// A process in it, not the server itself, was killed for want of memory before.
+        ran_short: bool,
+    },
+    /// A signal ended it that nobody sends from outside.
+    #[error("its server was ended by signal {signal}{}", name_of(*signal))]
+    Crashed {
+        /// Which one.
+        signal: i64,
     },
     /// A signal ended it that was not ours.
     #[error("its container was stopped from outside: signal {signal}{}", name_of(*signal))]
@@ -87,6 +101,9 @@ pub enum Trouble {
         /// Which one.
         signal: i64,
     },
+    /// Somebody else ended it and started it again: what was said to it is lost.
+    #[error("its container was restarted from outside")]
+    RestartedFromOutside,
     /// Somebody else removed it.
     #[error("its container was removed from outside")]
     RemovedFromOutside,
@@ -98,6 +115,12 @@ pub enum Trouble {
     EngineLost {
         /// What happened.
         words: String,
+    },
+    /// It runs, but its port leads nowhere from here.
+    #[error("port {port} of its container cannot be reached from here: its network publishes no ports")]
+    NotPublished {
+        /// The port inside.
+        port: u16,
     },
     /// It runs, but nobody listens at its port.
     #[error("nothing answers at port {port} of its container")]
@@ -125,12 +148,20 @@ impl Trouble {
             Self::NoImage { .. } => Some("pull or build it, or set `pull` to \"missing\""),
             Self::NotPulled { .. } => Some("look at its name; one that needs a login is pulled by hand first"),
             Self::NameTaken { .. } => Some("remove that container, or leave `containerName` out"),
-            Self::PortTaken { .. } => Some("choose another, or leave it out of `ports` to have a free one chosen"),
+            Self::PortTaken { .. } => Some(
+                "end who has it, or choose another; `ports` as in [8080] has a free one chosen, unless `network` is \"host\"",
+            ),
             Self::NoCommand { .. } => Some("set `command` to a program that is in the image"),
             Self::OutOfMemory { .. } => Some("raise `memory` in its `docker` block"),
+            Self::NoFolder { .. } => Some("make that folder first, or look how it is written in `volumes`"),
+            Self::NotPublished { .. } => {
+                Some("name another `network` in its `docker` block: one with a bridge, or \"host\"")
+            }
             Self::Deaf { .. } => Some("it must listen at 0.0.0.0 inside, at the first of its `ports`"),
             Self::Exited { .. }
+            | Self::Crashed { .. }
             | Self::StoppedFromOutside { .. }
+            | Self::RestartedFromOutside
             | Self::RemovedFromOutside
             | Self::PausedFromOutside
             | Self::Refused { .. } => None,
@@ -150,8 +181,17 @@ fn list(places: &[PathBuf]) -> String {
 
 fn name_of(signal: i64) -> &'static str {
     match signal {
+        1 => " (SIGHUP)",
         2 => " (SIGINT)",
+        3 => " (SIGQUIT)",
+        4 => " (SIGILL)",
+        5 => " (SIGTRAP)",
+        6 => " (SIGABRT)",
+        7 => " (SIGBUS)",
+        8 => " (SIGFPE)",
         9 => " (SIGKILL)",
+        11 => " (SIGSEGV)",
+        13 => " (SIGPIPE)",
         15 => " (SIGTERM)",
         _ => "",
     }
@@ -170,17 +210,26 @@ pub(crate) fn in_words(error: &Error) -> String {
     match error {
         Error::DockerResponseServerError { message, .. } => message.trim().to_owned(),
         Error::DockerStreamError { error } => error.trim().to_owned(),
-        other => {
-            let mut words = other.to_string();
-            let mut cause = std::error::Error::source(other);
-            while let Some(error) = cause {
-                let more = error.to_string();
-                if !words.contains(&more) {
-                    words = format!("{words}: {more}");
-                }
-                cause = error.source();
-            }
-            words
-        }
+        other => first_cause(other).to_string(),
+    }
+}
+
+/// What began it. Everything around that is told by the names of libraries.
+fn first_cause(error: &dyn std::error::Error) -> &dyn std::error::Error {
+    let mut cause = error;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    cause
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_kept_the_engine_from_answering_is_told_without_names_of_libraries() {
+        let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+        assert_eq!(in_words(&Error::IOError { err: refused }), "connection refused");
     }
 }

@@ -9,14 +9,15 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use hyper::body::{Body as _, Frame, Incoming, SizeHint};
-use hyper::header::{HeaderValue, WWW_AUTHENTICATE};
+use hyper::header::{ACCEPT, HeaderValue, WWW_AUTHENTICATE};
 use hyper::http::request::Parts;
-use hyper::{Response, StatusCode};
+use hyper::{Method, Response, StatusCode};
 
 use crate::answer;
 use crate::body::Body;
 use crate::front::Shared;
 use crate::intake;
+use crate::place::Place;
 use crate::tokens::Denied;
 
 /// A response of the annexe, which may go on for as long as somebody reads it.
@@ -101,6 +102,13 @@ pub(crate) async fn answer(shared: &Shared, annexe: &Arc<dyn Annexe>, parts: Par
             refuse(annexe, status, &why)
         }
     }
+}
+
+/// The annexe, for somebody with a browser who has lost the way, if it has pages for people: they are told so on a page.
+pub(crate) fn for_people<'s>(shared: &'s Shared, parts: &Parts) -> Option<&'s Arc<dyn Annexe>> {
+    let wants_page = parts.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok())?.contains("text/html");
+    let is_lost = parts.method == Method::GET && Place::at(parts.uri.path()) == Place::Nowhere;
+    at(shared, "/").filter(|_| wants_page && is_lost)
 }
 
 /// Whose request it is, by its token or by the word of the annexe; nothing where everybody may come in.

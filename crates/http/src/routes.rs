@@ -30,7 +30,7 @@ pub(crate) async fn answer(shared: &Arc<Shared>, door: &Door, request: Request<I
     };
     let mut response = if parts.method == Method::OPTIONS && origin.is_some() && cors::is_preflight(&parts.headers) {
         cors::preflight(&parts.headers)
-    } else if let Some(annexe) = annexe::at(shared, parts.uri.path()) {
+    } else if let Some(annexe) = annexe::at(shared, parts.uri.path()).or_else(|| annexe::for_people(shared, &parts)) {
         // Boxed: the way of every other request need not carry it about.
         Box::pin(annexe::answer(shared, annexe, parts.clone(), body)).await
     } else {

@@ -65,8 +65,12 @@ impl Tokens {
         if tokens.0.is_empty() { Err(TokenError::None) } else { Ok(tokens) }
     }
 
-    /// Adds the token that comes from the environment.
+    /// Adds the token that comes from the environment. One that has a name already keeps it: whoever uses commands of
+    /// ours has the same token in the environment that the file of the service has.
     pub fn with_default(mut self, secret: &str) -> Result<Self, TokenError> {
+        if self.find(secret.trim().as_bytes()).is_some() {
+            return Ok(self);
+        }
         self.add(DEFAULT_NAME, secret.trim()).map_err(TokenError::Token)?;
         Ok(self)
     }
@@ -152,6 +156,13 @@ mod tests {
         assert_eq!(admitted(&tokens, "Bearer secret-1").unwrap(), "ann");
         assert_eq!(admitted(&tokens, "bearer a:b").unwrap(), "bob");
         assert_eq!(admitted(&tokens, "Bearer from-env").unwrap(), "default");
+    }
+
+    #[test]
+    fn a_token_that_is_in_the_environment_too_keeps_its_name() {
+        let tokens = Tokens::read("ann:secret-1").unwrap().with_default("secret-1").unwrap();
+        assert_eq!(admitted(&tokens, "Bearer secret-1").unwrap(), "ann");
+        assert_eq!(tokens.names().collect::<Vec<_>>(), ["ann"]);
     }
 
     #[test]

@@ -19,6 +19,9 @@ use crate::{SafeNames, Tool};
 
 const FENCE: &str = "```";
 
+/// What a call is called that does not even say its tool's name.
+const UNREADABLE: &str = "tool_call";
+
 /// The same conversation for who has no tools: they are told of, and used, in words.
 pub(crate) fn spoken(conversation: &Conversation, tools: &[Tool], names: &SafeNames) -> Conversation {
     let turns = conversation.turns.iter().map(|turn| match turn {
@@ -65,9 +68,12 @@ fn instructed(system: &str, tools: &[Tool], names: &SafeNames) -> String {
 }
 
 fn written(call: &ToolCall) -> String {
-    let arguments = call.parsed().unwrap_or_default();
-    let object = serde_json::json!({ "name": call.name, "arguments": arguments });
-    format!("{FENCE}tool_call\n{object}\n{FENCE}")
+    let said = match call.parsed() {
+        Ok(arguments) => serde_json::json!({ "name": call.name, "arguments": arguments }).to_string(),
+        // What could not be read is all that it said.
+        Err(_) => call.arguments.clone(),
+    };
+    format!("{FENCE}tool_call\n{said}\n{FENCE}")
 }
 
 fn reported(result: &ToolResult) -> String {
@@ -130,7 +136,9 @@ fn read(text: &str, names: &SafeNames, is_marked: bool) -> Option<Vec<(String, S
     let values: Result<Vec<Value>, _> = serde_json::Deserializer::from_str(text.trim()).into_iter().collect();
     let Ok(values) = values else {
         // A call that cannot be read is a call all the same: the model hears what is wrong with it.
-        return name_in(text).filter(|_| is_marked).map(|name| vec![(name, text.trim().to_owned())]);
+        let text = text.trim();
+        let is_meant = is_marked && text.starts_with(['{', '[']);
+        return is_meant.then(|| vec![(name_in(text).unwrap_or_else(|| UNREADABLE.to_owned()), text.to_owned())]);
     };
     let values: Vec<Value> = values
         .into_iter()
@@ -219,6 +227,8 @@ mod tests {
         let (_, calls) = understood_text("```tool_call\n{\"name\": \"git_log\", \"arguments\": {\"count\": }}\n```");
         assert_eq!(calls[0].0, "git_log");
         assert!(serde_json::from_str::<Value>(&calls[0].1).is_err());
+        let (said, calls) = understood_text("Well.\n```tool_call\n{\"name\": broken}\n```");
+        assert_eq!((said.as_str(), calls), ("Well.", vec![("tool_call".to_owned(), "{\"name\": broken}".to_owned())]));
     }
 
     #[test]

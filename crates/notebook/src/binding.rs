@@ -148,6 +148,13 @@ impl<'a> Bindings<'a> {
         Some(Bound { binding: placed.binding.clone(), is_inherited })
     }
 
+    /// Why nobody can tell what a part is bound to that no binding is for, if that is so: a restriction that cannot be
+    /// understood must not vanish.
+    pub(crate) fn unclear(&self) -> Option<String> {
+        let fault = self.faults.first()?;
+        Some(format!("no tools may be used while a binding of the document makes no sense ({fault})"))
+    }
+
     /// Every server that is named, with the line where, if that is in the document.
     pub fn servers(&self) -> impl Iterator<Item = (&str, Origin)> {
         self.placed.iter().map(|placed| (placed.binding.server.as_str(), placed.binding.origin))

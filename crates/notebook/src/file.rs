@@ -57,17 +57,27 @@ pub struct Saved {
 
 /// Reads a document.
 pub fn read(path: &Path) -> Result<String, FileError> {
-    let bytes = fs::read(path).map_err(|source| FileError::Read { path: path.to_owned(), source })?;
+    let failed = |source| FileError::Read { path: path.to_owned(), source };
+    // A pipe without a writer would hold us up for ever, and can be read only once.
+    let is_odd = fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir());
+    if is_odd {
+        return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, "it is a pipe or a device, and no file")));
+    }
+    let bytes = fs::read(path).map_err(failed)?;
     String::from_utf8(bytes).map_err(|_| FileError::NotText { path: path.to_owned() })
 }
 
 /// Puts the results of a run into a document as it is on disk now, or into a copy of it.
 ///
 /// The file is replaced in one step: whoever reads it, and whatever is killed meanwhile, sees the old or the new text.
-/// Links are followed; the file's mode and, where we may, its owner are kept.
+/// Links are followed; the file's mode and, where we may, its owner are kept. A copy may also go to a pipe or a device:
+/// that is written to, and stays what it is.
 pub fn save(document: &Path, copy: Option<&Path>, report: &Report, force: bool) -> Result<Saved, FileError> {
     let target = followed(copy.unwrap_or(document))?;
-    let folder = assets_folder(copy.unwrap_or(document));
+    let is_passed_on = copy.is_some() && is_no_file(&target);
+    // Beside a device there is no place for files.
+    let beside = if is_passed_on { followed(document)? } else { target.clone() };
+    let folder = assets_folder(&beside);
     for _ in 0..MOST_ATTEMPTS {
         let text = read(document)?;
         let applied = apply(&text, report, &ApplyOptions { force, folder: &folder });
@@ -76,7 +86,11 @@ pub fn save(document: &Path, copy: Option<&Path>, report: &Report, force: bool) 
         }
         refuse_read_only(&target)?;
         // Files first: a document must not speak of what is not there.
-        write_attachments(copy.unwrap_or(document), document, &applied.attachments)?;
+        write_attachments(&beside, document, &applied.attachments)?;
+        if is_passed_on {
+            pass_on(&target, applied.text.as_bytes())?;
+            return Ok(Saved { applied, is_changed: true });
+        }
         let written = prepared(&target, document, applied.text.as_bytes())?;
         if copy.is_none() && read(document)? != text {
             continue;
@@ -85,6 +99,25 @@ pub fn save(document: &Path, copy: Option<&Path>, report: &Report, force: bool) 
         return Ok(Saved { applied, is_changed: true });
     }
     Err(FileError::Restless { path: document.to_owned() })
+}
+
+/// Finds out whether a document, or a copy of it, can be written, before anything is done whose results would be lost.
+pub fn check_writable(document: &Path, copy: Option<&Path>) -> Result<(), FileError> {
+    let target = followed(copy.unwrap_or(document))?;
+    let failed = |path: &Path, source| FileError::Write { path: path.to_owned(), source };
+    if target.is_dir() {
+        return Err(failed(&target, io::Error::new(io::ErrorKind::IsADirectory, "it is a folder")));
+    }
+    if is_no_file(&target) {
+        return Ok(());
+    }
+    refuse_read_only(&target)?;
+    let assets = folder_of(&target).join(assets_folder(&target));
+    if fs::symlink_metadata(&assets).is_ok() && !assets.is_dir() {
+        let why = "pictures of the document would go there, and it is no folder";
+        return Err(failed(&assets, io::Error::new(io::ErrorKind::NotADirectory, why)));
+    }
+    beside(&target).map(drop).map_err(|source| failed(&target, unpathed(&source)))
 }
 
 /// The folder for the files of a document, as seen from the document: `notes.assets` for `notes.md`.
@@ -126,6 +159,28 @@ fn followed(path: &Path) -> Result<PathBuf, FileError> {
     }
 }
 
+/// Whether something is there that can be written to, but must not be replaced.
+fn is_no_file(target: &Path) -> bool {
+    fs::metadata(target).is_ok_and(|there| !there.is_file() && !there.is_dir())
+}
+
+/// Writes to what is no file.
+fn pass_on(target: &Path, bytes: &[u8]) -> Result<(), FileError> {
+    let write = || fs::OpenOptions::new().write(true).open(target)?.write_all(bytes);
+    write().map_err(|source| FileError::Write { path: target.to_owned(), source })
+}
+
+/// A new file in the folder of another.
+fn beside(target: &Path) -> io::Result<tempfile::NamedTempFile> {
+    tempfile::Builder::new().prefix(".mcp-").suffix(".tmp").tempfile_in(folder_of(target))
+}
+
+/// Without the path of a file that nobody has heard of.
+fn unpathed(error: &io::Error) -> io::Error {
+    let kind = error.kind();
+    error.raw_os_error().map_or_else(|| io::Error::from(kind), io::Error::from_raw_os_error)
+}
+
 /// Replacing a file needs no right to write it, only one to write its folder. Who made it read-only meant it.
 fn refuse_read_only(target: &Path) -> Result<(), FileError> {
     if !fs::metadata(target).is_ok_and(|there| there.permissions().readonly()) {
@@ -139,7 +194,7 @@ fn refuse_read_only(target: &Path) -> Result<(), FileError> {
 /// is no file yet.
 fn prepared(target: &Path, like: &Path, bytes: &[u8]) -> Result<tempfile::NamedTempFile, FileError> {
     let write = || {
-        let mut file = tempfile::Builder::new().prefix(".mcp-").suffix(".tmp").tempfile_in(folder_of(target))?;
+        let mut file = beside(target).map_err(|error| unpathed(&error))?;
         file.write_all(bytes)?;
         let there = fs::metadata(target).or_else(|_| fs::metadata(like))?;
         keep_owner(file.as_file(), &there)?;

@@ -14,7 +14,7 @@ use rustix::fs::{self, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use serde::Serialize;
 
-use crate::file::{FileError, Saved, save};
+use crate::file::{FileError, Saved, assets_folder, check_writable, save};
 use crate::run::Report;
 
 /// A document that is longer is none that anybody reads.
@@ -106,8 +106,19 @@ impl Folder {
     /// Puts the results of a run into a document as it is on disk now.
     pub fn save(&self, path: &str, report: &Report, force: bool) -> Result<Saved, FolderError> {
         // Only to see that it may be; who can put a link there in the next moment can write the file themselves.
-        drop(self.find(path)?);
+        self.check_writable(path)?;
         Ok(save(&self.whole_path(path)?, None, report, force)?)
+    }
+
+    /// Finds out whether a document can be written, before anything is done whose results would be lost.
+    pub fn check_writable(&self, path: &str) -> Result<(), FolderError> {
+        drop(self.find(path)?);
+        let whole = self.whole_path(path)?;
+        let assets = whole.with_file_name(assets_folder(&whole));
+        if std::fs::symlink_metadata(assets).is_ok_and(|there| there.is_symlink()) {
+            return Err(no_document(path, "the folder of its pictures is a link, and links are not followed"));
+        }
+        Ok(check_writable(&whole, None)?)
     }
 
     fn root_folder(&self) -> io::Result<OwnedFd> {
@@ -253,6 +264,15 @@ mod tests {
         ] {
             assert!(matches!(folder.read(path), Err(FolderError::NoDocument { .. })), "{path}");
         }
+    }
+
+    #[test]
+    fn pictures_do_not_leave_the_folder_through_a_link() {
+        let (place, folder) = folder();
+        assert!(folder.check_writable("b.md").is_ok());
+        symlink(place.path(), place.path().join("notes/b.assets")).unwrap();
+        let refused = folder.check_writable("b.md").unwrap_err();
+        assert!(refused.to_string().contains("links are not followed"), "{refused}");
     }
 
     #[test]

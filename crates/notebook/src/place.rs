@@ -24,6 +24,9 @@ pub struct Place {
     pub why: String,
     /// The servers whose tools may be used here.
     pub allowed_servers: Vec<String>,
+    /// What of the document's own bindings makes no sense. As long as there is something, a line that is bound to
+    /// nothing may use no tools: perhaps it was meant to be bound.
+    pub remarks: Vec<String>,
     /// The block that the line is in, or in whose result.
     pub block: Option<PlaceBlock>,
 }
@@ -52,7 +55,8 @@ pub fn place(document: &Document, servers: &[Server], bindings: &Bindings<'_>, l
     let bound = bindings.at(step.map_or(line, |step| step.fence.first_line));
     let enabled = || servers.iter().filter(|server| server.is_enabled).map(|server| &server.name);
     let server = bound.as_ref().map(|bound| &bound.binding.server).or_else(|| enabled().next()).cloned();
-    let is_allowed = |name: &&String| bound.as_ref().is_none_or(|bound| bound.binding.server == **name);
+    let is_unclear = bound.is_none() && !bindings.faults.is_empty();
+    let is_allowed = |name: &&String| bound.as_ref().map_or(!is_unclear, |bound| bound.binding.server == **name);
     let heading = |place: &usize| {
         let heading = &document.headings[*place];
         format!("{} {}", "#".repeat(heading.level), heading.text)
@@ -60,8 +64,12 @@ pub fn place(document: &Document, servers: &[Server], bindings: &Bindings<'_>, l
     Place {
         line,
         sections: document.sections_at(line).iter().map(heading).collect(),
-        why: why(bound.as_ref(), server.as_deref()),
+        why: match bindings.unclear() {
+            Some(unclear) if is_unclear => unclear,
+            _ => why(bound.as_ref(), server.as_deref()),
+        },
         allowed_servers: enabled().filter(is_allowed).cloned().collect(),
+        remarks: bindings.faults.iter().map(ToString::to_string).collect(),
         block: step.map(|step| PlaceBlock {
             number: step.number,
             line: step.fence.first_line,
@@ -102,6 +110,21 @@ mod tests {
         assert_eq!(rest.allowed_servers, ["one", "two"]);
         assert_eq!((rest.server.as_deref(), rest.bound), (Some("one"), None));
         assert_eq!(at(999).allowed_servers, ["one", "two"]);
+    }
+
+    #[test]
+    fn where_a_binding_makes_no_sense_only_what_is_bound_otherwise_may_use_tools() {
+        let servers = ["one", "two"].map(|name| Server { name: name.to_owned(), is_enabled: true });
+        for matter in ["mcp: [oops", "mcp:\n- heading: Secret\n  servr: one", "mcp:\n- heading: Gone\n  server: one"] {
+            let text = format!("---\n{matter}\n---\n\n# Bound\n<!-- mcp: two -->\n\n# Secret\n\nx\n");
+            let document = Document::parse(&text);
+            let line = |heading: &str| text.lines().position(|line| line == heading).unwrap() + 1;
+            let at = |line| place(&document, &servers, &Bindings::of(&document, &[]), line);
+            let secret = at(line("# Secret"));
+            assert!(secret.allowed_servers.is_empty() && !secret.remarks.is_empty(), "{matter}: {secret:?}");
+            assert!(secret.why.contains("no tools may be used"), "{}", secret.why);
+            assert_eq!(at(line("# Bound")).allowed_servers, ["two"], "{matter}");
+        }
     }
 
     #[test]

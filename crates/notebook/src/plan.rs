@@ -100,7 +100,10 @@ impl<'a> Plan<'a> {
         let selected = selected(document, &blocks, selection)?;
         let steps = selected.into_iter().map(|block| {
             let bound = bindings.at(block.fence.first_line);
-            let task = untouchable(block.fence, force).map_or_else(|| task(block, servers, bound.as_ref()), Err);
+            let unclear = bindings.unclear().filter(|_| bound.is_none() && block.addressee == Addressee::Assistant);
+            let unclear = unclear.map(|why| Problem::new(Trouble::Refused, block.fence.first_line, why));
+            let problem = untouchable(block.fence, force).or(unclear);
+            let task = problem.map_or_else(|| task(block, servers, bound.as_ref()), Err);
             Step { number: block.number, fence: block.fence, bound, task }
         });
         let steps = steps.collect();

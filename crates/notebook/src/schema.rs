@@ -22,6 +22,12 @@ pub(crate) fn check(schema: &Value, parameters: &Node) -> Vec<Fault> {
     validator.iter_errors(&instance).take(MOST_FAULTS).map(|error| fault(&error, parameters)).collect()
 }
 
+/// The same for arguments that stand in no document: what is wrong with them, in words.
+pub fn misfits(schema: &Value, arguments: &Value) -> Vec<String> {
+    let Some(validator) = validator(schema) else { return Vec::new() };
+    validator.iter_errors(arguments).take(MOST_FAULTS).map(|error| described(&error, &path_of(&error))).collect()
+}
+
 /// Whether a schema names a property.
 pub(crate) fn has_property(schema: &Value, name: &str) -> bool {
     schema.get("properties").and_then(|properties| properties.get(name)).is_some()
@@ -36,15 +42,23 @@ fn validator(schema: &Value) -> Option<Validator> {
 }
 
 fn fault(error: &ValidationError<'_>, parameters: &Node) -> Fault {
-    let pointer = error.instance_path().to_string();
-    let path: Vec<String> = pointer.split('/').skip(1).map(|step| step.replace("~1", "/").replace("~0", "~")).collect();
+    let path = path_of(error);
     let node = parameters.nearest(path.iter().map(String::as_str));
     let line = unexpected(error.kind())
         .and_then(|key| node.entry(key))
         .map_or_else(|| line_of_key(parameters, &path).unwrap_or(node.line), |entry| entry.line);
+    Fault { line, what: described(error, &path) }
+}
+
+/// Where it is wrong, step by step.
+fn path_of(error: &ValidationError<'_>) -> Vec<String> {
+    let pointer = error.instance_path().to_string();
+    pointer.split('/').skip(1).map(|step| step.replace("~1", "/").replace("~0", "~")).collect()
+}
+
+fn described(error: &ValidationError<'_>, path: &[String]) -> String {
     let place = if path.is_empty() { String::new() } else { format!("`{}`: ", path.join(".")) };
-    let what = shortened(&error.to_string());
-    Fault { line, what: format!("{place}{what}{}", hint(error)) }
+    format!("{place}{}{}", shortened(&error.to_string()), hint(error))
 }
 
 /// The line of the key whose value is wrong: a text of several lines begins below its key.
@@ -92,7 +106,7 @@ fn shortened(message: &str) -> String {
 mod tests {
     use serde_json::json;
 
-    use super::check;
+    use super::{check, misfits};
     use crate::yaml::parse;
 
     #[test]
@@ -134,6 +148,15 @@ mod tests {
                 assert!(fault.line == line && fault.what.contains(part), "{yaml}: {fault:?}");
             }
         }
+    }
+
+    #[test]
+    fn arguments_without_lines_are_checked_in_the_same_way() {
+        let schema = json!({ "type": "object", "properties": { "days": { "type": "integer" } }, "required": ["city"] });
+        assert_eq!(misfits(&schema, &json!({ "city": "Rome", "days": 3 })), Vec::<String>::new());
+        let found = misfits(&schema, &json!({ "days": "3" })).join("; ");
+        assert!(found.contains("`days`: \"3\" is not of type") && found.contains("\"city\" is a required"), "{found}");
+        assert_eq!(misfits(&json!({ "type": "nonsense" }), &json!({})), Vec::<String>::new());
     }
 
     #[test]

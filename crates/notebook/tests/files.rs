@@ -5,7 +5,8 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use notebook::{ApplyOptions, Fate, FileError, Report, apply, save};
+use notebook::{ApplyOptions, Fate, FileError, Report, apply, check_writable, read, save};
+use rustix::fs::{CWD, Mode, mkfifoat};
 
 use crate::world::run_text;
 
@@ -48,6 +49,56 @@ fn links_are_followed_and_modes_are_kept() {
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
     assert!(fs::read_to_string(&real).unwrap().contains("mcp-result"));
     assert_eq!(fs::metadata(&real).unwrap().permissions().mode() & 0o777, 0o640);
+}
+
+#[test]
+fn images_stand_beside_the_document_and_not_beside_a_link_to_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let (here, there) = (folder.path().join("here"), folder.path().join("there"));
+    fs::create_dir(&here).unwrap();
+    fs::create_dir(&there).unwrap();
+    fs::write(here.join("real.md"), TEXT).unwrap();
+    symlink("../here/real.md", there.join("link.md")).unwrap();
+    save(&there.join("link.md"), None, &report(), false).unwrap();
+    assert_eq!((names(&here), names(&there)), (vec!["real.assets".into(), "real.md".into()], vec!["link.md".into()]));
+    assert!(read(&here.join("real.md")).unwrap().contains("](real.assets/"));
+}
+
+#[test]
+fn a_pipe_is_written_to_and_never_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, pipe) = (folder.path().join("notes.md"), folder.path().join("pipe"));
+    fs::write(&path, TEXT).unwrap();
+    mkfifoat(CWD, &pipe, Mode::RUSR | Mode::WUSR).unwrap();
+    assert!(matches!(read(&pipe), Err(FileError::Read { .. })), "nobody is waited for");
+    check_writable(&path, Some(&pipe)).unwrap();
+    let reader = std::thread::spawn({
+        let pipe = pipe.clone();
+        move || fs::read_to_string(pipe).unwrap()
+    });
+    save(&path, Some(&pipe), &report(), false).unwrap();
+    assert!(reader.join().unwrap().contains("](notes.assets/"));
+    assert!(!fs::metadata(&pipe).unwrap().is_file());
+    assert_eq!(names(folder.path()), ["notes.assets", "notes.md", "pipe"]);
+    assert_eq!(fs::read_to_string(&path).unwrap(), TEXT);
+}
+
+#[test]
+fn what_cannot_be_written_is_found_out_before_anything_is_called() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("notes.md");
+    fs::write(&path, TEXT).unwrap();
+    check_writable(&path, None).unwrap();
+    check_writable(&path, Some(&folder.path().join("new.md"))).unwrap();
+    assert_eq!(names(folder.path()), ["notes.md"], "nothing is left behind");
+    for target in [folder.path().join("no/such.md"), folder.path().to_owned()] {
+        assert!(matches!(check_writable(&path, Some(&target)), Err(FileError::Write { .. })), "{target:?}");
+    }
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).unwrap();
+    assert!(matches!(check_writable(&path, None), Err(FileError::Write { .. })));
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    fs::write(folder.path().join("notes.assets"), "a file").unwrap();
+    assert!(matches!(check_writable(&path, None), Err(FileError::Write { .. })));
 }
 
 #[test]

@@ -37,11 +37,20 @@ impl ConnectionConfig {
         found
     }
 
-    /// Takes a config as somebody sent it who had seen only the masked one: what is still masked is taken from here.
+    /// Takes a config as somebody sent it who had seen only the masked one: what is still masked is taken from here. But a
+    /// secret for one host is not for another: who changes the address has to say the headers again.
     #[must_use]
     pub fn updated_with(&self, changed: Self) -> Self {
+        let mut known = self.0.clone();
+        let mut shown = mask::config(&self.0);
+        if host_of(&self.0) != host_of(&changed.0) {
+            for key in ADDRESSES.iter().chain([&HEADERS]) {
+                known.shift_remove(*key);
+                shown.shift_remove(*key);
+            }
+        }
         let mut changed = Value::Object(changed.0);
-        mask::restore(&mut changed, &Value::Object(self.0.clone()), &self.masked());
+        mask::restore(&mut changed, &Value::Object(known), &Value::Object(shown));
         match changed {
             Value::Object(members) => Self(members),
             _ => unreachable!("an object stays one"),
@@ -52,6 +61,19 @@ impl ConnectionConfig {
     pub fn is_masked(&self) -> bool {
         self.0.values().any(mask::is_masked)
     }
+}
+
+/// Where a config may have its address, and what is sent there.
+const ADDRESSES: [&str; 4] = ["url", "base_url", "serverUrl", "httpUrl"];
+const HEADERS: &str = "headers";
+
+/// Who is reached: the address without its user, password, path and query.
+fn host_of(config: &Map<String, Value>) -> Option<String> {
+    let address = ADDRESSES.iter().find_map(|key| config.get(*key)?.as_str())?;
+    let (scheme, rest) = address.split_once("://").unwrap_or(("", address));
+    let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
+    Some(format!("{scheme}://{host}").to_ascii_lowercase())
 }
 
 /// An address to be shown: without its password, tokens, and query parameters that name secrets.

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use catalog::{Dialect, Remote};
-use hyper::Response;
 use hyper::header::{HeaderMap, HeaderValue};
+use hyper::{Method, Response};
 
 use crate::body::Body;
 use crate::http::Http;
@@ -32,6 +32,11 @@ impl Exchange {
     /// Sends a request once, and waits for the head of its answer for as long as it takes.
     pub async fn send(&self, body: Bytes) -> Result<Reply, Unanswered> {
         self.http.post_once(&self.headers, body).await.map(Reply).map_err(told)
+    }
+
+    /// Asks for what is there, and waits for the head of the answer for as long as it takes.
+    pub async fn listen(&self) -> Result<Reply, Unanswered> {
+        self.http.once(Method::GET, Bytes::new()).await.map(Reply).map_err(told)
     }
 }
 

@@ -1,7 +1,6 @@
 //! Which skills a tool has, by how near its vector is to theirs; and which skills a request is about.
 
 use std::collections::HashMap;
-use std::hash::Hash;
 
 use crate::document::Document;
 use crate::embedder::{EmbedError, Embedder};
@@ -35,9 +34,9 @@ pub struct Classifier {
 struct Known {
     id: String,
     document: Document,
-    /// From its own words.
+    /// From its own words: by this it is told whether a tool has it.
     seed: Vec<f32>,
-    /// From its words and its members.
+    /// From its words and its members: by this requests find it.
     vector: Vec<f32>,
 }
 
@@ -119,12 +118,13 @@ impl Classifier {
         self.skills.iter().find(|skill| skill.id == id).map(|skill| skill.vector.as_slice())
     }
 
-    /// The skills of a tool with this vector. None if it is no vector of the classifier's model.
+    /// The skills of a tool with this vector, by the skills' own words: members have no say in it, or what was taken for one
+    /// once would make itself ever more certain. None if it is no vector of the classifier's model.
     pub fn classify(&self, vector: &[f32]) -> Classification {
         let Some(vector) = normalized(vector) else { return Classification::default() };
-        let of_this_model = self.skills.iter().filter(|skill| skill.vector.len() == vector.len());
+        let of_this_model = self.skills.iter().filter(|skill| skill.seed.len() == vector.len());
         let mut near: Vec<(f32, &str)> =
-            of_this_model.map(|skill| (dot(&skill.vector, &vector), skill.id.as_str())).collect();
+            of_this_model.map(|skill| (dot(&skill.seed, &vector), skill.id.as_str())).collect();
         near.sort_by(|one, other| other.0.total_cmp(&one.0).then_with(|| one.1.cmp(other.1)));
         let lead = |place: usize| {
             // The best is compared with the second, the others with the best.
@@ -139,7 +139,7 @@ impl Classifier {
         }
     }
 
-    /// The skills that a request is about, best first.
+    /// The skills that a request is about, best first. Their members help to find them.
     pub fn find(&self, query: &Query, limits: Limits) -> Vec<Hit<String>> {
         self.index.search(query, limits, |_| true)
     }
@@ -166,35 +166,4 @@ fn seed(summary: &[f32], examples: &[Vec<f32>]) -> Option<Vec<f32>> {
 
 fn confidence(nearness: f32, lead: f32) -> f32 {
     (1.0 + (-(BY_NEARNESS * nearness + BY_LEAD * lead + OFFSET)).exp()).recip()
-}
-
-/// What a search by skills found.
-#[derive(Clone, Debug)]
-pub struct FoundBySkills<K> {
-    /// The skills that the request is about, best first.
-    pub skills: Vec<Hit<String>>,
-    /// The tools, best first.
-    pub tools: Vec<Hit<K>>,
-    /// Whether the skills led to tools. If not, the tools were searched directly.
-    pub by_skills: bool,
-}
-
-/// Looks for skills first and then among their tools. Tools without skills are always looked at: nobody knows what they
-/// are for. `skills_of` gives a tool's skills.
-pub fn search_by_skills<'a, K: Clone + Eq + Hash + Ord>(
-    (index, classifier): (&Index<K>, &Classifier),
-    query: &Query,
-    (tool_limits, skill_limits): (Limits, Limits),
-    admits: impl Fn(&K) -> bool,
-    skills_of: impl Fn(&K) -> &'a [String],
-) -> FoundBySkills<K> {
-    let skills = classifier.find(query, skill_limits);
-    let has_one = |key: &K| {
-        let own = skills_of(key);
-        own.is_empty() || own.iter().any(|own| skills.iter().any(|skill| skill.key == *own))
-    };
-    let tools = index.search(query, tool_limits, |key| admits(key) && has_one(key));
-    let by_skills = !skills.is_empty() && !tools.is_empty();
-    let tools = if by_skills { tools } else { index.search(query, tool_limits, admits) };
-    FoundBySkills { skills, tools, by_skills }
 }

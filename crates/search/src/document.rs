@@ -1,6 +1,7 @@
 //! What the index reads of a tool, and the name of that text by which vectors are kept.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -36,7 +37,33 @@ pub struct Document {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TextHash(pub [u8; 16]);
 
+/// Tells whether two names are the same, however their parts are joined: `create_issue` is `createIssue`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NameMark(u64);
+
+impl NameMark {
+    /// Nobody has longer names, and nobody types them.
+    const LONGEST: usize = 256;
+
+    /// Of a name; nothing where there is none.
+    pub(crate) fn of(name: &str) -> Option<Self> {
+        if name.len() > Self::LONGEST {
+            return None;
+        }
+        let letters: String =
+            name.chars().filter(|letter| letter.is_alphanumeric()).flat_map(char::to_lowercase).collect();
+        let mut hasher = DefaultHasher::new();
+        letters.hash(&mut hasher);
+        (!letters.is_empty()).then(|| Self(hasher.finish()))
+    }
+}
+
 impl Document {
+    /// Its name, and the same with its server's before it.
+    pub(crate) fn names(&self) -> [Option<NameMark>; 2] {
+        [NameMark::of(&self.name), NameMark::of(&format!("{} {}", self.server, self.name))]
+    }
+
     /// The hash of everything that shapes the vector, and of nothing else: a tool whose parameters change needs no new
     /// one.
     pub fn text_hash(&self) -> TextHash {

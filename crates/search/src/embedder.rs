@@ -34,6 +34,8 @@ pub trait Embedder: Send + Sync {
 pub struct EmbedError {
     /// Which model failed.
     pub model: String,
+    /// Whether these texts are the reason: the model is there, but wants none of them, or not all.
+    pub is_about_the_texts: bool,
     /// What was wrong.
     #[source]
     pub source: Box<dyn Error + Send + Sync>,

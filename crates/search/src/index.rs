@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-use crate::document::{Document, TextHash};
+use crate::document::{Document, NameMark, TextHash};
 use crate::elsewhere::Told;
 use crate::lexical::{Lexicon, Slot};
 use crate::query::{Query, near, whole_and_best};
@@ -11,6 +11,10 @@ use crate::vectors::Vectors;
 
 /// How much of a score comes from meaning; the rest comes from words.
 const MEANING: f32 = 0.6;
+/// How well the words of a tool fit whose name is the request. No others fit so well: they stay below one.
+const BY_NAME: f32 = 1.0;
+/// What such a tool scores at least. Who says a name means it, whatever is near.
+const LEAST_BY_NAME: f32 = 0.9;
 
 /// Tools by key. Of equal tools the one with the smaller key comes first, so results do not depend on the order in which
 /// tools came.
@@ -26,6 +30,7 @@ struct Entry<K> {
     key: K,
     document: Document,
     hash: TextHash,
+    names: [Option<NameMark>; 2],
 }
 
 /// How results are chosen.
@@ -103,7 +108,8 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
         let words = document.weighted_words();
         self.lexicon.insert(slot, words.iter().map(|(word, weight)| (word.as_str(), *weight)));
         self.slots.insert(key.clone(), slot);
-        self.tools[slot as usize] = Some(Entry { key, document, hash });
+        let names = document.names();
+        self.tools[slot as usize] = Some(Entry { key, document, hash, names });
     }
 
     fn empty_slot(&mut self) -> Slot {
@@ -111,6 +117,16 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
             self.tools.push(None);
             Slot::try_from(self.tools.len() - 1).expect("there are fewer tools than that in the world")
         })
+    }
+
+    /// How many numbers a vector has here; zero while nobody knows.
+    pub fn dimension(&self) -> usize {
+        self.vectors.dimension()
+    }
+
+    /// Forgets all vectors. The next ones may be of any length, as long as all are.
+    pub fn forget_vectors(&mut self) {
+        self.vectors = Vectors::new(0);
     }
 
     /// Takes a tool out. Says whether it was there.
@@ -151,7 +167,7 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
         let entries = (0..).zip(&self.tools).filter(|(slot, _)| !self.vectors.has(*slot));
         let mut lacking: Vec<Lacking<K>> = entries
             .filter_map(|(_, entry)| entry.as_ref())
-            .map(|Entry { key, document, hash }| Lacking { key, document, hash: *hash })
+            .map(|Entry { key, document, hash, .. }| Lacking { key, document, hash: *hash })
             .collect();
         lacking.sort_by(|one, other| one.key.cmp(other.key));
         lacking.truncate(count);
@@ -243,7 +259,14 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
             scores
         };
         let parts: Vec<Vec<f32>> = query.stems().map(|mut stems| score(&mut stems)).collect();
-        (0..self.tools.len()).map(|slot| whole_and_best(&mut parts.iter().map(|part| part[slot]))).collect()
+        let is_named = |entry: &Option<Entry<K>>| {
+            entry.as_ref().is_some_and(|entry| query.name().is_some() && entry.names.contains(&query.name()))
+        };
+        let score = |(slot, entry)| match is_named(entry) {
+            true => BY_NAME,
+            false => whole_and_best(&mut parts.iter().map(|part| part[slot])),
+        };
+        self.tools.iter().enumerate().map(score).collect()
     }
 
     fn matched(&self, query: &Query, slot: Slot) -> Vec<String> {
@@ -264,5 +287,8 @@ pub(crate) fn most(lexical: f32, vector: f32) -> f32 {
 
 /// Words alone count in full where there is no vector: what they say is then the best guess.
 fn fused(lexical: f32, vector: Option<f32>) -> f32 {
+    if lexical >= BY_NAME {
+        return vector.map_or(BY_NAME, |vector| LEAST_BY_NAME + (1.0 - LEAST_BY_NAME) * vector.max(0.0));
+    }
     vector.map_or(lexical, |vector| MEANING * vector + (1.0 - MEANING) * lexical)
 }

@@ -4,7 +4,7 @@
 //! - `text`: from what people and servers write to words that can be compared
 //! - `lexical`: tools by words (BM25)
 //! - `embedder`: the seam to whatever makes vectors; `minilm`: the model that comes with the program; `builtin`: the
-//!   same, read when it is needed
+//!   same, read when it is needed; `sentence_model`: one of somebody's own choosing; `bert`: what all of them are
 //! - `vectors`: vectors in memory, compared exactly; `matrix`: the arithmetic of both
 //! - `document`, `query`: what is read of a tool and of a request
 //! - `index`: all of it together
@@ -40,6 +40,7 @@
 //! # }
 //! ```
 
+mod bert;
 #[cfg(feature = "builtin-model")]
 mod builtin;
 mod classifier;
@@ -52,18 +53,20 @@ mod matrix;
 #[cfg(feature = "builtin-model")]
 mod minilm;
 mod query;
+mod sentence_model;
 mod skills;
 mod text;
 mod vectors;
 
 #[cfg(feature = "builtin-model")]
 pub use builtin::BuiltIn;
-pub use classifier::{Classification, Classifier, FoundBySkills, LEAST_PRIMARY, search_by_skills};
+pub use classifier::{Classification, Classifier, LEAST_PRIMARY};
 pub use document::{Document, TextHash, embed_documents};
 pub use elsewhere::{Answers, Narrowed, Payload, Point, PointId, Request, StoreError, Told, VectorStore};
 pub use embedder::{EmbedError, Embedder};
 pub use index::{Hit, Index, Lacking, Limits};
 #[cfg(feature = "builtin-model")]
-pub use minilm::{MiniLm, WeightsError};
+pub use minilm::MiniLm;
 pub use query::Query;
+pub use sentence_model::{FileError, ModelError, SentenceModel};
 pub use skills::{Skill, SkillsError, builtin_skills, fingerprint, read_skills};

@@ -1,5 +1,6 @@
 //! What somebody looks for: the whole request, and its sentences if it has several.
 
+use crate::document::NameMark;
 use crate::embedder::{EmbedError, Embedder};
 use crate::text::{self, Word};
 use crate::vectors::normalized;
@@ -21,6 +22,8 @@ pub struct Query {
     /// The whole first, then the sentences.
     parts: Vec<Part>,
     vectors: Vec<Vec<f32>>,
+    /// What it would be if it were the name of a tool.
+    name: Option<NameMark>,
 }
 
 #[derive(Clone, Debug)]
@@ -35,7 +38,7 @@ impl Query {
         let text = &text[..text.floor_char_boundary(LONGEST)];
         let parts = std::iter::once(text).chain(text::sentences(text, MOST_SENTENCES));
         let parts = parts.map(|part| Part { text: part.to_owned(), words: text::words(part, MOST_WORDS) });
-        Self { parts: parts.collect(), vectors: Vec::new() }
+        Self { parts: parts.collect(), vectors: Vec::new(), name: NameMark::of(text) }
     }
 
     /// Gives it vectors, so that it finds tools by meaning as well. They must be of the model that the index was made
@@ -44,7 +47,8 @@ impl Query {
     /// # Errors
     /// If the model cannot be asked now; the request is as it was.
     pub fn embed(&mut self, embedder: &dyn Embedder) -> Result<(), EmbedError> {
-        if self.parts[0].text.trim().is_empty() {
+        // What has no letters means nothing, but a model would find something near it.
+        if !self.parts[0].text.contains(char::is_alphanumeric) {
             return Ok(());
         }
         // The middle of its sentences is as good as the vector of the whole, at half the cost.
@@ -65,6 +69,11 @@ impl Query {
     /// The stems of each part, the whole request first.
     pub(crate) fn stems(&self) -> impl Iterator<Item = impl Iterator<Item = &str>> {
         self.parts.iter().map(|part| part.words.iter().map(|word| word.stem.as_str()))
+    }
+
+    /// What it is if it is the name of a tool.
+    pub(crate) fn name(&self) -> Option<NameMark> {
+        self.name
     }
 
     /// The words of the whole request.

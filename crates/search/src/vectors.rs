@@ -13,6 +13,11 @@ impl Vectors {
         Self { rows: Rows::new(dimension), present: Vec::new() }
     }
 
+    /// How many numbers a vector has; zero while nobody knows.
+    pub(crate) fn dimension(&self) -> usize {
+        self.rows.width()
+    }
+
     /// Keeps a vector at length one for a slot. Says no to one of another dimension and to one without a direction.
     pub(crate) fn set(&mut self, slot: u32, vector: &[f32]) -> bool {
         // A model elsewhere says how long its vectors are by the first that it makes.

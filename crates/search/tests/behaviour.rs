@@ -5,12 +5,16 @@
 mod elsewhere;
 #[path = "behaviour/hostile.rs"]
 mod hostile;
+#[path = "behaviour/own_model.rs"]
+mod own_model;
 #[path = "behaviour/quality.rs"]
 mod quality;
 #[path = "behaviour/skills.rs"]
 mod skills;
 #[path = "behaviour/story.rs"]
 mod story;
+#[path = "behaviour/tiny_model.rs"]
+mod tiny_model;
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

@@ -148,6 +148,18 @@ pub enum Error {
     /// Executions were stopped, and not yet allowed again.
     #[error("executions are stopped; allow them again with POST /api/v1/aggregator/executions/reset")]
     ExecutionStopped,
+    /// No model answers questions here.
+    #[error("{why}")]
+    AssistantUnavailable {
+        /// Why, and what to do.
+        why: String,
+    },
+    /// The model that was asked gave no answer.
+    #[error("{message}")]
+    ModelFailed {
+        /// Which model, and what happened.
+        message: String,
+    },
     /// What was sent makes no sense.
     #[error("{}", problems.first().map_or("the request is not valid", |problem| &problem.msg))]
     Validation {
@@ -186,6 +198,8 @@ impl Error {
             Self::ExecutionCancelled { .. } => "EXECUTION_CANCELLED",
             Self::LimitReached { .. } => "LIMIT_REACHED",
             Self::ExecutionStopped => "EXECUTION_STOPPED",
+            Self::AssistantUnavailable { .. } => "ASSISTANT_UNAVAILABLE",
+            Self::ModelFailed { .. } => "MODEL_FAILED",
             Self::Validation { .. } => "VALIDATION_ERROR",
             Self::Registry(error) if error.is_retryable() => "DATABASE_UNAVAILABLE",
             Self::Internal { .. } | Self::Registry(_) => "INTERNAL_ERROR",
@@ -214,7 +228,11 @@ impl Error {
             | Self::ExecutionCancelled { context, .. }
             | Self::LimitReached { context, .. } => Value::Object(context.clone()),
             Self::Validation { problems } => json!({ "errors": problems }),
-            Self::ExecutionStopped | Self::Internal { .. } | Self::Registry(_) => json!({}),
+            Self::ExecutionStopped
+            | Self::AssistantUnavailable { .. }
+            | Self::ModelFailed { .. }
+            | Self::Internal { .. }
+            | Self::Registry(_) => json!({}),
         }
     }
 }

@@ -212,6 +212,7 @@ impl House {
             separator: ".".parse().unwrap(),
             names: NamePolicy::Canonical,
             start_timeout: Duration::from_secs(5),
+            withheld: &[],
             is_growing: true,
             reach: Reach::EVERYTHING,
             answer_timeout: Duration::from_secs(5),

@@ -6,7 +6,7 @@
 //! - [`shelving`]: vectors that are kept elsewhere, too, and compared there
 //! - [`skills`]: which skills there are; [`editing`]: how they are changed; [`classifying`]: which tools have them
 //! - [`judging`]: what a language model says about them; [`verdict`]: what it is asked, and what of its answer is believed;
-//!   [`suggestions`]: skills that it missed
+//!   [`suggestions`]: skills that it missed; [`states`]: how far all that is, tool by tool
 //! - [`guide`]: the same search for MCP clients that see the small surface
 //!
 //! The registry stays the truth: texts, vectors and skills are kept there, and the library can be made anew from it at any
@@ -21,6 +21,7 @@ mod library;
 mod looking;
 mod shelving;
 mod skills;
+mod states;
 mod strategy;
 mod suggestions;
 mod verdict;
@@ -48,6 +49,7 @@ use shelving::Shelf;
 pub use shelving::VectorsState;
 pub use skills::SkillOrigin;
 use skills::SkillSet;
+pub use states::{ShownTool, ToolState, ToolStates};
 pub use strategy::Strategy;
 
 /// A skill that fits less well is none that a request is about, unless something else is said.
@@ -142,6 +144,8 @@ pub struct FoundTool {
     pub primary_skill_id: Option<String>,
     /// Whether its skills are known.
     pub is_classified: bool,
+    /// How far that is.
+    pub state: ToolState,
     /// Why it was found.
     pub why: Why,
     /// What it takes, where that was asked for.
@@ -308,10 +312,13 @@ impl Service {
             shops.retain(|id, _| named.contains(id));
         }
         let looked = finder.look(&wanted, &shops).await?;
+        let state = finder.states();
+        let state_of = |tool: &ToolId, book: &library::Book| state(&locked(&finder.library), tool, book);
         let tools = looked.hits.into_iter().filter_map(|(hit, book)| {
             let shop = shops.get(&book.server)?;
             let schema = wanted.include_schemas.then(|| finder.schema_of(shop.place, &book.original_name)).flatten();
-            Some(found(hit, book, shop, schema))
+            let state = state_of(&hit.key, &book);
+            Some(found(hit, book, shop, (schema, state)))
         });
         let skills = finder.skills();
         let matched = looked.skills.iter().map(|hit| MatchedSkill {
@@ -339,11 +346,22 @@ impl Service {
     }
 }
 
+/// An error with everything that led to it.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
 fn locked(library: &RwLock<Library>) -> RwLockReadGuard<'_, Library> {
     library.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn found(hit: Hit<ToolId>, book: library::Book, shop: &Shop, input_schema: Option<RawJson>) -> FoundTool {
+fn found(
+    hit: Hit<ToolId>,
+    book: library::Book,
+    shop: &Shop,
+    (input_schema, state): (Option<RawJson>, ToolState),
+) -> FoundTool {
     FoundTool {
         name: format!("{}.{}", shop.name, book.original_name),
         original_name: book.original_name,
@@ -354,6 +372,7 @@ fn found(hit: Hit<ToolId>, book: library::Book, shop: &Shop, input_schema: Optio
         skill_confidences: book.confidences,
         primary_skill_id: book.primary_skill,
         is_classified: book.is_classified,
+        state,
         why: Why {
             matched_words: hit.words,
             lexical_score: rounded(hit.lexical),

@@ -72,8 +72,8 @@ async fn keep_row(house: &Household, entry: &Entry, row: Option<&ServerRecord>) 
         transport: Some(entry.transport),
         connection_config: Some(ConnectionConfig::from(entry.config.clone())),
         deployment: Some(new_server(entry).deployment),
-        // Whoever switched it off at run time is only overruled by a word in the file.
-        enabled: (was.is_enabled != entry.is_enabled).then_some(entry.is_enabled),
+        // Whoever switched it off at run time is only overruled by a word in the file; but what failed may be mended now.
+        enabled: (was.is_enabled != entry.is_enabled || row.auto_disabled).then_some(entry.is_enabled),
         ..ServerPatch::default()
     };
     Ok(Some(house.store.update_server(row.id, patch).await?))

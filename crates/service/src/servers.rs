@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::containers::{self, ContainerView};
+use crate::finding::{ShownTool, ToolStates};
 use crate::keeper::{Handle, Order};
 use crate::{Actor, Error, Problem, Service, spec, trial};
 
@@ -97,7 +98,7 @@ pub struct ServerView {
     pub progress: Option<String>,
     /// Its tools, where they were asked for or just discovered.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub tools: Option<Vec<ToolRecord>>,
+    pub tools: Option<Vec<ShownTool>>,
 }
 
 /// How well a server is.
@@ -159,6 +160,8 @@ pub struct State {
     pub classified_tools: u64,
     /// Of these, the others.
     pub unclassified_tools: u64,
+    /// The same in more detail: how far it is known what they are for.
+    pub tool_states: ToolStates,
     /// When tools were last discovered.
     pub last_sync: Option<registry::Timestamp>,
     /// For how long the service has run.
@@ -239,9 +242,9 @@ impl Service {
         let limit = usize::try_from(page.limit).unwrap_or(usize::MAX);
         let mut items: Vec<ServerView> = views.into_iter().skip(offset).take(limit).collect();
         if with_tools {
-            let mut tools: HashMap<ServerId, Vec<ToolRecord>> = HashMap::new();
-            for tool in self.kept_tools(None).await? {
-                tools.entry(tool.source_server_id).or_default().push(tool);
+            let mut tools: HashMap<ServerId, Vec<ShownTool>> = HashMap::new();
+            for tool in self.with_states(self.kept_tools(None).await?) {
+                tools.entry(tool.record.source_server_id).or_default().push(tool);
             }
             for view in &mut items {
                 view.tools = Some(tools.remove(&view.record.id).unwrap_or_default());
@@ -412,6 +415,7 @@ impl Service {
             total_tools: 0,
             classified_tools: 0,
             unclassified_tools: 0,
+            tool_states: self.finder.count_states(),
             last_sync: self.house.last_sync(),
             uptime_seconds: self.began.elapsed().as_secs_f64(),
             executions_stopped: self.executions_are_stopped(),
@@ -455,7 +459,8 @@ impl Service {
         let mut view = view(handle);
         if view.record.status.is_up() {
             let tools = self.kept_tools(Some(handle.id)).await;
-            view.tools = tools.inspect_err(|error| tracing::warn!(%error, "could not read its tools")).ok();
+            let tools = tools.inspect_err(|error| tracing::warn!(%error, "could not read its tools")).ok();
+            view.tools = tools.map(|tools| self.with_states(tools));
         }
         view
     }

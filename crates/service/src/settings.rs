@@ -265,10 +265,14 @@ impl Service {
         };
         // One after the other: each begins with what the last one left.
         let _turn = self.settings.changing().await;
-        let changed = self.settings.now().changed(&changes).map_err(|problems| Error::Validation { problems })?;
+        let before = self.settings.now();
+        let changed = before.changed(&changes).map_err(|problems| Error::Validation { problems })?;
         self.store.put_settings(changed.to_keep()).await?;
         self.settings.put(changed.clone());
         self.executions.heed_settings();
+        if before.pinned_tools != changed.pinned_tools {
+            self.fleet.surface_changed();
+        }
         let note = AuditNote {
             who: Some(by.name.to_string()),
             action: "settings.change".to_owned(),

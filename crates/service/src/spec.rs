@@ -114,7 +114,10 @@ pub(crate) fn resolve_parts(
     transport: Transport,
     config: &Map<String, Value>,
 ) -> Result<ServerSpec, String> {
-    resolve_entry(name, &entry(transport, config))
+    // Who registered it has no file that such a path would lead into.
+    let whole = [format!("$.mcpServers.{name}."), format!("$.mcpServers[\"{name}\"].")];
+    let resolved = resolve_entry(name, &entry(transport, config));
+    resolved.map_err(|why| whole.iter().fold(why, |why, whole| why.replace(whole, "")))
 }
 
 fn resolve_entry(name: &str, entry: &Map<String, Value>) -> Result<ServerSpec, String> {
@@ -178,11 +181,14 @@ fn translated(transport: Transport, config: &Map<String, Value>, problem: &Confi
         loc[2] = "base_url".to_owned();
     }
     let is_missing = problem.message == "is missing";
-    let name = loc.last().cloned().unwrap_or_default();
+    let name = name_of(&loc);
     let msg = match (is_missing, transport) {
         (true, Transport::Http) if is_url => "an HTTP server needs `base_url` or `url`".to_owned(),
         (true, _) => format!("{} {} server needs `{name}`", article(transport), transport.as_str().to_uppercase()),
-        (false, _) => format!("`{name}` {}", problem.message),
+        (false, _) => match &problem.hint {
+            Some(hint) => format!("`{name}` {} ({hint})", problem.message),
+            None => format!("`{name}` {}", problem.message),
+        },
     };
     let kind = match problem.message.as_str() {
         "is missing" => "missing",
@@ -190,6 +196,15 @@ fn translated(transport: Transport, config: &Map<String, Value>, problem: &Confi
         _ => "value_error",
     };
     Problem { loc, msg, kind }
+}
+
+/// The last step, and the one before it where that is only a number: `args[1]`.
+fn name_of(loc: &[String]) -> String {
+    match loc {
+        [.., list, place] if place.bytes().all(|byte| byte.is_ascii_digit()) => format!("{list}[{place}]"),
+        [.., last] => last.clone(),
+        [] => String::new(),
+    }
 }
 
 fn article(transport: Transport) -> &'static str {

@@ -176,6 +176,7 @@ async fn open(store: &Store, folder: &TempDir, remote: Life, classifier: Option<
         start_timeout: Duration::from_secs(30),
         answer_timeout: Duration::from_secs(30),
         surface: aggregator::Surface::Full,
+        withheld: &[],
         is_growing: false,
         reach: Reach::EVERYTHING,
         capabilities: "{}",

@@ -242,7 +242,10 @@ async fn list(connection: &Connection, kind: Kind) -> Result<(Vec<Item>, Hints),
         let here = page.hints.unwrap_or(Hints::NONE);
         hints = Some(hints.map_or(here, |before| before.and(here)));
         for item in page.items {
-            if ids.insert(item.id.clone()) {
+            if let Some(flaw) = item.flaw(kind) {
+                // One server's slip would take the tools of all others away from strict clients.
+                tracing::warn!(server = %connection.server(), name = %item.id, "left out a {} that clients cannot take: {flaw}", kind.noun());
+            } else if ids.insert(item.id.clone()) {
                 items.push(item);
             } else {
                 tracing::warn!(server = %connection.server(), name = %item.id, "left out a second {} of the same name", kind.noun());

@@ -81,7 +81,8 @@ pub(crate) async fn live(
 }
 
 fn start(upstream: &Upstream, program: &Program, watcher: &Arc<dyn Watcher>) -> Result<Live, Cause> {
-    let (process, Streams { stdin, stdout, stderr }) = Process::start(program, &upstream.environment)?;
+    let (process, Streams { stdin, stdout, stderr }) =
+        Process::start(program, upstream.withheld, &upstream.environment)?;
     upstream.watchdog.guard(process.group());
     let adopted = |source| Cause::Start(StartError::System { path: program.command.shown().into(), source });
     let (sink, _) = Sink::adopt(stdin).map_err(adopted)?;

@@ -86,6 +86,8 @@ pub struct Upstream {
     pub spec: ServerSpec,
     /// Variables it gets besides its own, if we start it.
     pub environment: Vec<(OsString, OsString)>,
+    /// Variables of ours that it does not get, unless they are its own as well.
+    pub withheld: &'static [&'static str],
     /// How it is approached.
     pub manners: Manners,
     /// Whose it is.

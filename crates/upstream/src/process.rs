@@ -14,8 +14,6 @@ use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 use tokio::process::Command;
 use tokio::time::{Instant, sleep, timeout_at};
 
-/// The variables with which a client opens our own door, and we our own registry.
-const OWN_SECRETS: [&str; 2] = ["MCP_AGGREGATOR_TOKEN", "MCP_CREDENTIAL_KEY"];
 /// How long leftovers of a process group may take to end after being asked to.
 const STRAGGLER_GRACE: Duration = Duration::from_millis(300);
 
@@ -108,8 +106,12 @@ pub struct Streams {
 }
 
 impl Process {
-    /// Starts `program`, with `extra` variables on top of its own.
-    pub fn start(program: &Program, extra: &[(OsString, OsString)]) -> Result<(Self, Streams), StartError> {
+    /// Starts `program` in our environment without what is `withheld`, with `extra` variables on top of its own.
+    pub fn start(
+        program: &Program,
+        withheld: &[&str],
+        extra: &[(OsString, OsString)],
+    ) -> Result<(Self, Streams), StartError> {
         let folder = program.cwd.as_ref().map(|cwd| PathBuf::from(&cwd.value));
         let executable = locate(program)?;
 
@@ -118,8 +120,7 @@ impl Process {
             if let Some(folder) = &folder {
                 command.current_dir(folder);
             }
-            // What opens our own doors is nothing for those behind them.
-            for name in OWN_SECRETS {
+            for name in withheld {
                 command.env_remove(name);
             }
             command

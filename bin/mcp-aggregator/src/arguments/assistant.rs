@@ -22,6 +22,10 @@ Where the model is:
   ANTHROPIC_BASE_URL, ANTHROPIC_API_KEY  Anthropic's
   MCP_MODEL                              its name; `anthropic:NAME` and `openai:NAME` say whose it is
   MCP_MODEL_PROVIDER                     openai or anthropic, if both are set
+  MCP_MODEL_TOOLS=text                   it cannot call tools by itself
+  MCP_MODEL_IMAGES=true                  it sees pictures that tools return
+Else `assistant` in the file of --config, which counts before these; else the model of the running service
+(`serve --assistant-model`).
 
 Examples:
   OPENAI_BASE_URL=http://localhost:11434/v1 mcp-aggregator ask --model qwen3 \"What time is it in Rome?\"
@@ -46,6 +50,9 @@ pub(crate) struct AskArguments {
     /// How often the model may be asked before it must have answered
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) max_rounds: u16,
+    /// Print all that was said as JSON, as --transcript writes it, instead of the answer
+    #[arg(long)]
+    pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) servers: ServersArguments,
 }

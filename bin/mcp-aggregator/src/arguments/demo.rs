@@ -23,6 +23,9 @@ pub(crate) struct DemoArguments {
     /// The address to listen at: ADDRESS:PORT, or a port on this machine [default: 8808, or one that is free]
     #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]
     pub(crate) listen: Option<SocketAddr>,
+    /// Print where it listens as a line of JSON, as soon as it does: {"url", "mcp", "has_tokens", "pid"}
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Be one of the servers of the demo, over stdio.

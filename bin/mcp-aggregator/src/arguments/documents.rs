@@ -82,6 +82,12 @@ impl RunArguments {
 
 /// Look at documents that run tools.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  mcp-aggregator doc map notes.md
+  mcp-aggregator doc bind notes.md github --heading Issues
+  mcp-aggregator doc bindings
+  mcp-aggregator doc unbind 3")]
 pub(crate) struct DocArguments {
     #[command(subcommand)]
     pub(crate) verb: DocVerb,
@@ -99,7 +105,13 @@ pub(crate) enum DocVerb {
 ///
 /// What documents say themselves is not here; `doc map` shows both.
 #[derive(Debug, Args)]
-#[command(verbatim_doc_comment)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  mcp-aggregator doc bindings
+  mcp-aggregator doc bindings --json | jq -r '.[].server_name'"
+)]
 pub(crate) struct BindingsArguments {
     /// Print what REST answers
     #[arg(long)]
@@ -140,6 +152,9 @@ pub(crate) struct BindArguments {
     /// Not for the sections inside
     #[arg(long)]
     pub(crate) no_inherit: bool,
+    /// Print the binding as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) target: TargetArguments,
 }
@@ -152,10 +167,16 @@ fn lines(text: &str) -> Result<(u32, u32), String> {
 
 /// Remove a binding from the registry.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  mcp-aggregator doc unbind 3")]
 pub(crate) struct UnbindArguments {
     /// Its number, as `doc bindings` shows it
     #[arg(value_name = "ID")]
     pub(crate) id: i64,
+    /// Print {"removed"}
+    #[arg(long)]
+    pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) target: TargetArguments,
 }

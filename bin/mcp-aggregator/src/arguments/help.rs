@@ -23,7 +23,7 @@ Try:
 /// The verbs, by what somebody wants who reads the list. Each stands in one group; a test sees to it.
 const GROUPS: &[(&str, &[&str])] = &[
     ("Serve", &["serve", "stdio", "demo"]),
-    ("Look and try", &["check", "doctor", "status", "top", "tools", "call", "search", "skills"]),
+    ("Look and try", &["check", "doctor", "status", "top", "tools", "call", "calls", "search", "skills"]),
     ("Servers", &["add", "remove", "list", "show", "enable", "disable", "connect", "disconnect", "test", "history"]),
     ("Other programs", &["import", "export"]),
     ("Documents", &["run", "doc", "ask", "context"]),

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use crate::target::TargetArguments;
+
 /// Print a script that completes our commands in your shell.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -15,6 +17,9 @@ pub(crate) struct CompletionsArguments {
     /// Your shell
     #[arg(value_enum, value_name = "SHELL")]
     pub(crate) shell: Shell,
+    /// Print {"shell", "script"}
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// A shell that can complete commands.
@@ -38,4 +43,18 @@ pub(crate) struct ManArguments {
     /// Write the pages of all commands into this folder, one file each
     #[arg(long, value_name = "FOLDER", conflicts_with = "command")]
     pub(crate) dir: Option<PathBuf>,
+    /// Print {"page"}, or with --dir {"folder", "pages": [..]}
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Print what can stand behind a verb, for shells that complete it.
+#[derive(Debug, Args)]
+#[command(hide = true)]
+pub(crate) struct NamesArguments {
+    /// The verb
+    #[arg(value_name = "VERB")]
+    pub(crate) verb: String,
+    #[command(flatten)]
+    pub(crate) target: TargetArguments,
 }

@@ -19,10 +19,11 @@ use crate::target::TargetArguments;
 Examples:
   mcp-aggregator add memory -- npx -y @modelcontextprotocol/server-memory
   mcp-aggregator add git --env 'TOKEN=${GIT_TOKEN}' --lazy -- uvx mcp-server-git
-  mcp-aggregator add docs https://example.org/mcp --header 'Authorization=Bearer ${DOCS_TOKEN}'
+  mcp-aggregator add docs https://example.org/mcp --header 'Authorization: Bearer ${DOCS_TOKEN}'
   mcp-aggregator add old https://example.org/sse --transport sse
-  mcp-aggregator add notes --docker mcp/filesystem -- /notes
-  mcp-aggregator add web --docker example/server:2 --transport http --port 8080
+  mcp-aggregator add time --docker mcp/time
+  mcp-aggregator add notes --docker mcp/filesystem --volume ~/notes:/notes -- /notes
+  mcp-aggregator add web --docker example/server:2 --port 8080 --memory 512m
   mcp-aggregator add time --json '{\"command\": \"uvx\", \"args\": [\"mcp-server-time\"]}'
   mcp-aggregator add --json - < registration.json     what POST /servers takes"
 )]
@@ -31,24 +32,33 @@ pub(crate) struct AddArguments {
     #[arg(value_name = "NAME", required_unless_present = "json")]
     pub(crate) name: Option<String>,
     /// Its address, if it runs elsewhere
-    #[arg(value_name = "URL", conflicts_with_all = ["command", "json", "docker"],
+    #[arg(value_name = "URL", conflicts_with_all = ["command", "docker"],
         required_unless_present_any = ["command", "json", "docker"])]
     pub(crate) address: Option<String>,
-    /// How it is reached [default: stdio for a program, http for an address]
-    #[arg(long, value_enum, conflicts_with = "json")]
+    /// How it is reached [default: stdio for a program, http for an address or a --port]
+    #[arg(long, value_enum)]
     pub(crate) transport: Option<Way>,
     /// The image it is in, to be run in a container; what is after `--` are arguments for it
-    #[arg(long, value_name = "IMAGE", conflicts_with = "json")]
+    #[arg(long, value_name = "IMAGE")]
     pub(crate) docker: Option<String>,
     /// The port at which it listens in its container, for http and sse
     #[arg(long, value_name = "PORT", requires = "docker")]
     pub(crate) port: Option<u16>,
+    /// A folder or a volume that it sees in its container, HERE:/INSIDE[:ro]; may be repeated
+    #[arg(long, value_name = "VOLUME", requires = "docker")]
+    pub(crate) volume: Vec<String>,
+    /// The network of its container [default: none for stdio, else the engine's usual one]
+    #[arg(long, value_name = "NAME", requires = "docker")]
+    pub(crate) network: Option<String>,
+    /// The memory that its container may use, as in 512m [default: 1g]
+    #[arg(long, value_name = "AMOUNT", requires = "docker")]
+    pub(crate) memory: Option<String>,
     /// A variable for the program; may be repeated
-    #[arg(long, value_name = "NAME=VALUE", value_parser = pair, conflicts_with_all = ["json", "address"])]
-    pub(crate) env: Vec<(String, String)>,
-    /// A header for every request to it; may be repeated
-    #[arg(long, value_name = "NAME=VALUE", value_parser = pair, conflicts_with_all = ["json", "command"])]
-    pub(crate) header: Vec<(String, String)>,
+    #[arg(long, value_name = "NAME=VALUE", conflicts_with = "address")]
+    pub(crate) env: Vec<String>,
+    /// A header for every request to it, `NAME=VALUE` or `NAME: VALUE`; may be repeated
+    #[arg(long, value_name = "NAME=VALUE", conflicts_with = "command")]
+    pub(crate) header: Vec<String>,
     /// What it is for
     #[arg(long, value_name = "TEXT")]
     pub(crate) description: Option<String>,
@@ -61,14 +71,24 @@ pub(crate) struct AddArguments {
     /// Do not connect it, now or at the next start
     #[arg(long)]
     pub(crate) no_connect: bool,
-    /// All of it as JSON, `-` for stdin: an entry of a config, or what POST /servers takes. The answer is JSON, too
-    #[arg(long, value_name = "OBJECT", conflicts_with = "command")]
-    pub(crate) json: Option<String>,
+    /// Print the server as JSON. With an OBJECT, all of it comes as JSON, too, `-` for stdin: an entry of a config, or
+    /// what POST /servers takes
+    #[arg(long, value_name = "OBJECT", num_args = 0..=1, value_parser = object, verbatim_doc_comment)]
+    #[expect(clippy::option_option, reason = "as clap tells an option without its value from none")]
+    pub(crate) json: Option<Option<String>>,
     #[command(flatten)]
     pub(crate) target: TargetArguments,
     /// The program that is started, and its arguments; with --docker, only arguments
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<String>,
+}
+
+/// What can be an object: the name of a server behind `--json` is none.
+fn object(text: &str) -> Result<String, String> {
+    match text.trim_start().starts_with(['{', '[', '"', '-']) {
+        true => Ok(text.to_owned()),
+        false => Err("expected a JSON object, or `-`; to have the answer as JSON, write --json last".to_owned()),
+    }
 }
 
 /// How a server is reached.
@@ -82,15 +102,12 @@ pub(crate) enum Way {
     Sse,
 }
 
-fn pair(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err("expected NAME=VALUE".to_owned()),
-    }
-}
-
 /// Remove a server, with its tools and its history.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  mcp-aggregator remove memory
+  mcp-aggregator remove memory --force                its calls are cancelled")]
 pub(crate) struct RemoveArguments {
     /// The server, by name or id
     #[arg(value_name = "SERVER")]
@@ -121,6 +138,10 @@ pub(crate) struct ListArguments {
 
 /// Show everything about a server.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  mcp-aggregator show memory
+  mcp-aggregator show memory --json | jq -r '.tools[].name'")]
 pub(crate) struct ShowArguments {
     #[command(flatten)]
     pub(crate) one: OneServer,
@@ -144,7 +165,12 @@ pub(crate) struct OneServer {
 /// A running service connects it. This is also how a server comes back that was switched off because it failed
 /// too often.
 #[derive(Debug, Args)]
-#[command(verbatim_doc_comment)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  mcp-aggregator enable memory"
+)]
 pub(crate) struct EnableArguments {
     #[command(flatten)]
     pub(crate) one: OneServer,
@@ -152,6 +178,9 @@ pub(crate) struct EnableArguments {
 
 /// Disconnect a server and keep it so.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  mcp-aggregator disable memory")]
 pub(crate) struct DisableArguments {
     #[command(flatten)]
     pub(crate) one: OneServer,
@@ -210,7 +239,13 @@ impl ConnectArguments {
 ///
 /// Calls that are under way have 30 s to finish.
 #[derive(Debug, Args)]
-#[command(verbatim_doc_comment)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  mcp-aggregator disconnect memory
+  mcp-aggregator disconnect memory --force"
+)]
 pub(crate) struct DisconnectArguments {
     #[command(flatten)]
     pub(crate) one: OneServer,
@@ -221,6 +256,10 @@ pub(crate) struct DisconnectArguments {
 
 /// Try a server by a connection of its own, and list its tools.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  mcp-aggregator test memory
+  mcp-aggregator test memory --json | jq .success")]
 pub(crate) struct TestArguments {
     #[command(flatten)]
     pub(crate) one: OneServer,
@@ -228,6 +267,10 @@ pub(crate) struct TestArguments {
 
 /// Show what happened to the connection of a server, newest first.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  mcp-aggregator history memory
+  mcp-aggregator history memory --limit 3 --json")]
 pub(crate) struct HistoryArguments {
     #[command(flatten)]
     pub(crate) one: OneServer,
@@ -238,6 +281,10 @@ pub(crate) struct HistoryArguments {
 
 /// Tell how the running service is. The exit status is 1 if something is wrong.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  mcp-aggregator status
+  mcp-aggregator status --json | jq -r '.issues[].message'")]
 pub(crate) struct StatusArguments {
     /// Print what REST answers
     #[arg(long)]
@@ -271,6 +318,9 @@ pub(crate) struct SearchArguments {
     /// Among all tools, or for skills first and then among their tools
     #[arg(long, value_name = "direct|hierarchical", default_value = "direct", value_parser = strategy)]
     pub(crate) strategy: Strategy,
+    /// Only what scores at least so much, from 0 to 1
+    #[arg(long, value_name = "SCORE", default_value_t = 0.0)]
+    pub(crate) threshold: f32,
     /// Print what REST answers, with what each tool takes
     #[arg(long)]
     pub(crate) json: bool,
@@ -288,7 +338,14 @@ fn strategy(text: &str) -> Result<Strategy, String> {
 /// or given by `serve --skills`. A classifier (`serve --classifier-url`) may miss some: `skills suggestions` lists
 /// them, `skills accept ID` makes one a skill, and `skills reject ID` says no for ever.
 #[derive(Debug, Args)]
-#[command(verbatim_doc_comment)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  mcp-aggregator skills
+  mcp-aggregator skills suggestions
+  mcp-aggregator skills accept image-editing"
+)]
 pub(crate) struct SkillsArguments {
     /// What to do about skills that a classifier missed
     #[arg(value_name = "suggestions|accept|reject")]
@@ -348,11 +405,20 @@ pub(crate) struct ImportArguments {
 ///
 /// Without --secrets, credentials are masked, and servers that have some are switched off where this is imported.
 #[derive(Debug, Args)]
-#[command(verbatim_doc_comment)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  mcp-aggregator export > registry.json
+  mcp-aggregator export --secrets | ssh other mcp-aggregator import /dev/stdin"
+)]
 pub(crate) struct ExportArguments {
     /// With credentials as they are: keep the output to yourself
     #[arg(long)]
     pub(crate) secrets: bool,
+    /// Print JSON, as always: for those who give it to every command
+    #[arg(long)]
+    pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) target: TargetArguments,
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use assistant::{Hands, Mishap, Offer, Permission};
 use notebook::{Request, Toolbox};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{Consent, Offered, SOURCE};
 use crate::client::Client;
@@ -63,6 +63,13 @@ impl Hands for CallingHands<'_> {
             true => Mishap::Stopped(failure.message),
             false => Mishap::Failed(failure.message),
         })
+    }
+
+    fn check(&self, offer: &Offer, arguments: &Map<String, Value>) -> Result<(), String> {
+        match notebook::misfits(&offer.tool.schema, &Value::Object(arguments.clone())).as_slice() {
+            [] => Ok(()),
+            faults => Err(faults.join("; ")),
+        }
     }
 
     async fn permit(&self, offer: &Offer, arguments: &str) -> Permission {

@@ -4,10 +4,15 @@ use std::io::{self, IsTerminal, Write};
 use std::thread;
 
 use assistant::Permission;
+use serde_json::Value;
 use tokio::sync::{Mutex, oneshot};
 
 use super::call_line;
 use crate::output::say;
+use crate::table::{cut, printable};
+
+/// So much of each argument is shown.
+const ARGUMENT_WIDTH: usize = 300;
 
 /// Who is asked.
 pub(crate) struct Consent {
@@ -34,14 +39,31 @@ impl Consent {
             );
         }
         let _turn = self.turn.lock().await;
+        // What was typed before the question was there is no answer to it. Where it cannot be thrown away, it is the
+        // terminal that is odd.
+        rustix::termios::tcflush(io::stdin(), rustix::termios::QueueSelector::IFlush).ok();
         // In one piece, and without a line end: the answer is typed behind it. If it cannot be written, nobody answers.
-        let question = format!("{} may destroy something. Call it? [y/N] ", call_line(tool, arguments));
+        let question = format!("{} may destroy something. Call it? [y/N] ", described(tool, arguments));
         io::stderr().write_all(question.as_bytes()).ok();
         if typed_line().await.is_some_and(|line| is_yes(&line)) {
             return Permission::Given;
         }
         Permission::Refused("not called: the user does not want that".into())
     }
+}
+
+/// A call with all its arguments, each on a line of its own: one that is long must not hide the others.
+fn described(tool: &str, arguments: &str) -> String {
+    let Ok(Value::Object(members)) = serde_json::from_str(arguments) else { return call_line(tool, arguments) };
+    let member = |(name, value): (&String, &Value)| {
+        let whole = printable(&value.to_string());
+        let shown = cut(&whole, ARGUMENT_WIDTH);
+        let more = whole.chars().count().saturating_sub(ARGUMENT_WIDTH);
+        let more = if more == 0 { String::new() } else { format!(" ({more} characters more)") };
+        format!("  {}: {shown}{more}\n", printable(name))
+    };
+    let members: String = members.iter().map(member).collect();
+    format!("{}\n{members}{}", printable(tool), printable(tool))
 }
 
 /// A line that the user types. A thread of its own reads it: Ctrl-C must not wait for it.
@@ -64,6 +86,14 @@ fn is_yes(line: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_argument_hides_another() {
+        let arguments = serde_json::json!({"content": "A".repeat(3000), "path": "/etc/\u{202e}passwd"}).to_string();
+        let shown = described("fs.write", &arguments);
+        assert!(shown.contains("characters more)\n  path: \"/etc/⟨U+202E⟩passwd\"\n"), "{shown}");
+        assert!(shown.len() < 500 && shown.ends_with("\nfs.write"), "{shown}");
+    }
 
     #[test]
     fn only_a_clear_yes_is_one() {

@@ -11,6 +11,8 @@ use crate::arguments::assistant::NarrowingArguments;
 use crate::client::Client;
 use crate::documents::{file_failed, whole_path};
 use crate::failure::Failure;
+use crate::output::say;
+use crate::table::printable;
 
 /// What is wanted, and with it what is not.
 #[derive(Debug, Default)]
@@ -114,9 +116,29 @@ impl Offered {
             "enabled_servers": needed,
             "section_binding": place.bound.as_ref().map(|bound| &bound.binding.server),
             "why": place.why,
+            "remarks": place.remarks,
             "format": wanted.format.map(Format::as_str),
             "provider_tools": wanted.format.map(|format| format.tools(&models, &names)),
         })))
+    }
+
+    /// Tells what is odd: bindings that make no sense, and that there is nothing to be used.
+    pub(crate) fn tell_oddities(&self) {
+        for remark in self.0["remarks"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+            say(format_args!("warning: {}", printable(remark)));
+        }
+        if self.tools().is_empty() {
+            say(format_args!("warning: there are no tools to be used here: {}", printable(self.why_none())));
+        }
+    }
+
+    fn why_none(&self) -> &str {
+        let servers = self.0["enabled_servers"].as_array().map_or(0, Vec::len);
+        let is_bound = !self.0["section_binding"].is_null();
+        match self.0["why"].as_str() {
+            Some(why) if is_bound || servers == 0 => why,
+            _ => "no server that may be used offers any",
+        }
     }
 
     /// The tools, each described.

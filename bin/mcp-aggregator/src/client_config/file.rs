@@ -8,6 +8,9 @@ use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+/// For its user only. What is kept beside the file has the token in it, or what others put there before.
+const PRIVATE: u32 = 0o600;
+
 /// A file that may not be there yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ClientFile {
@@ -75,18 +78,18 @@ impl ClientFile {
         }
         if !matches!(self.since()?, Since::Untouched { .. }) {
             match &now {
-                Some(now) => self.put(&self.backup(), now)?,
+                Some(now) => put(&self.backup(), now, PRIVATE)?,
                 None => remove_if_there(&self.backup())?,
             }
         }
-        self.put(&self.path, text)?;
-        self.put(&self.written(), text)
+        put(&self.path, text, self.mode())?;
+        put(&self.written(), text, PRIVATE)
     }
 
     /// Gives it back as it was, and forgets that it was ours.
     pub(crate) fn give_back(&self, before: Option<&str>) -> io::Result<()> {
         match before {
-            Some(before) => self.put(&self.path, before)?,
+            Some(before) => put(&self.path, before, self.mode())?,
             None => remove_if_there(&self.path)?,
         }
         self.forget()
@@ -94,7 +97,7 @@ impl ClientFile {
 
     /// Writes it, and forgets that it was ours.
     pub(crate) fn release(&self, text: &str) -> io::Result<()> {
-        self.put(&self.path, text)?;
+        put(&self.path, text, self.mode())?;
         self.forget()
     }
 
@@ -103,18 +106,26 @@ impl ClientFile {
         remove_if_there(&self.written())
     }
 
-    /// Under another name first: whoever reads it sees all of it or nothing. There may be a token in it, so what is new
-    /// is for its user only; else who may read it stays as it was.
-    fn put(&self, path: &Path, text: &str) -> io::Result<()> {
-        let mode = fs::metadata(&self.path).map_or(0o600, |metadata| metadata.permissions().mode() & 0o777);
-        let mut draft = path.to_path_buf().into_os_string();
-        draft.push(format!(".{}", std::process::id()));
-        let draft = PathBuf::from(draft);
-        let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&draft)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&draft, path)
+    /// Who may read it stays as it was. There may be a token in it, so what is new is for its user only.
+    fn mode(&self) -> u32 {
+        fs::metadata(&self.path).map_or(PRIVATE, |metadata| metadata.permissions().mode() & 0o777)
     }
+
+    /// Whether others on this machine can read it.
+    pub(crate) fn is_open(&self) -> bool {
+        self.mode() & 0o044 != 0
+    }
+}
+
+/// Under another name first: whoever reads it sees all of it or nothing.
+fn put(path: &Path, text: &str, mode: u32) -> io::Result<()> {
+    let mut draft = path.to_path_buf().into_os_string();
+    draft.push(format!(".{}", std::process::id()));
+    let draft = PathBuf::from(draft);
+    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&draft)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&draft, path)
 }
 
 fn if_there(path: &Path) -> io::Result<Option<String>> {
@@ -164,6 +175,19 @@ mod tests {
         assert_eq!(file.since().unwrap(), Since::Untouched { before: None });
         file.give_back(None).unwrap();
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn copies_are_private_even_of_a_file_that_others_can_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("mcp.json");
+        fs::write(&path, "first").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        let file = ClientFile::at(&path).unwrap();
+        file.replace("second").unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&file.backup()), mode(&file.written())), (0o600, 0o600));
+        assert_eq!((mode(file.path()), file.is_open()), (0o644, true), "that is for its owner to decide");
     }
 
     #[test]

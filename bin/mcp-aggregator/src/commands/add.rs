@@ -84,8 +84,11 @@ fn tell(name: &str, server: &Value, runs: bool) -> Result<(), Failure> {
 /// What is sent to a service.
 fn registration(arguments: &AddArguments) -> Result<Value, Failure> {
     let mut new = match &arguments.json {
-        Some(text) => of_json(arguments.name.as_deref(), text)?,
-        None => of_options(arguments)?,
+        Some(Some(text)) => {
+            refuse_both(arguments)?;
+            of_json(arguments.name.as_deref(), text)?
+        }
+        Some(None) | None => of_options(arguments)?,
     };
     if let Some(description) = &arguments.description {
         new.insert("description".to_owned(), json!(description));
@@ -104,6 +107,25 @@ fn registration(arguments: &AddArguments) -> Result<Value, Failure> {
     Ok(Value::Object(new))
 }
 
+/// Who gives an object says everything in it.
+fn refuse_both(arguments: &AddArguments) -> Result<(), Failure> {
+    let AddArguments { address, transport, docker, env, header, command, .. } = arguments;
+    let given = [
+        (address.is_some(), "an address"),
+        (transport.is_some(), "--transport"),
+        (docker.is_some(), "--docker"),
+        (!env.is_empty(), "--env"),
+        (!header.is_empty(), "--header"),
+        (!command.is_empty(), "a program"),
+    ];
+    match given.iter().find(|(is_given, _)| *is_given) {
+        Some((_, what)) => {
+            Err(Failure::usage(format!("{what} cannot stand beside an object for --json; say it there")))
+        }
+        None => Ok(()),
+    }
+}
+
 /// An entry of a config, or a whole registration.
 fn of_json(name: Option<&str>, text: &str) -> Result<Map<String, Value>, Failure> {
     let read = if text == "-" { io::read_to_string(io::stdin()) } else { Ok(text.to_owned()) };
@@ -117,25 +139,26 @@ fn of_json(name: Option<&str>, text: &str) -> Result<Map<String, Value>, Failure
         return Ok(given);
     }
     let Some(Value::String(name)) = given.shift_remove("name") else {
-        return Err(Failure::usage("the server has no name").with_hint("mcp-aggregator add NAME --json OBJECT"));
+        return Err(Failure::usage("the server has no name").with_hint("`mcp-aggregator add NAME --json OBJECT`"));
     };
     Ok(registration_of_entry(&name, &given))
 }
 
 fn of_options(arguments: &AddArguments) -> Result<Map<String, Value>, Failure> {
-    let name = arguments.name.as_deref().unwrap_or_default();
-    let texts = |pairs: &[(String, String)]| {
-        pairs.iter().map(|(name, value)| (name.clone(), json!(value))).collect::<Map<String, Value>>()
+    let Some(name) = arguments.name.as_deref() else {
+        return Err(Failure::usage("the server has no name").with_hint("`mcp-aggregator add --help` shows examples"));
     };
+    let env = named(&arguments.env, "--env", &["="])?;
+    let headers = named(&arguments.header, "--header", &["=", ":"])?;
     if let Some(image) = &arguments.docker {
-        return Ok(in_container(name, image, arguments, texts(&arguments.env)));
+        return in_container(name, image, arguments, env);
     }
     let (transport, config) = match (arguments.command.split_first(), &arguments.address) {
         (Some((command, args)), _) => {
             if matches!(arguments.transport, Some(Way::Http | Way::Sse)) {
                 return Err(Failure::usage("a program that is started is reached by stdio; leave --transport out"));
             }
-            (Transport::Stdio, with("env", texts(&arguments.env), json!({"command": command, "args": args})))
+            (Transport::Stdio, with("env", env, json!({"command": command, "args": args})))
         }
         (None, Some(url)) => {
             let transport = match arguments.transport {
@@ -146,7 +169,7 @@ fn of_options(arguments: &AddArguments) -> Result<Map<String, Value>, Failure> {
                 Some(Way::Sse) => Transport::Sse,
                 Some(Way::Http) | None => Transport::Http,
             };
-            (transport, with("headers", texts(&arguments.header), json!({"url": url})))
+            (transport, with("headers", headers, json!({"url": url})))
         }
         (None, None) => return Err(Failure::usage("neither a program nor an address is given")),
     };
@@ -155,11 +178,34 @@ fn of_options(arguments: &AddArguments) -> Result<Map<String, Value>, Failure> {
     Ok(new)
 }
 
-fn in_container(name: &str, image: &str, arguments: &AddArguments, env: Map<String, Value>) -> Map<String, Value> {
-    let transport = match arguments.transport {
-        Some(Way::Http) => Transport::Http,
-        Some(Way::Sse) => Transport::Sse,
-        Some(Way::Stdio) | None => Transport::Stdio,
+/// Names with their values. What is wrong with one is told without it: it may be a secret.
+fn named(texts: &[String], option: &str, separators: &[&str]) -> Result<Map<String, Value>, Failure> {
+    let pair = |text: &String| {
+        let at = separators.iter().filter_map(|separator| text.find(separator)).min();
+        let (name, value) = at.map(|at| (text[..at].trim_end(), text[at + 1..].trim_start()))?;
+        (!name.is_empty()).then(|| (name.to_owned(), json!(value)))
+    };
+    let pairs: Option<Map<String, Value>> = texts.iter().map(pair).collect();
+    pairs.ok_or_else(|| {
+        let forms: Vec<String> =
+            separators.iter().map(|separator| format!("{option} 'NAME{separator}VALUE'")).collect();
+        Failure::usage(format!("a value of {option} has no name, or no value")).with_hint(forms.join(" or "))
+    })
+}
+
+fn in_container(
+    name: &str,
+    image: &str,
+    arguments: &AddArguments,
+    env: Map<String, Value>,
+) -> Result<Map<String, Value>, Failure> {
+    let transport = match (arguments.transport, arguments.port) {
+        (Some(Way::Http), _) | (None, Some(_)) => Transport::Http,
+        (Some(Way::Sse), _) => Transport::Sse,
+        (Some(Way::Stdio), Some(_)) => {
+            return Err(Failure::usage("a server that is reached by stdio needs no --port; leave one of them out"));
+        }
+        (Some(Way::Stdio) | None, None) => Transport::Stdio,
     };
     let mut docker = with("env", env, json!({ "image": image }));
     if !arguments.command.is_empty() {
@@ -168,9 +214,18 @@ fn in_container(name: &str, image: &str, arguments: &AddArguments, env: Map<Stri
     if let Some(port) = arguments.port {
         docker["ports"] = json!([port]);
     }
+    if !arguments.volume.is_empty() {
+        docker["volumes"] = json!(arguments.volume);
+    }
+    if let Some(network) = &arguments.network {
+        docker["network"] = json!(network);
+    }
+    if let Some(memory) = &arguments.memory {
+        docker["memory"] = json!(memory);
+    }
     let new = json!({"name": name, "transport_type": transport, "connection_config": {"docker": docker}});
     let Value::Object(new) = new else { unreachable!("an object was written") };
-    new
+    Ok(new)
 }
 
 /// The config with these texts, if there are some.

@@ -7,37 +7,56 @@ use std::path::Path;
 use aggregator::NamePolicy;
 use assistant::{Bounds, Dialogue, Ended, Outcome};
 use models::Model;
+use serde_json::{Value, json};
 
 use crate::arguments::assistant::AskArguments;
-use crate::assistant::{self as helper, CallingHands, Consent, Offered, Telling, Wanted, Way};
+use crate::assistant::{self as helper, CallingHands, Consent, Offered, Telling, Unasked, Wanted, Way, ask_service};
 use crate::documents::ConfigTools;
 use crate::failure::Failure;
+use crate::output::say;
 use crate::session::{self, Signals};
-use crate::{config, documents, exit, words};
+use crate::table::printable;
+use crate::{config, documents, exit, output, words};
 
 /// A question, ready to be asked.
 struct Prepared<'a> {
     arguments: &'a AskArguments,
     question: String,
-    model: Model,
     wanted: Wanted,
     consent: Consent,
 }
 
 pub(crate) fn run(arguments: &AskArguments) -> Result<(), Failure> {
     words::tell(arguments.servers.debug);
+    arguments.transcript.as_deref().map(check_writable).transpose()?;
+    // Or why there is none here: then that of the service is asked.
+    let model = helper::model(&arguments.model, arguments.servers.config.as_deref());
     let prepared = Prepared {
         arguments,
-        // What is missing is told before anything is started.
-        model: helper::model(&arguments.model)?,
         question: question(&arguments.question)?,
         wanted: Wanted::new(&arguments.narrowing, None)?,
         consent: Consent::new(arguments.yes),
     };
-    match &arguments.servers.config {
-        Some(config) => by_config(&prepared, config),
-        None => by_service(&prepared),
+    match (&arguments.servers.config, model) {
+        // What is missing is told before anything is started.
+        (Some(_), Err(failure)) => Err(failure),
+        (Some(config), Ok(model)) => by_config(&prepared, &model, config),
+        (None, Ok(model)) => by_service(&prepared, &model),
+        (None, Err(failure)) => wholly_by_service(&prepared, failure),
     }
+}
+
+/// Finds out early whether the transcript can be kept. What is no file, such as a pipe, is opened once and for all later.
+fn check_writable(transcript: &Path) -> Result<(), Failure> {
+    if fs::metadata(transcript).is_ok_and(|there| !there.is_file()) {
+        return Ok(());
+    }
+    let opened = fs::OpenOptions::new().create(true).append(true).open(transcript);
+    opened.map(drop).map_err(|error| not_kept(transcript, &error))
+}
+
+fn not_kept(transcript: &Path, error: &io::Error) -> Failure {
+    Failure::new(format!("could not write the transcript {}: {error}", transcript.display()))
 }
 
 fn question(typed: &str) -> Result<String, Failure> {
@@ -54,7 +73,7 @@ fn question(typed: &str) -> Result<String, Failure> {
 }
 
 /// The running service makes the calls.
-fn by_service(prepared: &Prepared<'_>) -> Result<(), Failure> {
+fn by_service(prepared: &Prepared<'_>, model: &Model) -> Result<(), Failure> {
     session::block_on(async {
         let service = prepared.arguments.servers.target.service().await?;
         let offered = Offered::by_service(&service, &prepared.wanted).await?;
@@ -62,12 +81,12 @@ fn by_service(prepared: &Prepared<'_>) -> Result<(), Failure> {
         let document = prepared.wanted.document.as_ref().map(|(_, path)| path.as_str());
         let mut signals = Signals::new().map_err(|error| Failure::new(format!("could not start: {error}")))?;
         let way = Way::Service { service: &service, document, session: &session };
-        prepared.converse(&offered, way, signals.next()).await
+        prepared.converse(model, &offered, way, signals.next()).await
     })
 }
 
 /// The servers that may be used are started for it.
-fn by_config(prepared: &Prepared<'_>, config: &Path) -> Result<(), Failure> {
+fn by_config(prepared: &Prepared<'_>, model: &Model, config: &Path) -> Result<(), Failure> {
     let mut loaded = config::load(config)?;
     let servers = documents::servers_of_config(&loaded.config);
     let needed = prepared.wanted.needed(&servers)?;
@@ -78,28 +97,35 @@ fn by_config(prepared: &Prepared<'_>, config: &Path) -> Result<(), Failure> {
         session.all_decided().await?;
         let offered = Offered::by_config(session.fleet(), &servers, &prepared.wanted)?;
         let tools = ConfigTools { aggregator: session.aggregator.clone(), servers: servers.clone(), answering: None };
-        prepared.converse(&offered, Way::Config(&tools), session.interrupted()).await
+        prepared.converse(model, &offered, Way::Config(&tools), session.interrupted()).await
     })
 }
 
 impl Prepared<'_> {
-    async fn converse(&self, offered: &Offered, way: Way<'_>, stop: impl Future<Output = ()>) -> Result<(), Failure> {
-        let line = self.wanted.line;
+    async fn converse(
+        &self,
+        model: &Model,
+        offered: &Offered,
+        way: Way<'_>,
+        stop: impl Future<Output = ()>,
+    ) -> Result<(), Failure> {
+        offered.tell_oddities();
+        let line = usize::try_from(self.wanted.line).unwrap_or(usize::MAX);
         let document = self.wanted.document.as_ref().map(|(text, _)| (text.as_str(), line));
         let bounds = Bounds { rounds: self.arguments.max_rounds.into(), calls: None };
-        let hands = CallingHands::new(way, usize::try_from(line).unwrap_or(usize::MAX), &self.consent, offered);
-        let mut dialogue = Dialogue::new(helper::task(document), self.question.as_str(), offered.offers(), bounds);
-        let mut telling = Telling::all();
+        let hands = CallingHands::new(way, line, &self.consent, offered);
+        let mut dialogue = Dialogue::new(assistant::task(document), self.question.as_str(), offered.offers(), bounds);
+        let mut telling = self.telling();
         let outcome = {
             let mut tell = |told: assistant::Told<'_>| telling.tell(told);
             tokio::select! {
-                outcome = dialogue.run(&self.model, &hands, &mut tell) => Some(outcome),
+                outcome = dialogue.run(model, &hands, &mut tell) => Some(outcome),
                 () = stop => None,
             }
         };
         telling.end_line();
         let ended = outcome.as_ref().and_then(|outcome| outcome.as_ref().ok());
-        self.keep(&dialogue, ended)?;
+        self.keep(&dialogue.transcript(&model.provider().model, ended))?;
         match outcome {
             None => Err(Failure::interrupted()),
             Some(Err(failure)) => Err(helper::unanswered(&failure)),
@@ -107,13 +133,71 @@ impl Prepared<'_> {
         }
     }
 
-    /// Writes down all that was said, if that is wanted.
-    fn keep(&self, dialogue: &Dialogue, outcome: Option<&Outcome>) -> Result<(), Failure> {
-        let Some(file) = &self.arguments.transcript else { return Ok(()) };
-        let transcript = dialogue.transcript(&self.model.provider().model, outcome);
-        fs::write(file, format!("{transcript:#}\n"))
-            .map_err(|error| Failure::new(format!("could not write the transcript {}: {error}", file.display())))
+    /// The words are part of the JSON, if that is wanted.
+    fn telling(&self) -> Telling {
+        if self.arguments.json { Telling::calls_only() } else { Telling::all() }
     }
+
+    /// Writes down all that was said, if that is wanted.
+    fn keep(&self, transcript: &Value) -> Result<(), Failure> {
+        if self.arguments.json {
+            output::print_json(transcript)?;
+        }
+        let Some(file) = &self.arguments.transcript else { return Ok(()) };
+        fs::write(file, format!("{transcript:#}\n")).map_err(|error| not_kept(file, &error))
+    }
+
+    /// The question for a service that has an assistant of its own.
+    fn for_service(&self) -> Value {
+        let mut body = json!({
+            "question": self.question,
+            "line": self.wanted.line,
+            "servers": self.wanted.servers,
+            "skills": self.wanted.skills,
+            "confirm_destructive": self.arguments.yes,
+            "max_rounds": self.arguments.max_rounds,
+            "transcript": self.arguments.transcript.is_some() || self.arguments.json,
+        });
+        if let Some((text, path)) = &self.wanted.document {
+            body["text"] = json!(text);
+            body["path"] = json!(path);
+        }
+        body
+    }
+}
+
+/// The running service asks its own model, for there is none here.
+fn wholly_by_service(prepared: &Prepared<'_>, no_model: Failure) -> Result<(), Failure> {
+    session::block_on(async {
+        let Some(service) = prepared.arguments.servers.target.running().await? else { return Err(no_model) };
+        let mut signals = Signals::new().map_err(|error| Failure::new(format!("could not start: {error}")))?;
+        let mut telling = prepared.telling();
+        let body = prepared.for_service();
+        let answer = {
+            let mut tell = |told: assistant::Told<'_>| telling.tell(told);
+            tokio::select! {
+                answer = ask_service(&service, &body, &mut tell) => answer,
+                () = signals.next() => Err(Unasked::Failed(Failure::interrupted())),
+            }
+        };
+        telling.end_line();
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(Unasked::NoAssistant) => return Err(no_model),
+            Err(Unasked::Failed(failure)) => return Err(failure),
+        };
+        for remark in answer["remarks"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+            say(format_args!("warning: {}", printable(remark)));
+        }
+        prepared.keep(&answer["transcript"])?;
+        let failure = Failure::new(answer["message"].as_str().unwrap_or("there is no answer"));
+        match answer["ended"].as_str() {
+            Some("answered") => Ok(()),
+            Some("rounds_spent") => Err(failure.with_hint("--max-rounds allows more")),
+            Some("stopped") => Err(Failure { code: exit::INTERRUPTED, ..failure }),
+            _ => Err(failure),
+        }
+    })
 }
 
 fn conclude(outcome: &Outcome) -> Result<(), Failure> {
@@ -122,6 +206,8 @@ fn conclude(outcome: &Outcome) -> Result<(), Failure> {
         Ended::Answered => Ok(()),
         Ended::RoundsSpent(_) => Err(failure.with_hint("--max-rounds allows more")),
         Ended::Stopped(_) => Err(Failure { code: exit::INTERRUPTED, ..failure }),
-        Ended::CutShort | Ended::Refused(_) | Ended::GoesInCircles => Err(failure),
+        Ended::CutShort | Ended::Refused(_) | Ended::GoesInCircles | Ended::CallsSpent(_) | Ended::Silent => {
+            Err(failure)
+        }
     }
 }

@@ -12,8 +12,10 @@ use crate::{documents, local, session};
 
 pub(crate) fn list(arguments: &BindingsArguments) -> Result<(), Failure> {
     let bindings = session::block_on(async {
-        let target = arguments.target.find().await?;
-        documents::all_bindings(&target).await
+        match arguments.target.there_or_new().await? {
+            Some(target) => documents::all_bindings(&target).await,
+            None => Ok(Vec::new()),
+        }
     })?;
     if arguments.json {
         return output::print_json(&Value::Array(bindings));
@@ -31,7 +33,7 @@ pub(crate) fn list(arguments: &BindingsArguments) -> Result<(), Failure> {
 }
 
 pub(crate) fn add(arguments: &BindArguments) -> Result<(), Failure> {
-    let BindArguments { document, server, heading, block_id, lines, no_inherit, target } = arguments;
+    let BindArguments { document, server, heading, block_id, lines, no_inherit, json: as_json, target } = arguments;
     let binding = json!({
         "document": document,
         "server_id": server,
@@ -42,18 +44,21 @@ pub(crate) fn add(arguments: &BindArguments) -> Result<(), Failure> {
         "inherit_to_children": !no_inherit,
     });
     let made = session::block_on(async {
-        match target.find().await? {
+        match target.existing().await? {
             Target::Service(service) => Ok(service.post("/bindings", Some(&binding)).await?),
             Target::Registry(store) => local::bind(&store, &binding).await,
         }
     })?;
+    if *as_json {
+        return output::print_json(&made);
+    }
     say(format_args!("bound {} of {} to `{}`", part(&made), text(&made, "document"), text(&made, "server_name")));
     Ok(())
 }
 
 pub(crate) fn remove(arguments: &UnbindArguments) -> Result<(), Failure> {
     session::block_on(async {
-        match arguments.target.find().await? {
+        match arguments.target.existing().await? {
             Target::Service(service) => {
                 service.delete(&format!("/bindings/{}", arguments.id)).await?;
                 Ok(())
@@ -61,6 +66,9 @@ pub(crate) fn remove(arguments: &UnbindArguments) -> Result<(), Failure> {
             Target::Registry(store) => local::unbind(&store, arguments.id).await,
         }
     })?;
+    if arguments.json {
+        return output::print_json(&json!({"removed": arguments.id}));
+    }
     say(format_args!("removed binding {}", arguments.id));
     Ok(())
 }

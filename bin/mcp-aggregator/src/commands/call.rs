@@ -10,13 +10,16 @@ use bytes::Bytes;
 use catalog::{Kind, ServerName};
 use http::Method;
 use protocol::reply;
+use serde_json::{Value, json};
 
 use crate::arguments::CallArguments;
+use crate::client::Client;
 use crate::conversation::{Answer, Conversation};
 use crate::failure::Failure;
 use crate::session::{self, Session};
 use crate::suggestion::{self, Known};
-use crate::{answer, config, exit, output, owners, tool_arguments, words};
+use crate::table::printable;
+use crate::{answer, config, exit, output, owners, progress, refusal, tool_arguments, visible, words};
 
 /// The token progress is reported under. One call, one token.
 const PROGRESS_TOKEN: &[u8] = b"1";
@@ -35,21 +38,65 @@ pub(crate) fn run(arguments: &CallArguments) -> Result<(), Failure> {
 
 /// The running service calls it.
 fn by_service(arguments: &CallArguments) -> Result<(), Failure> {
-    let CallArguments { target, tool, arguments: typed, json, timeout, .. } = arguments;
+    let CallArguments { target, tool, arguments: typed, timeout, .. } = arguments;
     let input = tool_arguments::read(typed, io::stdin().lock()).map_err(Failure::usage)?;
     let mut call = vec![("name", reply::string(tool)), ("arguments", input), ("source", reply::string(SOURCE))];
     call.extend(timeout.map(|seconds| ("timeout_ms", (seconds * 1000).to_string().into_bytes())));
     let body = Bytes::from(reply::object(call));
     let result = session::block_on(async {
         let service = target.service().await?;
-        Ok(service.ask(Method::POST, "/execute", body, LONGEST_CALL).await?)
+        let call = service.send(Method::POST, "/execute", body, LONGEST_CALL);
+        let answer = progress::shown(&format!("calling `{tool}`"), call).await?;
+        if answer.status.is_success() {
+            return Ok(answer.body);
+        }
+        let refused = refusal::told(service.url(), answer.status, &answer.body);
+        match refused.kind.as_deref() {
+            Some("TOOL_NOT_FOUND") => Err(missing(&service, tool, refused).await),
+            _ => Err(refused),
+        }
     })?;
-    show_result(&result, tool, *json)
+    show_result(&result, arguments)
+}
+
+/// Why there is no such tool, as far as that can be found out: it is switched off, or another one was meant.
+async fn missing(service: &Client, tool: &str, refused: Failure) -> Failure {
+    // What cannot be asked is left out: that the tool is missing is known already.
+    let tools = service.get("/tools").await.ok().unwrap_or_default();
+    let tools = tools.as_array().map(Vec::as_slice).unwrap_or_default();
+    if tools.iter().any(|known| known["name"] == tool && known["enabled"] == false) {
+        let hint = format!("{}/tools switches it on, in a browser", service.url());
+        return Failure { message: format!("`{tool}` is switched off"), ..refused }.with_hint(hint);
+    }
+    match meant(tool, tools) {
+        Some(hint) => refused.with_hint(hint),
+        None => refused,
+    }
+}
+
+/// Which tools may be meant: those of a similar name, or all of the server if it is named.
+fn meant(tool: &str, tools: &[Value]) -> Option<String> {
+    let on = tools.iter().filter(|known| known["enabled"] != false);
+    let word = |known: &Value, key: &str| printable(known[key].as_str().unwrap_or_default());
+    let known: Vec<(Known, String)> = on
+        .map(|known| {
+            let names = Known { full: word(known, "name"), tool: word(known, "original_name") };
+            (names, word(known, "server_name"))
+        })
+        .collect();
+    let server = known.iter().map(|(_, server)| server).find(|server| owners::nearly_fits(tool, server));
+    let (names, servers): (Vec<Known>, Vec<String>) = known.iter().cloned().unzip();
+    suggestion::question(&suggestion::closest(tool, &names)).or_else(|| {
+        let server = server?;
+        let of_server = names.iter().zip(&servers).filter(|(_, of)| *of == server);
+        let of_server: Vec<&str> = of_server.map(|(known, _)| known.tool.as_str()).collect();
+        suggestion::some_of(&of_server).map(|some| format!("`{server}` has {some}; `mcp-aggregator tools` lists all"))
+    })
 }
 
 /// The server that has it is started for it.
 fn by_config(arguments: &CallArguments, config: &Path) -> Result<(), Failure> {
-    let CallArguments { separator, tool, arguments: typed, json, .. } = arguments;
+    let CallArguments { separator, tool, arguments: typed, .. } = arguments;
     let separator = &separator.separator;
     let options = session::options("mcp-aggregator", separator.clone(), NamePolicy::Canonical, session::NOTHING)?;
     let mut loaded = config::load(config)?;
@@ -61,7 +108,7 @@ fn by_config(arguments: &CallArguments, config: &Path) -> Result<(), Failure> {
         look_up(session, tool, config)?;
         call(session, tool, input).await
     })?;
-    show(&answer, tool, *json)
+    show(&answer, arguments)
 }
 
 /// Leaves only the servers that could have the tool. If none could, all stay, to find out which name was meant.
@@ -124,6 +171,8 @@ async fn call(session: &mut Session, tool: &str, input: Vec<u8>) -> Result<Answe
         }
     };
     let asking = conversation.ask("tools/call", Some(&params), show_progress);
+    let what = format!("calling `{tool}`");
+    let asking = progress::shown(&what, asking);
     match session.unless_interrupted(asking).await {
         Ok(answer) => answer,
         Err(interrupted) => {
@@ -134,28 +183,65 @@ async fn call(session: &mut Session, tool: &str, input: Vec<u8>) -> Result<Answe
 }
 
 /// Data to stdout; a failure to stderr, with the exit status that tells whose it is.
-fn show(answer: &Answer, tool: &str, json: bool) -> Result<(), Failure> {
+fn show(answer: &Answer, arguments: &CallArguments) -> Result<(), Failure> {
+    let CallArguments { tool, json, .. } = arguments;
     match answer.bytes() {
-        Ok(result) => show_result(result, tool, json),
+        Ok(result) => show_result(result, arguments),
         Err(error) => {
-            let words = if json { format!("\n{}", String::from_utf8_lossy(error)) } else { answer::refusal(error) };
-            Err(Failure::new(format!("`{tool}` was answered with an error: {words}")))
+            let words = if *json { format!("\n{}", String::from_utf8_lossy(error)) } else { answer::refusal(error) };
+            let words = for_terminal(&words, io::stderr().is_terminal() && !arguments.raw);
+            let failure = Failure::new(format!("`{tool}` was answered with an error: {words}"));
+            // As REST tells it.
+            let data = json!({ "error": serde_json::from_slice::<Value>(error).ok() });
+            Err(Failure { data: Some(Box::new(data)), ..failure.of_kind("EXECUTION_FAILED") })
         }
     }
 }
 
-fn show_result(result: &[u8], tool: &str, json: bool) -> Result<(), Failure> {
+fn show_result(result: &[u8], arguments: &CallArguments) -> Result<(), Failure> {
+    let CallArguments { tool, json, raw, .. } = arguments;
     let failed = answer::is_error(result);
-    if json {
+    let is_terminal = io::stdout().is_terminal() && !raw;
+    if *json && is_terminal {
+        output::print(format!("{}\n", visible::visible_json(&String::from_utf8_lossy(result))).as_bytes())?;
+    } else if *json {
         output::print(&[result, b"\n"].concat())?;
+    } else if !failed && is_terminal {
+        output::print(for_terminal(&String::from_utf8_lossy(&answer::plain(result)), true).as_bytes())?;
     } else if !failed {
         output::print(&answer::plain(result))?;
     }
     if !failed {
         return Ok(());
     }
-    let words = if json { Vec::new() } else { answer::plain(result) };
-    let words = String::from_utf8_lossy(&words);
+    let words = if *json { Vec::new() } else { answer::plain(result) };
+    let words = for_terminal(&String::from_utf8_lossy(&words), io::stderr().is_terminal() && !raw);
     let message = format!("`{tool}` says that it failed\n{words}");
     Err(Failure { code: exit::TOOL_FAILED, ..Failure::new(message.trim_end()) })
+}
+
+/// What a tool says is a stranger's: it does not steer the terminal of who reads it.
+fn for_terminal(words: &str, is_terminal: bool) -> String {
+    if is_terminal { visible::visible(words).into_owned() } else { words.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_is_asked_about_and_a_server_that_has_no_such_tool_is_told_with_those_it_has() {
+        let tool = |server: &str, tool: &str| json!({"name": format!("{server}.{tool}"), "original_name": tool, "server_name": server});
+        let mut off = tool("calc", "stats");
+        off["enabled"] = json!(false);
+        let tools = [tool("calc", "statistics"), tool("calc", "evaluate"), tool("notes", "write"), off];
+        let hint = |typed: &str| meant(typed, &tools);
+        assert_eq!(hint("calc.statistic").unwrap(), "did you mean `calc.statistics`?");
+        assert_eq!(hint("evaluate").unwrap(), "did you mean `calc.evaluate`?");
+        assert_eq!(
+            hint("calc.frobnicate_all").unwrap(),
+            "`calc` has `statistics`, `evaluate`; `mcp-aggregator tools` lists all"
+        );
+        assert_eq!(hint("nobody.frobnicate_all"), None);
+    }
 }

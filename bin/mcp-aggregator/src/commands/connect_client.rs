@@ -44,6 +44,11 @@ pub(crate) fn run(arguments: &ConnectArguments, client: Client) -> Result<(), Fa
     }
     carry_out(&file, &change)
         .map_err(|error| Failure::new(format!("could not write {}: {error}", file.path().display())))?;
+    if token.is_some() && file.is_open() {
+        let path = file.path().display();
+        say(format_args!("warning: {path} has the token in it now, and others on this machine can read it"));
+        say(format_args!("hint: chmod 600 {path}"));
+    }
     tell(arguments, client, &file, before.is_some(), &change)
 }
 

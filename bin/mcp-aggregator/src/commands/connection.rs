@@ -7,10 +7,9 @@ use crate::client::encoded;
 use crate::failure::Failure;
 use crate::import::clients::Client;
 use crate::session;
-use crate::target::Target;
 
 /// The programs that can be connected to us. Windsurf is none: where it keeps what is known to change.
-const CLIENTS: [Client; 4] = [Client::ClaudeDesktop, Client::ClaudeCode, Client::Cursor, Client::VsCode];
+pub(super) const CLIENTS: [Client; 4] = [Client::ClaudeDesktop, Client::ClaudeCode, Client::Cursor, Client::VsCode];
 
 pub(crate) fn connect(arguments: &ConnectArguments) -> Result<(), Failure> {
     let one = &arguments.one;
@@ -28,11 +27,7 @@ pub(crate) fn connect(arguments: &ConnectArguments) -> Result<(), Failure> {
 /// Whether a server has that name. Where there is no registry, none is made for the question.
 fn is_registered(one: &OneServer) -> Result<bool, Failure> {
     session::block_on(async {
-        let target = match one.target.running().await? {
-            Some(service) => Target::Service(service),
-            None if one.target.storage.is_there() => Target::Registry(one.target.storage.open().await?),
-            None => return Ok(false),
-        };
+        let Some(target) = one.target.there().await? else { return Ok(false) };
         let servers = list::servers(&target).await?;
         Ok(servers.iter().any(|server| server["name"] == one.server.as_str()))
     })

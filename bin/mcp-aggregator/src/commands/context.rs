@@ -24,6 +24,7 @@ pub(crate) fn run(arguments: &ContextArguments) -> Result<(), Failure> {
             Offered::by_service(&service, &wanted).await
         })?,
     };
+    offered.tell_oddities();
     if arguments.json {
         return output::print_json(&offered.0);
     }

@@ -27,7 +27,11 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<(), Failure> {
     };
     let folder = TempDir::with_prefix("mcp-aggregator-demo-").map_err(|error| failed(&error))?;
     let config = furnish(folder.path()).map_err(|error| failed(&error))?;
-    let served = serve::run_announced(as_typed(listen, &config, folder.path())?, |address, _| announce(address));
+    let served =
+        serve::run_announced(as_typed(listen, &config, folder.path())?, |address, has_tokens| match arguments.json {
+            true => serve::print_where(address, has_tokens),
+            false => announce(address),
+        });
     // By hand, so that what could not be removed is told.
     let path = folder.path().to_owned();
     if let Err(error) = folder.close() {
@@ -83,7 +87,7 @@ fn as_typed(listen: SocketAddr, config: &Path, folder: &Path) -> Result<ServeArg
         data.as_os_str(),
     ];
     match Arguments::try_parse_from(typed).map(|arguments| arguments.command) {
-        Ok(Command::Serve(arguments)) => Ok(arguments),
+        Ok(Command::Serve(arguments)) => Ok(*arguments),
         Ok(_) => Err(Failure::new("could not prepare the demo")),
         Err(error) => Err(Failure::new(error.to_string())),
     }

@@ -42,7 +42,7 @@ fn surroundings(arguments: &MapArguments) -> Result<(Vec<Server>, Vec<notebook::
         return Ok((documents::servers_of_config(&config::load(config)?.config), Vec::new()));
     }
     session::block_on(async {
-        let target = arguments.servers.target.find().await?;
+        let Some(target) = arguments.servers.target.there_or_new().await? else { return Ok((Vec::new(), Vec::new())) };
         let servers = documents::servers_of_service(&list::servers(&target).await?);
         Ok((servers, documents::registered(&target, &arguments.document).await?))
     })

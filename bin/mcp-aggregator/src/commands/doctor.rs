@@ -3,12 +3,13 @@
 use serde_json::{Value, json};
 
 use crate::arguments::care::DoctorArguments;
+use crate::commands::serve;
 use crate::doctor::finding::{self, Finding, Level};
 use crate::doctor::{configuration, offered, servers, surroundings};
 use crate::failure::Failure;
 use crate::output::{self, say};
 use crate::target::Target;
-use crate::{local, progress, session, words};
+use crate::{local, progress, session, vectors_elsewhere, words};
 
 pub(crate) fn run(arguments: &DoctorArguments) -> Result<(), Failure> {
     words::tell_without_failures(arguments.debug);
@@ -17,6 +18,9 @@ pub(crate) fn run(arguments: &DoctorArguments) -> Result<(), Failure> {
         findings.extend(of_config(arguments, config)?);
     }
     findings.extend(session::block_on(progress::shown("looking around", of_machine(arguments)))?);
+    if vectors_elsewhere::is_wanted(arguments.vectors.as_deref()) {
+        findings.push(of_vectors(arguments.vectors.clone())?);
+    }
     tell(&findings, arguments.json)
 }
 
@@ -35,6 +39,15 @@ fn of_config(arguments: &DoctorArguments, config: &std::path::Path) -> Result<Ve
     Ok(findings)
 }
 
+/// Where vectors are to be kept. What is wrong with the address is found, too.
+fn of_vectors(option: Option<String>) -> Result<Finding, Failure> {
+    match vectors_elsewhere::from(option, serve::embedder().as_deref()) {
+        Ok(Some(store)) => session::block_on(async { Ok(surroundings::vectors(&*store).await) }),
+        Ok(None) => Ok(Finding::ok("vectors", "are kept here")),
+        Err(failure) => Ok(failed("vectors", failure)),
+    }
+}
+
 /// The running service, or the place where one could run.
 async fn of_machine(arguments: &DoctorArguments) -> Result<Vec<Finding>, Failure> {
     let service = match arguments.target.running().await {
@@ -47,6 +60,7 @@ async fn of_machine(arguments: &DoctorArguments) -> Result<Vec<Finding>, Failure
         Err(denial) => return Ok(vec![failed("service", denial.into())]),
     };
     let mut findings = vec![Finding::ok("service", format!("runs at {}", service.url())), database(&health)];
+    findings.extend(vectors(&health));
     let (told, tools) = servers::ask(&service).await?;
     findings.extend(told);
     // The tools of a config have been looked at before.
@@ -54,6 +68,21 @@ async fn of_machine(arguments: &DoctorArguments) -> Result<Vec<Finding>, Failure
         findings.extend(offered::examine(&tools));
     }
     Ok(findings)
+}
+
+/// Where the service compares vectors, if that should be elsewhere.
+fn vectors(health: &Value) -> Option<Finding> {
+    let check = &health["checks"]["vectors"];
+    let address = check["address"].as_str()?;
+    if check["status"] == "ok" {
+        return Some(Finding::ok("vectors", format!("are compared at {address}: {} of them", check["points"])));
+    }
+    let issue = health["issues"].as_array()?.iter().find(|issue| issue["component"] == "vectors")?;
+    let why = issue["message"].as_str().unwrap_or_default();
+    Some(
+        Finding::warning("vectors", why)
+            .advise(format!("look whether Qdrant runs at {address}; tools are found all the same")),
+    )
 }
 
 fn database(health: &Value) -> Finding {

@@ -10,7 +10,7 @@ use crate::{local, session};
 
 pub(crate) fn run(arguments: &ExportArguments) -> Result<(), Failure> {
     let exported = session::block_on(async {
-        match arguments.target.find().await? {
+        match arguments.target.existing().await? {
             Target::Service(service) => Ok(service.get(&format!("/export?secrets={}", arguments.secrets)).await?),
             Target::Registry(store) => {
                 let secrets = if arguments.secrets { Secrets::Revealed } else { Secrets::Masked };

@@ -31,10 +31,17 @@ enum Source {
 pub(crate) fn run(arguments: &ImportArguments) -> Result<(), Failure> {
     let source = read_all(arguments)?;
     session::block_on(async {
+        if arguments.dry_run {
+            let target = arguments.target.there().await?;
+            return match source {
+                Source::Export(export) => foresee(target.as_ref(), &export).await,
+                Source::Servers(found) => add_all(arguments, target.as_ref(), found).await,
+            };
+        }
         let target = arguments.target.find().await?;
         match source {
             Source::Export(export) => take_in(arguments, &target, &export).await,
-            Source::Servers(found) => add_all(arguments, &target, found).await,
+            Source::Servers(found) => add_all(arguments, Some(&target), found).await,
         }
     })
 }
@@ -107,15 +114,16 @@ fn read(path: &Path) -> Result<Value, Failure> {
     read_jsonc(&text).map_err(|error| Failure::new(format!("{shown} is no JSON: {error}")))
 }
 
-async fn add_all(arguments: &ImportArguments, target: &Target, found: Vec<Found>) -> Result<(), Failure> {
-    let known = list::servers(target).await?;
+/// Adds all that can be added. Who only looks may do so where there is nothing yet.
+async fn add_all(arguments: &ImportArguments, target: Option<&Target>, found: Vec<Found>) -> Result<(), Failure> {
+    let known = known_at(target).await?;
     let known: Vec<String> = known.iter().filter_map(|server| server["name"].as_str().map(str::to_owned)).collect();
     let url = match target {
-        Target::Service(service) => Some(service.url()),
-        Target::Registry(_) => None,
+        Some(Target::Service(service)) => Some(service.url()),
+        Some(Target::Registry(_)) | None => None,
     };
     let mut planned = plan(found, &known, url);
-    if !arguments.dry_run {
+    if let Some(target) = target.filter(|_| !arguments.dry_run) {
         for one in planned.iter_mut().filter(|one| one.fate == Fate::Add) {
             if let Err(failure) = add(target, one).await {
                 one.fate = Fate::Unusable { why: failure.message };
@@ -129,6 +137,13 @@ async fn add_all(arguments: &ImportArguments, target: &Target, found: Vec<Found>
         return Err(Failure::new(format!("{failed} of the servers {verb} not be added")));
     }
     Ok(())
+}
+
+async fn known_at(target: Option<&Target>) -> Result<Vec<Value>, Failure> {
+    match target {
+        Some(target) => list::servers(target).await,
+        None => Ok(Vec::new()),
+    }
 }
 
 async fn add(target: &Target, planned: &Planned) -> Result<(), Failure> {
@@ -196,9 +211,6 @@ fn in_words(one: &Planned, is_dry: bool) -> (&'static str, Option<String>) {
 }
 
 async fn take_in(arguments: &ImportArguments, target: &Target, export: &Value) -> Result<(), Failure> {
-    if arguments.dry_run {
-        return foresee(target, export).await;
-    }
     let report = match target {
         Target::Service(service) => service.post("/import", Some(export)).await?,
         Target::Registry(store) => local::import(store, export).await?,
@@ -224,8 +236,8 @@ async fn take_in(arguments: &ImportArguments, target: &Target, export: &Value) -
 }
 
 /// What taking in an export would do to servers.
-async fn foresee(target: &Target, export: &Value) -> Result<(), Failure> {
-    let known = list::servers(target).await?;
+async fn foresee(target: Option<&Target>, export: &Value) -> Result<(), Failure> {
+    let known = known_at(target).await?;
     let servers = export["servers"].as_array().map(Vec::as_slice).unwrap_or_default();
     let row = |server: &Value| {
         let is_known = known.iter().any(|known| known["name"] == server["name"]);

@@ -16,9 +16,10 @@ const PAGE: usize = 1000;
 
 pub(crate) fn run(arguments: &ListArguments) -> Result<(), Failure> {
     let (servers, runs) = session::block_on(async {
-        match arguments.target.find().await? {
-            Target::Service(service) => Ok((servers_with_usage(&service).await?, true)),
-            target @ Target::Registry(_) => Ok((servers(&target).await?, false)),
+        match arguments.target.there_or_new().await? {
+            Some(Target::Service(service)) => Ok((servers_with_usage(&service).await?, true)),
+            Some(target @ Target::Registry(_)) => Ok((servers(&target).await?, false)),
+            None => Ok((Vec::new(), false)),
         }
     })?;
     if arguments.json {
@@ -73,7 +74,7 @@ fn lines(servers: &[Value]) -> Vec<String> {
         let config = &server["connection_config"];
         [
             text(server, "name"),
-            text(server, "status"),
+            shown::status(server),
             text(server, "tool_count"),
             text(server, "transport_type"),
             place(config),
@@ -87,6 +88,8 @@ fn lines(servers: &[Value]) -> Vec<String> {
         lines.push(line);
         let server = index.checked_sub(1).and_then(|index| servers.get(index));
         lines.extend(server.and_then(shown::container).map(|container| format!("  container: {container}")));
+        let progress = server.and_then(|server| server["progress"].as_str());
+        lines.extend(progress.map(|progress| format!("  {}", printable(progress))));
         lines.extend(server.and_then(why).map(|why| format!("  why: {why}")));
     }
     lines

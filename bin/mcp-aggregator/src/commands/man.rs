@@ -6,6 +6,7 @@ use std::path::Path;
 
 use clap::Command;
 use clap_mangen::Man;
+use serde_json::json;
 
 use crate::arguments::manual::ManArguments;
 use crate::arguments::whole_command;
@@ -16,13 +17,17 @@ pub(crate) fn run(arguments: &ManArguments) -> Result<(), Failure> {
     let mut whole = whole_command().disable_help_subcommand(true);
     whole.build();
     if let Some(folder) = &arguments.dir {
-        return write_all(&whole, folder);
+        return write_all(&whole, folder, arguments.json);
     }
     let command = match &arguments.command {
         Some(verb) => whole.find_subcommand(verb).ok_or_else(|| unknown(verb))?,
         None => &whole,
     };
-    output::print(&page(command).map_err(|error| not_made(&error))?)
+    let page = page(command).map_err(|error| not_made(&error))?;
+    if arguments.json {
+        return output::print_json(&json!({"page": String::from_utf8_lossy(&page)}));
+    }
+    output::print(&page)
 }
 
 fn unknown(verb: &str) -> Failure {
@@ -33,16 +38,20 @@ fn not_made(error: &io::Error) -> Failure {
     Failure::new(format!("could not make the manual page: {error}"))
 }
 
-fn write_all(whole: &Command, folder: &Path) -> Result<(), Failure> {
+fn write_all(whole: &Command, folder: &Path, as_json: bool) -> Result<(), Failure> {
     let failed =
         |error: io::Error| Failure::new(format!("could not write the manual pages into {}: {error}", folder.display()));
     fs::create_dir_all(folder).map_err(failed)?;
-    let commands = with_all_below(whole);
-    for command in &commands {
-        let file = folder.join(Man::new((*command).clone()).get_filename());
-        fs::write(file, page(command).map_err(failed)?).map_err(failed)?;
+    let mut names = Vec::new();
+    for command in with_all_below(whole) {
+        let name = Man::new(command.clone()).get_filename();
+        fs::write(folder.join(&name), page(command).map_err(failed)?).map_err(failed)?;
+        names.push(name);
     }
-    say(format_args!("wrote {} pages into {}", commands.len(), folder.display()));
+    if as_json {
+        return output::print_json(&json!({"folder": folder, "pages": names}));
+    }
+    say(format_args!("wrote {} pages into {}", names.len(), folder.display()));
     Ok(())
 }
 

@@ -11,7 +11,7 @@ use crate::{local, session};
 
 pub(crate) fn run(arguments: &RemoveArguments) -> Result<(), Failure> {
     session::block_on(async {
-        match arguments.target.find().await? {
+        match arguments.target.existing().await? {
             Target::Service(service) => {
                 let path = format!("/servers/{}?force={}", encoded(&arguments.server), arguments.force);
                 service.delete(&path).await?;

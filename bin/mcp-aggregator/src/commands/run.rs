@@ -2,6 +2,7 @@
 
 mod watching;
 
+use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -37,6 +38,10 @@ struct Around {
 pub(crate) fn run(arguments: &RunArguments) -> Result<(), Failure> {
     words::tell(arguments.servers.debug);
     let text = notebook::read(&arguments.document).map_err(file_failed)?;
+    // Before anything is called: what could not be written would be lost.
+    if !arguments.dry_run && !is_for_stdout(arguments) {
+        notebook::check_writable(&arguments.document, arguments.output.as_deref()).map_err(file_failed)?;
+    }
     match &arguments.servers.config {
         Some(config) => by_config(arguments, &text, config),
         None => by_service(arguments, &text),
@@ -101,7 +106,8 @@ fn may_use(step: &Step<'_>, server: &str) -> bool {
 
 /// Who answers its `assistant` blocks.
 fn answering(arguments: &RunArguments) -> Answering {
-    Answering::new(&arguments.model, arguments.yes, documents::whole_path(&arguments.document))
+    let config = arguments.servers.config.as_deref();
+    Answering::new(&arguments.model, config, arguments.yes, documents::whole_path(&arguments.document))
 }
 
 /// Runs the document, and with `--watch` what changed in it, until somebody ends that.
@@ -201,18 +207,39 @@ impl From<Applied> for Written {
     }
 }
 
+fn is_for_stdout(arguments: &RunArguments) -> bool {
+    arguments.output.as_deref() == Some(Path::new("-"))
+}
+
+/// Keeps results that could not be put where they belong: the calls were made, and need not be made again.
+fn rescued(failure: Failure, arguments: &RunArguments, report: &Report) -> Failure {
+    let folder = notebook::assets_folder(&arguments.document);
+    let options = ApplyOptions { force: arguments.force, folder: &folder };
+    let kept = notebook::read(&arguments.document).ok().and_then(|text| {
+        let text = notebook::apply(&text, report, &options).text;
+        let mut file = tempfile::Builder::new().prefix("mcp-results-").suffix(".md").tempfile().ok()?;
+        file.write_all(text.as_bytes()).ok()?;
+        file.keep().ok().map(|(_, path)| path)
+    });
+    match kept {
+        Some(path) => failure.with_hint(format!("the document with its results is in {}", path.display())),
+        None => failure,
+    }
+}
+
 /// Puts the results where they belong: into the document, a copy of it, or stdout.
 fn write(arguments: &RunArguments, report: &Report) -> Result<Written, Failure> {
     let (document, force) = (arguments.document.as_path(), arguments.force);
-    let copy = arguments.output.as_deref();
-    if copy != Some(Path::new("-")) {
-        return Ok(notebook::save(document, copy, report, force).map_err(file_failed)?.applied.into());
+    if !is_for_stdout(arguments) {
+        let saved = notebook::save(document, arguments.output.as_deref(), report, force);
+        return Ok(saved.map_err(|error| rescued(file_failed(error), arguments, report))?.applied.into());
     }
     let text = notebook::read(document).map_err(file_failed)?;
-    let folder = notebook::assets_folder(document);
+    // Where it really is: what is printed speaks of files beside the document.
+    let place = documents::whole_path(document);
+    let folder = notebook::assets_folder(&place);
     let applied = notebook::apply(&text, report, &ApplyOptions { force, folder: &folder });
-    // What is printed speaks of files beside the document.
-    notebook::write_attachments(document, document, &applied.attachments).map_err(file_failed)?;
+    notebook::write_attachments(&place, document, &applied.attachments).map_err(file_failed)?;
     output::print(applied.text.as_bytes())?;
     Ok(applied.into())
 }

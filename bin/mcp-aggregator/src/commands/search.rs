@@ -16,6 +16,7 @@ pub(crate) fn run(arguments: &SearchArguments) -> Result<(), Failure> {
         "server_filter": arguments.server,
         "skill_filter": arguments.skill,
         "strategy": arguments.strategy.as_str(),
+        "threshold": arguments.threshold,
     });
     body["include_schemas"] = Value::Bool(arguments.json);
     let tools = session::block_on(async { Ok(arguments.target.service().await?.post("/search", Some(&body)).await?) })?;

@@ -11,8 +11,10 @@ use aggregator::{Options, logging};
 use api::Api;
 use console::Console;
 use front::{Front, Limits};
+use models::Model;
 use notebook::Folder;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde_json::json;
 use service::{ConfigFile, Service, Setup};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -22,7 +24,7 @@ use crate::admission::{TOKEN_VARIABLE, check_door, tokens};
 use crate::arguments::ServeArguments;
 use crate::beside::{Beside, outside};
 use crate::failure::Failure;
-use crate::output::say;
+use crate::output::{self, say};
 use crate::service_file::ServiceFile;
 use crate::session::Signals;
 use crate::storage::{StorageArguments, with_causes};
@@ -33,7 +35,11 @@ use crate::{config, lives, session, traces, vectors_elsewhere};
 const DESCRIPTORS: u64 = 16_384;
 
 pub(crate) fn run(arguments: ServeArguments) -> Result<(), Failure> {
-    run_announced(arguments, announce)
+    let as_json = arguments.json;
+    run_announced(arguments, |address, has_tokens| match as_json {
+        true => print_where(address, has_tokens),
+        false => announce(address, has_tokens),
+    })
 }
 
 /// Serves, and lets `announce` say where, and whether tokens are wanted.
@@ -48,10 +54,12 @@ pub(crate) fn run_announced(arguments: ServeArguments, announce: impl FnOnce(Soc
         names,
         skills,
         advisers,
+        assistant,
         vectors,
         surface,
         documents,
         name,
+        json: _,
         debug,
         log_file,
         no_history,
@@ -64,6 +72,7 @@ pub(crate) fn run_announced(arguments: ServeArguments, announce: impl FnOnce(Soc
     check_door(listen, tokens.is_some())?;
     let options = session::options(&name, names.separator.separator, names.names, session::OF_MANY)?;
     let options = Options { surface, ..options };
+    let model = assistant.model(config.as_deref())?;
     let config = config.map(config_file).transpose()?;
     let skills = skills.as_deref().map(skills_in).transpose()?.unwrap_or_default();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| start(&error))?;
@@ -79,7 +88,7 @@ pub(crate) fn run_announced(arguments: ServeArguments, announce: impl FnOnce(Soc
         let address = listener.local_addr().map_err(|error| start(&error))?;
         let tenancy = Tenancy::take(&storage.location()?, storage.folder().ok().as_deref())?;
         let store = storage.open().await?;
-        let containers = lives::containers_of(&storage.location()?);
+        let containers = lives::containers_of(&tenancy, &storage.location()?);
         // Nobody waits for it: a server that needs a container does so itself.
         let clearing = tokio::spawn({
             let containers = Arc::clone(&containers);
@@ -121,7 +130,7 @@ pub(crate) fn run_announced(arguments: ServeArguments, announce: impl FnOnce(Soc
             allowed_hosts: allow_host,
             allowed_origins: allow_origin,
             limits: Limits::default(),
-            annexe: Some(Arc::new(Beside { api: api(&service, documents), console })),
+            annexe: Some(Arc::new(Beside { api: api(&service, documents, model), console })),
         };
         let served = serve(front, listener, &mut signals).await;
         clearing.abort();
@@ -135,11 +144,15 @@ pub(crate) fn run_announced(arguments: ServeArguments, announce: impl FnOnce(Soc
     })
 }
 
-/// The REST API, and the documents that it may read.
-fn api(service: &Arc<Service>, documents: Option<Arc<Folder>>) -> Api {
+/// The REST API, the documents that it may read, and the model that answers questions.
+fn api(service: &Arc<Service>, documents: Option<Arc<Folder>>, model: Option<Arc<Model>>) -> Api {
     let api = Api::new(Arc::clone(service));
-    match documents {
+    let api = match documents {
         Some(folder) => api.with_documents(folder),
+        None => api,
+    };
+    match model {
+        Some(model) => api.with_assistant(model),
         None => api,
     }
 }
@@ -150,7 +163,7 @@ fn folder_of_documents(path: &Path) -> Result<Arc<Folder>, Failure> {
 }
 
 /// What finds tools by meaning, where the program has it.
-fn embedder() -> Option<Arc<dyn search::Embedder>> {
+pub(crate) fn embedder() -> Option<Arc<dyn search::Embedder>> {
     #[cfg(feature = "builtin-model")]
     return Some(Arc::new(search::BuiltIn));
     #[cfg(not(feature = "builtin-model"))]
@@ -229,6 +242,14 @@ fn say_where(storage: &StorageArguments, address: SocketAddr) -> Option<ServiceF
 }
 
 /// Says where we are, and what to paste where.
+/// The same for machines, on one line.
+pub(crate) fn print_where(address: SocketAddr, has_tokens: bool) {
+    let url = format!("http://{}", reached_at(address));
+    let line = json!({"url": url, "mcp": format!("{url}/mcp"), "has_tokens": has_tokens, "pid": std::process::id()});
+    // A service serves also those who do not listen to it here.
+    output::print(format!("{line}\n").as_bytes()).unwrap_or_else(say);
+}
+
 fn announce(address: SocketAddr, has_tokens: bool) {
     let reached = reached_at(address);
     let headers = if has_tokens { r#", "headers": {"Authorization": "Bearer <token>"}"# } else { "" };

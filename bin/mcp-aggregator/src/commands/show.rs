@@ -14,7 +14,7 @@ use crate::{local, session};
 pub(crate) fn run(arguments: &ShowArguments) -> Result<(), Failure> {
     let one = &arguments.one;
     let server = session::block_on(async {
-        match one.target.find().await? {
+        match one.target.existing().await? {
             Target::Service(service) => {
                 let path = format!("/servers/{}", encoded(&one.server));
                 let mut server = service.get(&path).await?;
@@ -49,7 +49,8 @@ fn lines(server: &Value) -> Vec<String> {
     rows.extend([
         ("health check", text(server, "health_check_url")),
         ("origin", text(server, "origin")),
-        ("status", text(server, "status")),
+        ("status", shown::status(server)),
+        ("progress", text(server, "progress")),
         ("enabled", switch(server)),
         ("lazy", text(config, "lazy").replace('-', "false")),
         ("connected", moment(server, "connected_at")),

@@ -28,6 +28,7 @@ fn suggestions(arguments: &SkillsArguments) -> Result<(), Failure> {
     let found = found.as_array().map(Vec::as_slice).unwrap_or_default();
     if found.is_empty() {
         say("no skill was suggested; a classifier does that (`serve --classifier-url`)");
+        return Ok(());
     }
     output::print_lines(&table(["SKILL", "NAME", "WHAT ITS TOOLS DO", "TOOLS"], found.iter().map(suggested).collect()))
 }

@@ -52,15 +52,24 @@ fn lines(url: &str, health: &Value) -> Vec<String> {
     );
     let rows = [
         ("service", printable(url)),
-        ("status", text(health, "status")),
+        ("status", shown::status(health)),
         ("up for", in_words(uptime.unwrap_or_default())),
         ("servers", servers),
-        ("tools", number("total_tools").to_string()),
+        ("tools", format!("{}{}", number("total_tools"), waiting(&health["tool_states"]))),
         ("last sync", moment(health, "last_sync")),
         ("database", text(&health["checks"]["database"], "status")),
         ("vectors", text(&health["checks"]["vectors"], "in_use")),
     ];
     aligned(&rows.map(|(label, value)| [label.to_owned(), value]))
+}
+
+/// What is still to be done about tools behind everybody's back; nothing, mostly.
+fn waiting(states: &Value) -> String {
+    let told = [("discovered", "without a vector yet"), ("classifying", "being classified")];
+    let told = told.map(|(state, words)| (states[state].as_u64().unwrap_or_default(), words));
+    let told: Vec<String> =
+        told.iter().filter(|(count, _)| *count > 0).map(|(count, words)| format!("{count} {words}")).collect();
+    if told.is_empty() { String::new() } else { format!(" ({})", told.join(", ")) }
 }
 
 /// The containers there are, each with its server.

@@ -20,7 +20,7 @@ pub(crate) fn disable(one: &OneServer) -> Result<(), Failure> {
 
 fn run(one: &OneServer, on: bool) -> Result<(), Failure> {
     let server = session::block_on(async {
-        match one.target.find().await? {
+        match one.target.existing().await? {
             Target::Service(service) => {
                 let verb = if on { "enable" } else { "disable" };
                 Ok(service.post(&format!("/servers/{}/{verb}", encoded(&one.server)), None).await?)

@@ -20,6 +20,8 @@ use crate::{config, local, shown, words};
 
 /// However long the names are, this much of each description is shown.
 const LEAST_DESCRIPTION: usize = 20;
+/// A longer name has a line of its own: the others need not make room for it.
+const LONGEST_IN_COLUMN: usize = 64;
 
 pub(crate) fn run(arguments: &ToolsArguments) -> Result<(), Failure> {
     words::tell(arguments.debug);
@@ -32,9 +34,10 @@ pub(crate) fn run(arguments: &ToolsArguments) -> Result<(), Failure> {
 /// What the running service offers, or what the registry knows.
 fn by_service(arguments: &ToolsArguments) -> Result<(), Failure> {
     let tools = session::block_on(async {
-        match arguments.target.find().await? {
-            Target::Service(service) => Ok(service.get("/tools").await?),
-            Target::Registry(store) => local::all_tools(&store).await,
+        match arguments.target.there_or_new().await? {
+            Some(Target::Service(service)) => Ok(service.get("/tools").await?),
+            Some(Target::Registry(store)) => local::all_tools(&store).await,
+            None => Ok(Value::Array(Vec::new())),
         }
     })?;
     if arguments.json {
@@ -42,9 +45,12 @@ fn by_service(arguments: &ToolsArguments) -> Result<(), Failure> {
     }
     let tools = tools.as_array().map(Vec::as_slice).unwrap_or_default();
     let first_line = |tool: &Value| first_line(tool["description"].as_str().unwrap_or_default());
-    let rows = tools.iter().map(|tool| (shown::text(tool, "name"), first_line(tool))).collect();
+    // Nobody can call those that are switched off.
+    let (on, off): (Vec<&Value>, Vec<&Value>) = tools.iter().partition(|tool| tool["enabled"] != false);
+    let rows = on.iter().map(|tool| (shown::text(tool, "name"), first_line(tool))).collect();
     output::print(&in_columns(rows, line_width()))?;
-    output::say(counted(tools.len(), "tool"));
+    let more = if off.is_empty() { String::new() } else { format!("; {} more switched off", off.len()) };
+    output::say(format_args!("{}{more}", counted(on.len(), "tool")));
     Ok(())
 }
 
@@ -128,10 +134,20 @@ fn table(tools: &[Item], width: usize) -> Vec<u8> {
 
 /// Names, and beside them as much of the descriptions as fits.
 fn in_columns(tools: Vec<(String, String)>, width: usize) -> Vec<u8> {
-    let name_width = tools.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
-    let room = width.saturating_sub(name_width + 2).max(LEAST_DESCRIPTION);
-    let rows: Vec<_> = tools.into_iter().map(|(name, description)| [name, cut(&description, room)]).collect();
-    aligned(&rows).into_iter().flat_map(|line| (line + "\n").into_bytes()).collect()
+    let longest = LONGEST_IN_COLUMN.min(width.saturating_sub(LEAST_DESCRIPTION + 2)).max(LEAST_DESCRIPTION);
+    let is_long = |name: &str| name.chars().count() > longest;
+    let widths = tools.iter().filter(|(name, _)| !is_long(name)).map(|(name, _)| name.chars().count());
+    let room = width.saturating_sub(widths.max().unwrap_or(0) + 2).max(LEAST_DESCRIPTION);
+    let mut rows = Vec::with_capacity(tools.len());
+    let mut alone = Vec::new();
+    for (name, description) in tools {
+        let is_long = is_long(&name);
+        rows.push([if is_long { String::new() } else { name.clone() }, cut(&description, room)]);
+        alone.push(is_long.then_some(name));
+    }
+    let lines = alone.into_iter().zip(aligned(&rows));
+    let lines = lines.flat_map(|(alone, line)| alone.into_iter().chain((!line.is_empty()).then_some(line)));
+    lines.flat_map(|line| (line + "\n").into_bytes()).collect()
 }
 
 fn first_line_of_description(tool: &Item) -> String {
@@ -161,6 +177,15 @@ mod tests {
         .map(|definition| Item::read(Kind::Tool, Bytes::from_static(definition.as_bytes())).unwrap());
         let shown = String::from_utf8(table(&tools, 36)).unwrap();
         assert_eq!(shown, "a.long_name  First line.\nb.x\nb.y          one two three four fiv…\n");
+    }
+
+    #[test]
+    fn one_long_name_does_not_push_all_descriptions_away() {
+        let long = "b.".to_owned() + &"x".repeat(300);
+        let tools = [("a.x", "first"), (long.as_str(), "second"), ("c.y", ""), (&long, "")];
+        let tools = tools.map(|(name, description)| (name.to_owned(), description.to_owned()));
+        let shown = String::from_utf8(in_columns(tools.to_vec(), 100)).unwrap();
+        assert_eq!(shown, format!("a.x  first\n{long}\n     second\nc.y\n{long}\n"));
     }
 
     #[test]

@@ -1,10 +1,8 @@
 //! `top`: servers and calls, live.
 
 use std::io::{self, IsTerminal};
-use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::{MissedTickBehavior, interval};
 
 use crate::arguments::care::TopArguments;
 use crate::client::Client;
@@ -14,11 +12,9 @@ use crate::session::{self, Signals};
 use crate::table::line_width;
 use crate::top::frame::{self, Choice};
 use crate::top::keys::{self, Key};
+use crate::top::listening::Listening;
 use crate::top::screen::Screen;
 use crate::top::snapshot::{self, Snapshot};
-
-/// How often the service is asked.
-const PERIOD: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(arguments: &TopArguments) -> Result<(), Failure> {
     let is_live = !arguments.once && !arguments.json;
@@ -45,9 +41,7 @@ async fn watch(service: &Client, first: Snapshot) -> Result<(), Failure> {
     let mut resized = signal(SignalKind::window_change()).map_err(failed)?;
     let screen = Screen::open().map_err(failed)?;
     let mut view = View { snapshot: first, choice: Choice::default(), trouble: None };
-    let mut ticks = interval(PERIOD);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    ticks.reset();
+    let mut listening = Listening::to(service);
     loop {
         let lines = frame::frame(&view.snapshot, &view.choice, view.trouble.as_deref(), screen.size());
         screen.draw(&lines).map_err(failed)?;
@@ -60,8 +54,11 @@ async fn watch(service: &Client, first: Snapshot) -> Result<(), Failure> {
                     return Ok(());
                 }
             }
-            // Keys are heard meanwhile: what is asked is dropped, and asked again at the next tick.
-            taken = async { ticks.tick().await; snapshot::take(service).await } => view.update(taken),
+            // Keys are heard meanwhile: what is asked is dropped, and asked again when there is another reason.
+            taken = async { listening.reason().await; snapshot::take(service).await } => {
+                listening.looked();
+                view.update(taken);
+            }
         }
     }
 }

@@ -1,10 +1,14 @@
 //! The config: whether it can be read, whether its variables are set, and whether its programs are there.
 
+use std::fs;
+use std::io::Write;
 use std::path::Path;
 
+use aggregator::Accepted;
 use aggregator::load::{LoadError, Loaded};
 use catalog::config::{Problem, ProblemKind};
-use catalog::{ConfigError, Program, ServerSpec, Transport};
+use catalog::{Config, ConfigError, Program, ServerSpec, Transport};
+use serde_json::{Map, Value, json};
 
 use super::finding::Finding;
 use crate::config;
@@ -14,16 +18,40 @@ const USUAL_FOLDERS: [&str; 4] = ["/usr/local/bin", "/usr/bin", "/bin", "/opt/ho
 
 /// What is to be said about a config; and the config, if it can be run.
 pub(crate) fn examine(path: &Path) -> (Vec<Finding>, Option<Loaded>) {
-    let loaded = match config::read(path) {
-        Ok(loaded) => loaded,
-        Err(error) => return (not_loaded(&error), None),
+    let (mut problems, loaded) = match config::read(path) {
+        Ok(loaded) => (Vec::new(), loaded),
+        Err(error) => match without_problems(path) {
+            Some(loaded) => (not_loaded(&error), loaded),
+            None => return (not_loaded(&error), None),
+        },
     };
     let (enabled, disabled) = (loaded.config.servers.len(), loaded.config.disabled.len());
+    let rest = if problems.is_empty() { "" } else { " without a problem in the config" };
     let mut findings =
-        vec![Finding::ok("config", format!("{}: {enabled} servers, {disabled} disabled", path.display()))];
+        vec![Finding::ok("config", format!("{}: {enabled} servers{rest}, {disabled} disabled", path.display()))];
+    findings.append(&mut problems);
     findings.extend(loaded.config.warnings.iter().map(|warning| Finding::warning("config", warning.to_string())));
     findings.extend(loaded.config.servers.iter().filter_map(program));
     (findings, Some(loaded))
+}
+
+/// What is left of a config with problems: those of its servers that have none. Nothing if that is none of them.
+fn without_problems(path: &Path) -> Option<Loaded> {
+    let whole: Value = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
+    let key = ["mcpServers", "servers"].into_iter().find(|key| whole[*key].is_object())?;
+    let alone = |name: &String, entry: &Value| json!({ key: { name: entry } }).to_string();
+    let is_fine = |name: &String, entry: &Value| {
+        Config::parse(alone(name, entry).as_bytes(), Accepted::All, |name| std::env::var(name).ok()).is_ok()
+    };
+    let servers = whole[key].as_object()?.clone().into_iter().filter(|(name, entry)| is_fine(name, entry));
+    let servers: Map<String, Value> = servers.collect();
+    if servers.is_empty() {
+        return None;
+    }
+    // There may be secrets in it: such a file is for its user only, and goes when this is over.
+    let mut rest = tempfile::NamedTempFile::new().ok()?;
+    rest.write_all(json!({ key: servers }).to_string().as_bytes()).ok()?;
+    config::read(rest.path()).ok()
 }
 
 fn not_loaded(error: &LoadError) -> Vec<Finding> {

@@ -1,6 +1,7 @@
 //! All tools together, as clients will take them: their names, their number, what they cost.
 
 use super::finding::Finding;
+use crate::table::cut;
 
 /// A tool as it is listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +24,8 @@ const MANY_TOKENS: usize = 20_000;
 const BYTES_PER_TOKEN: usize = 4;
 /// More would be a list.
 const SHOWN: usize = 3;
+/// As much of a name is shown.
+const LONGEST_SHOWN: usize = 72;
 
 /// What is to be said about all tools.
 pub(crate) fn examine(tools: &[Tool]) -> Vec<Finding> {
@@ -77,7 +80,7 @@ fn cost(tools: &[Tool]) -> Finding {
     let largest = tools.iter().max_by_key(|tool| tool.size).expect("nobody asks about no tools");
     let message = format!(
         "the list costs a model about {total} tokens; the largest is {} with {}",
-        largest.name,
+        shown(largest),
         tokens(largest.size)
     );
     if total <= MANY_TOKENS {
@@ -86,9 +89,14 @@ fn cost(tools: &[Tool]) -> Finding {
     Finding::warning("cost", message).advise("disable what you do not need, or serve with `--surface search`")
 }
 
+/// The name of a tool: as it is for machines, but no line is filled with it.
+fn shown(tool: &Tool) -> String {
+    cut(&tool.name, LONGEST_SHOWN)
+}
+
 /// The first few of them, and how many more there are.
 fn some(tools: &[&Tool]) -> String {
-    let first: Vec<String> = tools.iter().take(SHOWN).map(|tool| format!("`{}`", tool.name)).collect();
+    let first: Vec<String> = tools.iter().take(SHOWN).map(|tool| format!("`{}`", shown(tool))).collect();
     match tools.len().saturating_sub(SHOWN) {
         0 => first.join(", "),
         more => format!("{} and {more} more", first.join(", ")),
@@ -120,6 +128,13 @@ mod tests {
         assert!(findings[0].message.starts_with("`git.über`: outside"), "{findings:?}");
         assert!(findings[1].message.contains("longer than 64"), "{findings:?}");
         assert!(findings[..2].iter().all(|finding| finding.level == Level::Warning && finding.advice.is_some()));
+    }
+
+    #[test]
+    fn a_very_long_name_is_told_in_short() {
+        for finding in examine(&[tool(&"x".repeat(300), 4)]) {
+            assert!(finding.message.chars().count() < 200, "{finding:?}");
+        }
     }
 
     #[test]

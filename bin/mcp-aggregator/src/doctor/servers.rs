@@ -54,14 +54,15 @@ fn judged(fleet: &Fleet, place: usize, one: &check::Finding) -> Finding {
     let last_words = report.last_words.iter().fold(String::new(), |words, line| format!("{words}\n{line}"));
     let finding =
         Finding::problem("server", format!("{name} does not start: {}: {}{last_words}", report.phase, report.cause));
-    finding.advise(report.hint.unwrap_or("see what it says above, and try its command by hand"))
+    finding
+        .advise(report.hint.unwrap_or("`mcp-aggregator check --start --debug` with this config tells all that happens"))
 }
 
 /// How the servers of a running service are, and all their tools.
 pub(crate) async fn ask(service: &Client) -> Result<(Vec<Finding>, Vec<Tool>), Failure> {
     let servers = list::servers_of(service).await?;
     let tools = service.get("/tools").await?;
-    let tools = tools.as_array().into_iter().flatten().map(tool).collect();
+    let tools = tools.as_array().into_iter().flatten().filter(|tool| tool["enabled"] != false).map(tool).collect();
     Ok((servers.iter().map(told).collect(), tools))
 }
 

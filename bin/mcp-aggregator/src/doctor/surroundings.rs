@@ -3,18 +3,23 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use containers::engine::Engine;
 use registry::Location;
 use rustix::fs::{Access, access, statvfs};
+use search::VectorStore;
+use tokio::time::timeout;
 
 use super::finding::Finding;
-use crate::storage::StorageArguments;
+use crate::storage::{StorageArguments, with_causes};
 
 /// Where `serve` listens unless it is told otherwise.
 pub(crate) const USUAL_ADDRESS: &str = "127.0.0.1:8808";
 /// With less than this on the disk, the registry will soon be unable to write.
 const LITTLE_ROOM: u64 = 100 << 20;
+/// How long whoever is elsewhere may take to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Whether `serve` could listen there. That the usual port is taken matters only to who wants it.
 pub(crate) fn port(listen: Option<SocketAddr>) -> Finding {
@@ -113,6 +118,28 @@ pub(crate) async fn engine() -> Finding {
         Err(trouble) => Finding::problem("containers", trouble.to_string())
             .advise("install or start Docker or Podman, or say where it is by DOCKER_HOST"),
     }
+}
+
+/// Whether the one that is to keep vectors answers.
+pub(crate) async fn vectors(store: &dyn VectorStore) -> Finding {
+    let place = format!("{} at {}", store.name(), store.address());
+    match timeout(PATIENCE, store.count()).await {
+        Ok(Ok(count)) => Finding::ok("vectors", format!("{place} answers, and keeps {count}")),
+        Ok(Err(error)) if is_missing(&error) => Finding::ok("vectors", format!("{place} answers; it keeps none yet")),
+        Ok(Err(error)) => no_vectors(&place, &with_causes(&error)),
+        Err(_) => no_vectors(&place, &format!("no answer within {} s", PATIENCE.as_secs())),
+    }
+}
+
+/// Whether it is there, but has nothing of ours. `serve` makes what is missing.
+fn is_missing(error: &search::StoreError) -> bool {
+    let words = with_causes(error);
+    words.contains("doesn't exist") || words.contains("does not exist")
+}
+
+fn no_vectors(place: &str, why: &str) -> Finding {
+    Finding::problem("vectors", format!("{place}: {why}"))
+        .advise("start Qdrant, look at its address (the port is that for gRPC) and at QDRANT_API_KEY, or leave it out")
 }
 
 #[cfg(test)]

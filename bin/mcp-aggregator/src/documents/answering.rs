@@ -1,38 +1,82 @@
 //! Who answers the `assistant` blocks of a document.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use assistant::{Bounds, Dialogue, Ended};
 use models::Model;
 use notebook::{Answer, Failure, Question};
+use serde_json::json;
 
 use crate::arguments::assistant::ModelArguments;
-use crate::assistant::{self as helper, CallingHands, Consent, Offered, Telling, Way};
+use crate::assistant::{self as helper, CallingHands, Consent, Offered, Telling, Unasked, Way, ask_service};
+use crate::client::Client;
 
 /// An assistant that answers blocks.
 pub(crate) struct Answering {
     /// Or why there is none: that matters only if a block asks it.
     model: Result<Model, String>,
     consent: Consent,
+    /// Whether tools that may destroy something may be called by who cannot ask.
+    may_destroy: bool,
     document: PathBuf,
 }
 
 impl Answering {
-    pub(crate) fn new(model: &ModelArguments, yes: bool, document: PathBuf) -> Self {
-        let model = helper::model(model).map_err(|failure| match failure.hint {
+    pub(crate) fn new(model: &ModelArguments, config: Option<&Path>, yes: bool, document: PathBuf) -> Self {
+        let model = helper::model(model, config).map_err(|failure| match failure.hint {
             Some(hint) => format!("{}; {hint}", failure.message),
             None => failure.message,
         });
-        Self { model, consent: Consent::new(yes), document }
+        Self { model, consent: Consent::new(yes), may_destroy: yes, document }
+    }
+
+    /// Why no model answers here, if none does.
+    pub(crate) fn missing(&self) -> Option<&str> {
+        self.model.as_ref().err().map(String::as_str)
+    }
+
+    /// Has a block answered by the assistant of a service. Dropping this stops it.
+    pub(crate) async fn answer_by(
+        &self,
+        service: &Client,
+        question: &Question,
+        session: &str,
+    ) -> Result<Answer, Failure> {
+        let mut body = json!({
+            "question": question.words,
+            "line": question.line,
+            "servers": question.server.iter().collect::<Vec<_>>(),
+            "confirm_destructive": self.may_destroy,
+            "session": session,
+            "path": self.document.to_string_lossy(),
+        });
+        body["text"] = json!(notebook::read(&self.document).unwrap_or_default());
+        let mut telling = Telling::calls_only();
+        let answer = ask_service(service, &body, &mut |told| telling.tell(told)).await;
+        let answer = answer.map_err(|unasked| match unasked {
+            // As where nobody is asked: an answer that is there already is kept.
+            Unasked::NoAssistant => Failure::stopped(self.missing().unwrap_or("there is no assistant")),
+            Unasked::Failed(failure) => Failure::new(failure.message),
+        })?;
+        let message = || answer["message"].as_str().unwrap_or("there is no answer").to_owned();
+        match answer["ended"].as_str() {
+            Some("answered") => {
+                let tokens = ["input_tokens", "output_tokens"].iter().filter_map(|name| answer[name].as_u64()).sum();
+                let markdown = answer["answer"].as_str().unwrap_or_default().to_owned();
+                Ok(Answer { markdown, tokens: Some(tokens).filter(|&tokens| tokens > 0) })
+            }
+            Some("stopped") => Err(Failure::stopped(message())),
+            _ => Err(Failure::new(message())),
+        }
     }
 
     /// Answers a block with the tools that may be used there. Dropping this stops it.
     pub(crate) async fn answer(&self, question: &Question, offered: &Offered, way: Way<'_>) -> Result<Answer, Failure> {
-        let model = self.model.as_ref().map_err(|why| Failure::new(why.as_str()))?;
+        // An answer that is there already is worth more than the news that nobody can be asked.
+        let model = self.model.as_ref().map_err(|why| Failure::stopped(why.as_str()))?;
         // As it is now: it may have been edited since the run began. Without it, the words of the block must do.
         let text = notebook::read(&self.document).ok();
-        let line = u32::try_from(question.line).unwrap_or(u32::MAX);
-        let task = helper::task(text.as_deref().map(|text| (text, line)));
+        let task = assistant::task(text.as_deref().map(|text| (text, question.line)));
         let hands = CallingHands::new(way, question.line, &self.consent, offered);
         let mut dialogue = Dialogue::new(task, question.words.as_str(), offered.offers(), Bounds::default());
         let mut telling = Telling::calls_only();

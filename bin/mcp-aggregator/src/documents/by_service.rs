@@ -88,6 +88,9 @@ impl Toolbox for ServiceTools {
     }
 
     async fn ask(&self, question: &Question) -> Result<Answer, Failure> {
+        if self.answering.missing().is_some() {
+            return self.answering.answer_by(&self.service, question, &self.session).await;
+        }
         let wanted = Wanted::of_server(question.server.as_deref());
         let offered = Offered::by_service(&self.service, &wanted).await;
         let offered = offered.map_err(|failure| Failure::new(failure.message))?;

@@ -83,7 +83,12 @@ fn a_json_rpc_error_is_exit_status_1() {
     assert_eq!(output.stderr, told);
     let output = run("call", &one(), &["one.raw_error", &arguments, "--json"]);
     expect(&output, 1);
-    assert_eq!((output.stdout.as_str(), output.stderr.lines().last()), ("", Some(error)));
+    assert_eq!(output.stderr.lines().last(), Some(error));
+    let told = json(&output);
+    assert_eq!(
+        (&told["error"]["code"], &told["error"]["data"]["error"]["code"]),
+        (&json!("EXECUTION_FAILED"), &json!(-32602))
+    );
 }
 
 #[test]
@@ -226,7 +231,49 @@ fn progress_is_shown_on_a_terminal_and_only_there() {
     on_terminal.command.stderr(Stdio::null());
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.stdout, b"progressed\n");
-    assert_eq!(seen_on(terminal), "[1/3] step 1\r\n[2/3] step 2\r\n[3/3] step 3\r\n");
+    assert_eq!(staying(&seen_on(terminal)), "[1/3] step 1\r\n[2/3] step 2\r\n[3/3] step 3\r\n");
+}
+
+/// What stays of what was on a screen: a line that was wiped out is gone.
+fn staying(seen: &str) -> String {
+    let lines = seen.split_inclusive('\n').map(|line| line.rsplit("\r\u{1b}[K").next().unwrap_or_default());
+    lines.collect()
+}
+
+#[test]
+fn who_sits_in_front_of_a_slow_call_is_told_that_it_runs() {
+    let config = one();
+    let (terminal, screen) = terminal();
+    let mut slow = Run::new("call", config.path()).args(&["one.sleep", "ms=700"]);
+    slow.command.stdout(Stdio::piped()).stderr(screen);
+    let child = slow.command.spawn().unwrap();
+    slow.command.stderr(Stdio::null());
+    assert!(child.wait_with_output().unwrap().status.success());
+    let seen = seen_on(terminal);
+    assert!(seen.contains("calling `one.sleep` ..."), "{seen:?}");
+    assert_eq!(staying(&seen), "", "the word is wiped out at the end");
+}
+
+#[test]
+fn a_tool_does_not_steer_the_terminal_unless_that_is_asked_for() {
+    let config = one();
+    let hostile = "a\u{1b}]0;title\u{7}\u{202e}b";
+    let result = json!({"content": [{"type": "text", "text": hostile}]}).to_string();
+    let arguments = json!({ "result": result }).to_string();
+    let on_terminal = |more: &[&str]| {
+        let (terminal, screen) = terminal();
+        let mut run = Run::new("call", config.path()).args(&["one.raw", &arguments]).args(more);
+        run.command.stdout(screen).stderr(Stdio::null());
+        assert!(run.command.spawn().unwrap().wait().unwrap().success());
+        run.command.stdout(Stdio::null());
+        seen_on(terminal)
+    };
+    assert_eq!(on_terminal(&[]), "a␛]0;title␇⟨U+202E⟩b\r\n");
+    assert_eq!(on_terminal(&["--raw"]), format!("{hostile}\r\n"));
+    let shown = on_terminal(&["--json"]);
+    assert!(shown.contains(r"\u202eb") && !shown.contains('\u{202e}'), "{shown:?}");
+    let piped = run("call", &config, &["one.raw", &arguments]);
+    assert_eq!(piped.stdout, format!("{hostile}\n"), "what goes to another program is as it came");
 }
 
 /// A terminal: our end of it, and the end a program writes to.

@@ -10,14 +10,14 @@ use crate::manual::needs;
 use crate::{PROGRAM, expect};
 
 /// A demo that runs, in an empty home.
-struct Demo {
+pub(crate) struct Demo {
     driver: Driver,
     home: TempDir,
-    url: String,
+    pub(crate) url: String,
 }
 
 impl Demo {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let home = TempDir::with_prefix("home-").unwrap();
         let launch = Launch::program(PROGRAM).args(["demo", "--listen", "0"]);
         let driver =
@@ -34,8 +34,14 @@ impl Demo {
         run_command(command.env_remove("MCP_AGGREGATOR_TOKEN").stdin(Stdio::null()))
     }
 
+    /// Ends it, as the user does.
+    pub(crate) fn stop(&mut self) {
+        self.driver.signal(Signal::INT);
+        assert!(self.driver.wait_exit().success());
+    }
+
     /// Waits until both servers can be used.
-    fn ready(&self) {
+    pub(crate) fn ready(&self) {
         wait_until("both servers are connected", || {
             let state = self.run(&["top", "--once"]).stdout;
             state.contains("2 of 2 servers connected").then_some(())
@@ -69,8 +75,7 @@ fn a_newcomer_types_what_the_program_says_and_a_tool_answers() {
     expect(&dry, 0);
     assert!(dry.stdout.contains(&format!("\"url\": \"{}/mcp\"", demo.url)), "{}", dry.stdout);
 
-    demo.driver.signal(Signal::INT);
-    assert!(demo.driver.wait_exit().success());
+    demo.stop();
     let left: Vec<_> = std::fs::read_dir(demo.home.path()).unwrap().flatten().map(|entry| entry.file_name()).collect();
     assert!(left.is_empty(), "{left:?}");
 }

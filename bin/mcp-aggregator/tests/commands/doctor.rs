@@ -66,6 +66,21 @@ fn variables_that_are_not_set_and_ports_that_are_taken_are_told() {
 }
 
 #[test]
+fn one_bad_entry_does_not_hide_the_others() {
+    let text = json!({"mcpServers": {
+        "bad": {"command": "${NOT_SET_ANYWHERE}"},
+        "gone": {"command": "no-such-program-anywhere"},
+    }});
+    let config = Config::new().raw(text.to_string()).write();
+    let output = doctor(&config, &["--listen", "0", "--json"]).output();
+    expect(&output, 1);
+    let report = json(&output);
+    assert!(found(&report, "environment")[0]["message"].as_str().unwrap().contains("NOT_SET_ANYWHERE"), "{report:#}");
+    assert!(found(&report, "program")[0]["message"].as_str().unwrap().starts_with("gone: "), "{report:#}");
+    assert_eq!(found(&report, "server").len(), 1, "{report:#}");
+}
+
+#[test]
 fn nothing_is_started_where_nothing_should_be() {
     let config = Config::new().server("bad", failing()).server("one", fake()).write();
     let output = doctor(&config, &["--listen", "0", "--no-start", "--json"]).output();

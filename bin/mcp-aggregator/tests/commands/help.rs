@@ -81,7 +81,7 @@ fn a_command_line_that_makes_no_sense_is_exit_status_2_and_leaves_stdout_empty()
         (&["check", "--config", "c", "--bogus"], "--bogus"),
         (&["stdio", "--config", "c", "--separator", ""], "--separator"),
         (&["stdio", "--config", "c", "--separator", "a b"], "white space"),
-        (&["tools", "--config", "c", "--names", "nice"], "`auto`, `canonical` or `safe`"),
+        (&["tools", "--config", "c", "--names", "nice"], "possible values: auto, canonical, safe"),
         (&["call", "--config", "c"], "TOOL"),
     ] {
         let output = testkit::run(PROGRAM, arguments);
@@ -89,4 +89,31 @@ fn a_command_line_that_makes_no_sense_is_exit_status_2_and_leaves_stdout_empty()
         assert_eq!(output.stdout, "", "{arguments:?}");
         assert!(output.stderr.contains(expected), "{arguments:?}: {}", output.stderr);
     }
+}
+
+#[test]
+fn the_address_of_a_server_where_that_of_a_service_belongs_is_explained() {
+    let output = testkit::run(PROGRAM, ["add", "web", "--url", "http://127.0.0.1:9/mcp"]);
+    expect(&output, 2);
+    assert!(output.stderr.contains("hint: the address of a server goes without --url"), "{}", output.stderr);
+    assert!(output.stderr.contains("--url <SERVICE>"), "{}", output.stderr);
+}
+
+#[test]
+fn a_header_may_be_written_as_http_does_and_what_is_wrong_with_one_is_told_without_it() {
+    let home = tempfile::tempdir().unwrap();
+    let data = home.path().join("data");
+    let run = |header: &str| {
+        let add = ["add", "web", "http://127.0.0.1:9/mcp", "--json", "--header", header, "--data-dir"];
+        testkit::run(PROGRAM, add.iter().map(std::ffi::OsStr::new).chain([data.as_os_str()]))
+    };
+    let refused = run("hush-hush-1");
+    expect(&refused, 2);
+    assert!(!refused.stderr.contains("hush") && !refused.stdout.contains("hush"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("--header 'NAME:VALUE'"), "{}", refused.stderr);
+    let added = run("Authorization: Bearer hush-hush-1");
+    expect(&added, 0);
+    let added = crate::json(&added);
+    assert!(added["connection_config"]["headers"]["Authorization"].is_string(), "{added:#}");
+    assert!(!added.to_string().contains("hush"), "{added:#}");
 }

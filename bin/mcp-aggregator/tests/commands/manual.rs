@@ -50,7 +50,12 @@ fn completed(script: &Path, words: &[&str]) -> Vec<String> {
         script.display(),
         words.len() - 1,
     );
-    let output = run_command(Command::new("bash").args(["--norc", "-c", &code]).stdin(Stdio::null()));
+    // The script asks the program for names, and finds it as a user's shell does.
+    let folder = Path::new(PROGRAM).parent().unwrap();
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap_or_default());
+    let mut bash = Command::new("bash");
+    bash.args(["--norc", "-c", &code]).stdin(Stdio::null()).env("PATH", path).env("HOME", folder.join("nobody"));
+    let output = run_command(bash.env_remove("XDG_DATA_HOME"));
     expect(&output, 0);
     output.stdout.lines().map(str::to_owned).collect()
 }
@@ -67,6 +72,22 @@ fn bash_completes_verbs_options_and_values() {
         assert!(options.iter().any(|offered| offered == option), "{options:?}");
     }
     assert_eq!(completed(script.path(), &["mcp-aggregator", "completions", "f"]), ["fish"]);
+    assert_eq!(completed(script.path(), &["mcp-aggregator", "serve", "--names", "s"]), ["safe"]);
+    assert_eq!(completed(script.path(), &["mcp-aggregator", "serve", "--surface", "g"]), ["grow"]);
+    assert_eq!(completed(script.path(), &["mcp-aggregator", "connect", "cu"]), ["cursor"]);
+    assert_eq!(completed(script.path(), &["mcp-aggregator", "calls", "al"]), ["allow"]);
+}
+
+#[test]
+fn every_shell_asks_for_the_names_of_servers_and_tools() {
+    for (shell, asks) in [
+        ("bash", "mcp-aggregator names \"${verb}\""),
+        ("zsh", ":_mcp-aggregator_names'"),
+        ("fish", "(mcp-aggregator names show 2>/dev/null)"),
+    ] {
+        let text = fs::read_to_string(script(shell).path()).unwrap();
+        assert!(text.contains(asks), "{shell}:\n{text}");
+    }
 }
 
 #[test]

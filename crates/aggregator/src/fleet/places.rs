@@ -199,6 +199,7 @@ impl Fleet {
                 (OsString::from(lineage::VARIABLE), self.lineage.value_for(index).into()),
                 (OsString::from(cycle::VARIABLE), self.chain.clone()),
             ],
+            withheld: self.options.withheld,
             manners: Manners {
                 introduction: self.introduction(),
                 capabilities: Bytes::from_static(self.options.capabilities.as_bytes()),

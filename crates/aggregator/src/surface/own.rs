@@ -84,18 +84,22 @@ fn paragraph(view: &View, client: &Client, guide: &dyn Guide) -> String {
     }
     servers.sort_by(|(one, few), (other, many)| many.cmp(few).then_with(|| one.cmp(other)));
     let mut text = format!(
-        "Finds tools by what they do. {} tools of {} servers can be used here although they are not listed: ",
-        routes.len(),
-        servers.len(),
+        "Finds tools by what they do. {} of {} can be used here although they are not listed: ",
+        counted(routes.len(), "tool"),
+        counted(servers.len(), "server"),
     );
     text += &enumeration(&servers);
-    let skills = guide.skills();
+    let skills = guide.skills(client.scope().only());
     if !skills.is_empty() {
         text += ". They are good for: ";
         text += &enumeration(&skills);
     }
     text += ". Search before you say that something cannot be done; then use call_tool with a name that was found.";
     text
+}
+
+fn counted(count: usize, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
 /// `name (count)` of the first, and how many more there are.

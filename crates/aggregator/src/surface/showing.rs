@@ -13,6 +13,8 @@ use crate::fleet::View;
 /// What a result of a search may cost a model, in tokens of about four bytes each.
 const BUDGET: usize = 2000;
 const BYTES_PER_TOKEN: usize = 4;
+/// What a whole definition may cost, in tokens as well: few of those that people write are longer.
+const DEFINITION: usize = 8000;
 /// So much of a description stands beside a name.
 const DESCRIPTION: usize = 200;
 
@@ -54,9 +56,23 @@ pub(super) fn found(view: &View, routes: &[Route]) -> Vec<Found> {
     routes.iter().map(|&route| Found { server: route.server, tool: tool(route), score: 0.0 }).collect()
 }
 
-/// The answer to a search.
-pub(super) fn findings(view: &View, client: &Client, query: &str, routes: &[Route]) -> String {
-    let total = count(view, client);
+/// How many tools a search looks through, of this server or of all.
+pub(super) fn among(view: &View, client: &Client, server: Option<usize>) -> usize {
+    match (client.scope(), server) {
+        (Scope::All, Some(server)) => routes(view, client).filter(|route| route.server == server).count(),
+        _ => count(view, client),
+    }
+}
+
+/// The answer to a search among `total` tools.
+pub(super) fn findings(
+    view: &View,
+    client: &Client,
+    query: &str,
+    routes: &[Route],
+    total: usize,
+    do_they_fit: bool,
+) -> String {
     if routes.is_empty() {
         return format!("None of the {total} tools fits \"{}\". Try other words.", one_line(query, 200));
     }
@@ -74,7 +90,8 @@ pub(super) fn findings(view: &View, client: &Client, query: &str, routes: &[Rout
         0 => String::new(),
         more => format!(" ({more} more were found; search more precisely)"),
     };
-    format!("{told} of {total} tools, best first{left_out}:\n\n{text}")
+    let how_well = if do_they_fit { "best first" } else { "none of which fits well; try other words" };
+    format!("{told} of {total} tools, {how_well}{left_out}:\n\n{text}")
 }
 
 /// One tool: name, what it takes, what it does.
@@ -90,9 +107,17 @@ fn entry(view: &View, client: &Client, route: Route) -> String {
     entry
 }
 
-/// A tool's whole definition, as it stands in the full list.
+/// A tool's whole definition, as it stands in the full list; one that is huge is cut.
 pub(super) fn definition(view: &View, client: &Client, era: Era, route: Route) -> String {
     let mut definition = Vec::new();
     view.snapshot.write_tool(client.scope(), client.style(), era, route, &mut definition);
-    String::from_utf8_lossy(&definition).into_owned()
+    let definition = String::from_utf8_lossy(&definition);
+    let most = DEFINITION * BYTES_PER_TOKEN;
+    match definition.len().checked_sub(most) {
+        None | Some(0) => definition.into_owned(),
+        Some(more) => {
+            let end = definition.floor_char_boundary(most);
+            format!("{}… (cut here: {more} bytes more)", &definition[..end])
+        }
+    }
 }

@@ -4,14 +4,14 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use catalog::{Kind, Missing, Route, Scope};
+use catalog::{Kind, Missing, Scope};
 use protocol::reply;
 use protocol::scan::{Span, elements, member};
 use protocol::splice::{Edit, Piece, in_order, splice};
 use protocol::{Envelope, Era, text};
 
 use super::own::{self, one_line};
-use super::{Surface, Wish, showing};
+use super::{Found, Surface, Wish, showing};
 use crate::answering::Answering;
 use crate::call::{self, id_of};
 use crate::client::{Client, era_of};
@@ -25,6 +25,10 @@ const MOST: usize = 50;
 /// How many are offered in place of one that does not exist, and how well they must fit.
 const INSTEAD: usize = 3;
 const LIKENESS: f32 = 0.05;
+/// What fits so much less than the best is no answer to the same question, but only the next in the index.
+const FADING: f32 = 0.4;
+/// If even the best fits less than this, that is said.
+const FITTING: f32 = 0.2;
 
 /// Takes a call of a tool: one of ours, if this client has them, or one of a server's.
 pub(crate) fn take(aggregator: &Arc<Aggregator>, message: Incoming<'_>, envelope: &Envelope) {
@@ -40,14 +44,14 @@ pub(crate) fn take(aggregator: &Arc<Aggregator>, message: Incoming<'_>, envelope
     }
 }
 
-/// Which tool of ours is meant, if one is. A server alone comes first: there its tools have their own names.
+/// Which tool of ours is meant, if one is. A server alone has tools under their own names, which may be ours: then those
+/// are meant that are on the list.
 fn own_name(aggregator: &Aggregator, message: &Incoming<'_>, envelope: &Envelope) -> Option<&'static str> {
     let name = text::decode(envelope.params.name?.of(message.line))?;
     let own = [own::SEARCH, own::DESCRIBE, own::CALL].into_iter().find(|own| *own == name)?;
-    let scope = message.client.scope();
-    let is_servers =
-        scope != Scope::All && aggregator.fleet.view().snapshot.resolve(scope, Kind::Tool, &name).is_some();
-    (!is_servers).then_some(own)
+    let (view, client) = (aggregator.fleet.view(), message.client);
+    let is_servers = || view.snapshot.resolve(client.scope(), Kind::Tool, &name).is_some();
+    (super::is_small(aggregator, client, &view) || !is_servers()).then_some(own)
 }
 
 /// The request of one of our tools, apart from the line it came in.
@@ -111,7 +115,12 @@ fn search(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, envelope: &Envel
         return asked.fail("search_tools needs `query`: what you want to do, in plain words");
     };
     let limit = arguments.and_then(|arguments| member(line, arguments, "limit"));
-    let limit = limit.and_then(|limit| std::str::from_utf8(limit.of(line)).ok()?.parse().ok());
+    // Some models write numbers as texts.
+    let limit = limit.map(|limit| limit.of(line).trim_ascii()).map(|limit| match limit {
+        [b'"', inner @ .., b'"'] => inner,
+        number => number,
+    });
+    let limit = limit.and_then(|limit| std::str::from_utf8(limit).ok()?.parse().ok());
     let view = aggregator.fleet.view();
     let server = match (text_argument(line, arguments, "server"), asked.client.scope()) {
         (_, Scope::One(server)) => Some(server),
@@ -129,8 +138,12 @@ fn search(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, envelope: &Envel
         skill: text_argument(line, arguments, "skill").map(Cow::into_owned),
     };
     let query = wish.query.clone();
-    later(aggregator, asked, wish, move |view, asked, routes| {
-        asked.answer(&showing::findings(view, &asked.client, &query, &routes));
+    later(aggregator, asked, wish, move |view, asked, mut found| {
+        let best = found.first().map_or(0.0, |best| best.score);
+        found.retain(|hit| hit.score >= best * FADING);
+        let routes = showing::usable(view, &asked.client, &found);
+        let among = showing::among(view, &asked.client, server);
+        asked.answer(&showing::findings(view, &asked.client, &query, &routes, among, best >= FITTING));
         // One of the modern era hears of changes on a stream that knows nothing of what it asked here.
         if asked.client.surface() == Surface::Grow && asked.era == Era::Legacy {
             asked.client.found(showing::found(view, &routes));
@@ -138,12 +151,12 @@ fn search(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, envelope: &Envel
     });
 }
 
-/// Looks for what is wished, and goes on with what this client may use of it.
+/// Looks for what is wished, and goes on with what was found.
 fn later(
     aggregator: &Arc<Aggregator>,
     asked: Asked,
     wish: Wish,
-    go_on: impl FnOnce(&View, &Asked, Vec<Route>) + Send + 'static,
+    go_on: impl FnOnce(&View, &Asked, Vec<Found>) + Send + 'static,
 ) {
     let Some(guide) = aggregator.guide() else { return go_on(&aggregator.fleet.view(), &asked, Vec::new()) };
     let finding = guide.find(wish);
@@ -152,9 +165,7 @@ fn later(
     client.park(id, &to, async move {
         match finding.await {
             Ok(found) => {
-                let view = aggregator.fleet.view();
-                let routes = showing::usable(&view, &asked.client, &found);
-                go_on(&view, &asked, routes);
+                go_on(&aggregator.fleet.view(), &asked, found);
             }
             Err(why) => asked.fail(&format!("The search failed: {why}")),
         }
@@ -176,13 +187,11 @@ fn describe(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, envelope: &Env
 
 /// Says that there is no such tool, and which might have been meant.
 fn suggest(aggregator: &Arc<Aggregator>, asked: Asked, name: String) {
-    let server = match asked.client.scope() {
-        Scope::One(server) => Some(server),
-        Scope::All => None,
-    };
+    let server = asked.client.scope().only();
     let wish = Wish { query: name.clone(), limit: INSTEAD, least: LIKENESS, server, skill: None };
-    later(aggregator, asked, wish, move |view, asked, routes| {
+    later(aggregator, asked, wish, move |view, asked, found| {
         let mut text = format!("There is no tool `{}`.", one_line(&name, 200));
+        let routes = showing::usable(view, &asked.client, &found);
         let names: Vec<_> =
             routes.iter().map(|&route| format!("`{}`", showing::name(view, &asked.client, route))).collect();
         if !names.is_empty() {
@@ -208,7 +217,7 @@ fn pass_on(aggregator: &Arc<Aggregator>, message: Incoming<'_>, envelope: &Envel
     let view = aggregator.fleet.view();
     let is_there = view.snapshot.resolve(client.scope(), Kind::Tool, &name).is_some();
     let why = || view.snapshot.why_missing(client.scope(), Kind::Tool, &name, client.style());
-    if own::is_own(&name) || (!is_there && !matches!(why(), Missing::Starting(_) | Missing::Down(_))) {
+    if !is_there && (own::is_own(&name) || !matches!(why(), Missing::Starting(_) | Missing::Down(_))) {
         return suggest(aggregator, Asked::of(&message, envelope), name.into_owned());
     }
     let Some(arguments) = inner_arguments(line, inner("arguments")) else {

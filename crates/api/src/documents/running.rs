@@ -1,13 +1,9 @@
 //! A run of a document: its answer in one piece, or how far it is as events and the answer as the last of them.
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
-use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use bytes::Bytes;
 use notebook::{
     Applied, ApplyOptions, Bindings, Document, Edit, Finished, Folder, Plan, Progress, Report, RunOptions, Selection,
     SelectionError,
@@ -15,19 +11,13 @@ use notebook::{
 use serde::Serialize;
 use serde_json::{Value, json};
 use service::Error;
-use tokio::sync::{mpsc, watch};
-use tokio::task::AbortHandle;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::sync::watch;
 
 use super::tools::ServiceTools;
 use super::{Meant, Surroundings, away, not_found};
-use crate::answer::Pieces;
 use crate::asked::refuse;
-use crate::events::STILL_HERE;
 use crate::mistake;
-
-/// How often a silent stream says that it is still there.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
+use crate::work::WorkStream;
 
 /// What is sent of the new text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +47,9 @@ pub(crate) struct Run {
 impl Run {
     /// Finds out whether there is something to be run, before anything is.
     pub(crate) fn check(&self) -> Result<(), Error> {
+        if let (Some(folder), Some(file)) = (&self.folder, &self.meant.file) {
+            folder.check_writable(file).map_err(|error| not_found(file, &error))?;
+        }
         self.plan().map(drop)
     }
 
@@ -103,47 +96,24 @@ impl Run {
     }
 
     /// The same as events, as it happens.
-    pub(crate) fn stream(self) -> RunStream {
-        // It holds no more than a few events for every block, and a sign of life now and then.
-        let (sender, told) = mpsc::unbounded_channel();
-        let telling = sender.clone();
-        let task = tokio::spawn(async move {
-            // Nobody listens any more: then this task is about to end.
-            let tell = |name: &str, data: &Value| telling.send(frame(name, data)).unwrap_or_default();
+    pub(crate) fn stream(mut self) -> WorkStream {
+        WorkStream::of(|telling| async move {
+            self.tools.telling = Some(telling.clone());
             let progress = |progress: Progress<'_>| match progress {
-                Progress::Pending(step) => tell("block.pending", &about(step)),
-                Progress::Executing(step) => tell("block.executing", &about(step)),
-                Progress::Finished(over) => tell("block.finished", &json!(over)),
+                Progress::Pending(step) => telling.event("block.pending", &about(step)),
+                Progress::Executing(step) => telling.event("block.executing", &about(step)),
+                Progress::Finished(over) => telling.event("block.finished", &json!(over)),
             };
-            match Box::pin(alive(sender, self.carry_out(progress))).await {
-                Ok(answer) => tell("document.finished", &answer),
-                Err(error) => tell("document.failed", &mistake::told_as(&error)),
+            match Box::pin(self.carry_out(progress)).await {
+                Ok(answer) => telling.event("document.finished", &answer),
+                Err(error) => telling.event("document.failed", &mistake::told_as(&error)),
             }
-        });
-        RunStream { opening: Some(Bytes::from_static(b": hello\n\n")), told, task: task.abort_handle() }
-    }
-}
-
-/// Waits for `work`, saying now and then that it goes on.
-async fn alive<T>(sender: mpsc::UnboundedSender<Bytes>, work: impl Future<Output = T>) -> T {
-    let mut work = std::pin::pin!(work);
-    let mut signs = interval(KEEP_ALIVE);
-    signs.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    signs.reset();
-    loop {
-        tokio::select! {
-            done = &mut work => return done,
-            _ = signs.tick() => sender.send(Bytes::from_static(STILL_HERE)).unwrap_or_default(),
-        }
+        })
     }
 }
 
 fn about(step: &notebook::Step<'_>) -> Value {
     json!({ "number": step.number, "line": step.fence.first_line, "title": step.title() })
-}
-
-fn frame(name: &str, data: &Value) -> Bytes {
-    format!("event: {name}\ndata: {data}\n\n").into()
 }
 
 /// What a run did to a text.
@@ -204,29 +174,6 @@ fn shown_edits<'a>(text: &str, edits: &'a [Edit]) -> Vec<ShownEdit<'a>> {
         .iter()
         .map(|edit| ShownEdit { edit, start_utf16: units_at(edit.start), end_utf16: units_at(edit.end) })
         .collect()
-}
-
-/// Events of a run on their way to who asked for it. Who stops reading stops the run.
-#[derive(Debug)]
-pub(crate) struct RunStream {
-    opening: Option<Bytes>,
-    told: mpsc::UnboundedReceiver<Bytes>,
-    task: AbortHandle,
-}
-
-impl Pieces for RunStream {
-    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        if let Some(opening) = self.opening.take() {
-            return Poll::Ready(Some(opening));
-        }
-        Pin::new(&mut self.told).get_mut().poll_recv(context)
-    }
-}
-
-impl Drop for RunStream {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
 }
 
 #[cfg(test)]

@@ -3,10 +3,15 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use notebook::{Failure, Lookup, Request, Server, Toolbox};
-use registry::{RawJson, Source, Timestamp};
+use assistant::{Bounds, Ended};
+use models::Model;
+use notebook::{Answer, Failure, Lookup, Question, Request, Server, Toolbox};
+use registry::{RawJson, Source, Timestamp, ToolRecord};
 use service::calls::Call;
 use service::{Actor, Error, Service};
+
+use crate::helper::{Helper, NO_MODEL, dialogue, event};
+use crate::work::Telling;
 
 /// The servers of the service.
 pub(crate) struct ServiceTools {
@@ -17,6 +22,20 @@ pub(crate) struct ServiceTools {
     pub(crate) path: Option<String>,
     /// What the calls count for.
     pub(crate) session: String,
+    /// What `assistant` blocks need.
+    pub(crate) asking: Asking,
+    /// Who is told of what the assistant does meanwhile.
+    pub(crate) telling: Option<Telling>,
+}
+
+/// What `assistant` blocks need.
+pub(crate) struct Asking {
+    /// Nothing, if none is configured.
+    pub(crate) model: Option<Arc<Model>>,
+    /// Whether tools that may destroy something may be called.
+    pub(crate) may_destroy: bool,
+    /// The document.
+    pub(crate) text: String,
 }
 
 /// A session of its own for a run: no two have the same, also after a restart.
@@ -64,6 +83,40 @@ impl Toolbox for ServiceTools {
                 Err(Failure::stopped(error.to_string()))
             }
             Err(error) => Err(Failure::new(error.to_string())),
+        }
+    }
+
+    async fn ask(&self, question: &Question) -> Result<Answer, Failure> {
+        // An answer that is there already is worth more than the news that nobody can be asked.
+        let model = self.asking.model.clone().ok_or_else(|| Failure::stopped(NO_MODEL))?;
+        let tools = self.service.tools(question.server.as_deref()).await;
+        let tools = tools.map_err(|error| Failure::new(error.to_string()))?.into_iter().filter(|tool| tool.enabled);
+        let helper = Helper {
+            model,
+            service: Arc::clone(&self.service),
+            actor: self.actor.clone(),
+            document: self.path.clone(),
+            session: self.session.clone(),
+            may_destroy: self.asking.may_destroy,
+        };
+        let tools: Vec<ToolRecord> = tools.collect();
+        let text = Some(self.asking.text.as_str());
+        let mut dialogue = dialogue(&question.words, text, question.line, &tools, Bounds::default());
+        let mut tell = |told: assistant::Told<'_>| {
+            if let (Some(telling), Some((name, mut data))) = (&self.telling, event(told)) {
+                data["line"] = question.line.into();
+                telling.event(name, &data);
+            }
+        };
+        let outcome = helper.converse(&mut dialogue, &tools, question.line, &mut tell).await;
+        let outcome = outcome.map_err(|failure| Failure::new(failure.to_string()))?;
+        match outcome.ended {
+            Ended::Answered => {
+                let tokens = Some(outcome.usage.total()).filter(|&tokens| tokens > 0);
+                Ok(Answer { markdown: outcome.answer, tokens })
+            }
+            Ended::Stopped(why) => Err(Failure::stopped(why)),
+            ended => Err(Failure::new(ended.to_string())),
         }
     }
 }

@@ -1,17 +1,26 @@
-//! What an assistant may use: the tools of enabled servers, narrowed, and in the form that its provider takes.
+//! What an assistant may use: the tools of enabled servers, narrowed, and in the form that its provider takes; and
+//! questions to the one that the service has.
 
+use std::sync::Arc;
+
+use assistant::{Bounds, Dialogue, Ended, Told};
 use models::{Format, SafeNames, Tool};
+use notebook::Place;
 use registry::ToolRecord;
 use serde_json::{Value, json};
 use service::{Error, Service};
+use tokio::sync::watch;
 
-use super::documents::Context;
+use super::documents::{Context, wants_events};
 use crate::answer::Answer;
-use crate::asked::Asked;
-use crate::documents::Meant;
+use crate::asked::{Asked, Members};
+use crate::documents::{Meant, own_session};
 use crate::endpoint::Endpoint;
+use crate::helper::{Helper, NO_MODEL, dialogue, event, model_tool, says, word};
+use crate::mistake;
 use crate::schema::Schema;
 use crate::schemas::documents as shapes;
+use crate::work::WorkStream;
 
 pub(super) fn endpoints() -> Vec<Endpoint> {
     let format = || {
@@ -42,6 +51,20 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             )
             .answers(200, "The tools.", Schema::named("AssistantTools"))
             .fails(&fails),
+        Endpoint::post("/assistant/ask", "Ask the assistant", |asked| Box::pin(ask(asked)))
+            .about(
+                "The model of `serve --assistant-model` answers, and may use the tools that `/assistant/tools` would offer \
+                 for the same document, line, servers and skills. Its calls have the source `ai-autonomous`; all of one \
+                 question count for one session. A request that is given up cancels them. With \
+                 `Accept: text/event-stream` its words come as they are said as events `assistant.words`, its calls as \
+                 `assistant.calling` and `assistant.called`, and the answer as the last one, `assistant.finished` (or \
+                 `assistant.failed`, with an Error).",
+            )
+            .takes(shapes::question())
+            .answers(200, "What came of it.", Schema::named("AssistantAnswer"))
+            .answers_with(200, "The same, as it happens.", "text/event-stream", Some(Schema::text()))
+            .fails(&fails)
+            .fails(&["ASSISTANT_UNAVAILABLE", "MODEL_FAILED", "EXECUTION_STOPPED"]),
     ]
 }
 
@@ -68,17 +91,26 @@ async fn by_query(asked: Asked) -> Result<Answer, Error> {
 }
 
 async fn by_body(asked: Asked) -> Result<Answer, Error> {
-    let body = &asked.body;
-    let list = |name: &str| {
-        let items = body.get(name).and_then(|items| items.as_array().cloned()).unwrap_or_default();
-        items.iter().filter_map(Value::as_str).map(str::to_owned).collect()
-    };
-    let format = format(body.text("format").as_deref());
-    let narrowing = Narrowing { servers: list("servers"), skills: list("skills"), format };
-    let has_document = body.raw("text").is_some() || body.raw("path").is_some();
-    let meant = if has_document { Some(Meant::by_body(&asked).await?) } else { None };
-    let line = body.number("line").unwrap_or(1);
-    Ok(Answer::ok(&offered(&asked.service, meant, line, &narrowing).await?))
+    let meant = meant_by_body(&asked).await?;
+    let line = asked.body.number("line").unwrap_or(1);
+    Ok(Answer::ok(&offered(&asked.service, meant, line, &Narrowing::by_body(&asked.body)).await?))
+}
+
+/// The document that a body has or names, if it does.
+async fn meant_by_body(asked: &Asked) -> Result<Option<Meant>, Error> {
+    let has_document = asked.body.raw("text").is_some() || asked.body.raw("path").is_some();
+    Ok(if has_document { Some(Meant::by_body(asked).await?) } else { None })
+}
+
+impl Narrowing {
+    fn by_body(body: &Members) -> Self {
+        let list = |name: &str| {
+            let items = body.get(name).and_then(|items| items.as_array().cloned()).unwrap_or_default();
+            items.iter().filter_map(Value::as_str).map(str::to_owned).collect()
+        };
+        let format = format(body.text("format").as_deref());
+        Self { servers: list("servers"), skills: list("skills"), format }
+    }
 }
 
 fn format(word: Option<&str>) -> Option<Format> {
@@ -86,13 +118,7 @@ fn format(word: Option<&str>) -> Option<Format> {
 }
 
 async fn offered(service: &Service, meant: Option<Meant>, line: u64, narrowing: &Narrowing) -> Result<Value, Error> {
-    // Without a document, every line of no text at all: bound to nothing.
-    let meant = meant.unwrap_or_else(|| Meant { text: String::new(), path: None, file: None });
-    let Context { place, mut tools, .. } = Context::of(service, meant, line).await?;
-    let servers = server_names(service, &narrowing.servers).await?;
-    let skills = skill_ids(service, &narrowing.skills)?;
-    tools.retain(|tool| servers.is_empty() || servers.contains(&tool.server_name));
-    tools.retain(|tool| skills.is_empty() || tool.skills.iter().any(|skill| skills.contains(skill)));
+    let Narrowed { place, tools, servers } = Narrowed::of(service, meant, line, narrowing).await?;
     let names = SafeNames::of(tools.iter().map(|tool| tool.name.as_str()));
     let forms = narrowing.format.map(|format| {
         let tools: Vec<Tool> = tools.iter().map(model_tool).collect();
@@ -104,9 +130,139 @@ async fn offered(service: &Service, meant: Option<Meant>, line: u64, narrowing: 
         "enabled_servers": enabled.collect::<Vec<_>>(),
         "section_binding": place.bound.as_ref().map(|bound| &bound.binding.server),
         "why": place.why,
+        "remarks": place.remarks,
         "format": narrowing.format.map(Format::as_str),
         "provider_tools": forms,
     }))
+}
+
+/// What is left.
+struct Narrowed {
+    place: Place,
+    tools: Vec<ToolRecord>,
+    /// The servers that were named, by name.
+    servers: Vec<String>,
+}
+
+impl Narrowed {
+    async fn of(service: &Service, meant: Option<Meant>, line: u64, narrowing: &Narrowing) -> Result<Self, Error> {
+        // Without a document, every line of no text at all: bound to nothing.
+        let meant = meant.unwrap_or_else(|| Meant { text: String::new(), path: None, file: None });
+        let Context { place, mut tools, .. } = Context::of(service, meant, line).await?;
+        let servers = server_names(service, &narrowing.servers).await?;
+        let skills = skill_ids(service, &narrowing.skills)?;
+        tools.retain(|tool| servers.is_empty() || servers.contains(&tool.server_name));
+        tools.retain(|tool| skills.is_empty() || tool.skills.iter().any(|skill| skills.contains(skill)));
+        Ok(Self { place, tools, servers })
+    }
+}
+
+async fn ask(asked: Asked) -> Result<Answer, Error> {
+    let question = Question::of(&asked).await?;
+    if wants_events(&asked) {
+        return Ok(Answer::events(WorkStream::of(|telling| async move {
+            let tell = |name: &str, data: &Value| telling.event(name, data);
+            match Box::pin(question.carry_out(tell)).await {
+                Ok(answer) => telling.event("assistant.finished", &answer),
+                Err(error) => telling.event("assistant.failed", &mistake::told_as(&error)),
+            }
+        })));
+    }
+    Ok(Answer::ok(&Box::pin(question.carry_out(|_, _| {})).await?))
+}
+
+/// A question, ready to be asked.
+struct Question {
+    helper: Helper,
+    dialogue: Dialogue,
+    tools: Vec<ToolRecord>,
+    line: usize,
+    remarks: Vec<String>,
+    with_transcript: bool,
+    /// Turns true when we stop.
+    closing: watch::Receiver<bool>,
+}
+
+impl Question {
+    async fn of(asked: &Asked) -> Result<Self, Error> {
+        let model = asked.model.clone();
+        let model = model.ok_or_else(|| Error::AssistantUnavailable { why: NO_MODEL.to_owned() })?;
+        let body = &asked.body;
+        let (meant, narrowing) = (meant_by_body(asked).await?, Narrowing::by_body(body));
+        let (text, document) = meant.as_ref().map(|meant| (meant.text.clone(), meant.path.clone())).unzip();
+        let line = body.number("line").unwrap_or(1);
+        let Narrowed { place, tools, .. } = Narrowed::of(&asked.service, meant, line, &narrowing).await?;
+        let rounds = body.number("max_rounds").and_then(|rounds| usize::try_from(rounds).ok());
+        let bounds = rounds.map_or_else(Bounds::default, |rounds| Bounds { rounds, ..Bounds::default() });
+        let line = usize::try_from(line).unwrap_or(usize::MAX);
+        let words = body.text("question").unwrap_or_default();
+        Ok(Self {
+            helper: Helper {
+                model,
+                service: Arc::clone(&asked.service),
+                actor: asked.actor.clone(),
+                document: document.flatten(),
+                session: body.text("session").unwrap_or_else(own_session),
+                may_destroy: asked.says("confirm_destructive"),
+            },
+            dialogue: dialogue(&words, text.as_deref(), line, &tools, bounds),
+            tools,
+            line,
+            remarks: place.remarks,
+            with_transcript: asked.says("transcript"),
+            closing: asked.closing.clone(),
+        })
+    }
+
+    /// Asks, and tells what happens; what is to be answered. Whoever drops this cancels the calls.
+    async fn carry_out(mut self, mut tell: impl FnMut(&str, &Value) + Send) -> Result<Value, Error> {
+        let mut calls: Vec<Value> = Vec::new();
+        let mut closing = self.closing.clone();
+        let mut hear = |told: Told<'_>| {
+            let Some((name, data)) = event(told) else { return };
+            note_call(&mut calls, name, &data);
+            tell(name, &data);
+        };
+        let outcome = tokio::select! {
+            outcome = self.helper.converse(&mut self.dialogue, &self.tools, self.line, &mut hear) => outcome,
+            // The sender goes away only when everything does.
+            _ = closing.wait_for(|is_closing| *is_closing) => return Err(Error::ExecutionStopped),
+        };
+        let outcome = outcome.map_err(|failure| Error::ModelFailed { message: failure.to_string() })?;
+        let model = &self.helper.model.provider().model;
+        let mut answer = json!({
+            "ok": outcome.ended == Ended::Answered,
+            "answer": outcome.answer,
+            "ended": word(&outcome.ended),
+            "message": outcome.ended.to_string(),
+            "calls": calls,
+            "model": model,
+            "input_tokens": outcome.usage.input,
+            "output_tokens": outcome.usage.output,
+            "remarks": self.remarks,
+        });
+        if self.with_transcript {
+            answer["transcript"] = self.dialogue.transcript(model, Some(&outcome));
+        }
+        Ok(answer)
+    }
+}
+
+/// Keeps what is told of calls: one that is over is the first of its name that is not.
+fn note_call(calls: &mut Vec<Value>, name: &str, data: &Value) {
+    match name {
+        "assistant.calling" => {
+            calls.push(json!({"tool": data["tool"], "arguments": data["arguments"], "took_ms": null, "problem": null}));
+        }
+        "assistant.called" => {
+            let is_it = |call: &&mut Value| call["tool"] == data["tool"] && call["took_ms"].is_null();
+            if let Some(call) = calls.iter_mut().find(is_it) {
+                call["took_ms"] = data["took_ms"].clone();
+                call["problem"] = data["problem"].clone();
+            }
+        }
+        _ => {}
+    }
 }
 
 async fn server_names(service: &Service, wanted: &[String]) -> Result<Vec<String>, Error> {
@@ -127,17 +283,9 @@ fn skill_ids(service: &Service, wanted: &[String]) -> Result<Vec<String>, Error>
     wanted.iter().map(found).collect()
 }
 
-fn schema_of(tool: &ToolRecord) -> Value {
-    tool.input_schema.as_ref().and_then(|schema| serde_json::from_str(schema.get()).ok()).unwrap_or_else(|| json!({}))
-}
-
-fn model_tool(tool: &ToolRecord) -> Tool {
-    Tool::new(&tool.name, tool.description.as_deref().unwrap_or_default(), schema_of(tool))
-}
-
 fn shown(tool: &ToolRecord, names: &SafeNames) -> Value {
     let definition: Value = serde_json::from_str(tool.definition.get()).unwrap_or_default();
-    let says = |hint: &str| definition["annotations"][hint] == true;
+    let says = |hint: &str| says(&definition, hint);
     json!({
         "server_id": tool.source_server_id,
         "server_name": tool.server_name,

@@ -10,7 +10,7 @@ use service::{Error, Service};
 
 use crate::answer::Answer;
 use crate::asked::{Asked, refuse};
-use crate::documents::{Meant, Output, Run, ServiceTools, Surroundings, away, own_session};
+use crate::documents::{Asking, Meant, Output, Run, ServiceTools, Surroundings, away, own_session};
 use crate::endpoint::Endpoint;
 use crate::schema::Schema;
 use crate::schemas::documents as shapes;
@@ -36,10 +36,12 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         Endpoint::post("/documents/run", "Run the tools that a document names", |asked| Box::pin(run(asked)))
             .about(
                 "Blocks are called one after the other, or `jobs` at once, with the source `user-codeblock`; all of one \
-                 run count for one session. A request that is given up cancels its calls. With \
-                 `Accept: text/event-stream` how far it is comes as events `block.pending`, `block.executing` and \
-                 `block.finished`, and the answer as the last one, `document.finished` (or `document.failed`, with an \
-                 Error).",
+                 run count for one session. An `assistant` block is answered by the model of `serve --assistant-model`, \
+                 whose calls have the source `ai-autonomous`; without one it is left as it is. A request that is given \
+                 up cancels its calls. With `Accept: text/event-stream` how far it is comes as events `block.pending`, \
+                 `block.executing` and `block.finished`, what an assistant does as `assistant.words`, \
+                 `assistant.calling` and `assistant.called` with the `line` of its block, and the answer as the last \
+                 one, `document.finished` (or `document.failed`, with an Error).",
             )
             .takes(shapes::run())
             .answers(200, "What became of every block, and the new text.", Schema::named("DocumentRun"))
@@ -121,6 +123,12 @@ async fn run(asked: Asked) -> Result<Answer, Error> {
             servers: surroundings.servers.clone(),
             path: meant.path.clone(),
             session: body.text("session").unwrap_or_else(own_session),
+            asking: Asking {
+                model: asked.model.clone(),
+                may_destroy: asked.says("confirm_destructive"),
+                text: meant.text.clone(),
+            },
+            telling: None,
         },
         selection: Selection {
             blocks: blocks.iter().filter_map(number).collect(),
@@ -155,7 +163,7 @@ fn output(word: Option<&str>) -> Output {
 }
 
 /// Whether events are accepted, and not JSON before them.
-fn wants_events(asked: &Asked) -> bool {
+pub(super) fn wants_events(asked: &Asked) -> bool {
     let accepted = asked.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
     let kinds = accepted.split(',').map(|kind| kind.split(';').next().unwrap_or_default().trim());
     let mut known = kinds.filter(|kind| matches!(*kind, "text/event-stream" | "application/json" | "*/*"));
@@ -215,7 +223,7 @@ impl Context {
         let remark = (!self.is_read && self.needs_text > 0).then_some(
             "the text is not known here, so what the registry binds by heading or block could not be placed; send the text",
         );
-        shown["remarks"] = json!(remark.into_iter().collect::<Vec<_>>());
+        shown["remarks"] = json!(self.place.remarks.iter().map(String::as_str).chain(remark).collect::<Vec<_>>());
         shown["tools"] = json!(self.tools);
         shown
     }

@@ -77,9 +77,9 @@ async fn of_one(asked: Asked) -> Result<Answer, Error> {
 async fn tools(asked: &Asked, server: Option<&str>) -> Result<Answer, Error> {
     if asked.has_limit() {
         let part = asked.service.tools_page(server, asked.page()).await?;
-        return Ok(Answer::page(&part.items, part.total));
+        return Ok(Answer::page(&asked.service.with_states(part.items), part.total));
     }
-    Ok(asked.rest_of(&asked.service.tools(server).await?))
+    Ok(asked.rest_of(&asked.service.with_states(asked.service.tools(server).await?)))
 }
 
 async fn refresh(asked: Asked) -> Result<Answer, Error> {

@@ -83,6 +83,13 @@ impl Schema {
                     say("int_type", "expected a whole number".to_owned());
                 }
             }
+            (Kind::Share, Value::Number(number)) => {
+                if !number.as_f64().is_some_and(|number| (0.0..=1.0).contains(&number)) {
+                    let is_low = number.as_f64().is_some_and(|number| number < 0.0);
+                    let kind = if is_low { "greater_than_equal" } else { "less_than_equal" };
+                    say(kind, "expected 0 to 1".to_owned());
+                }
+            }
             (Kind::Object { members, .. }, Value::Object(given)) => {
                 for Member { name, schema, is_required } in members {
                     match given.get(*name) {
@@ -114,7 +121,7 @@ impl Kind {
         match self {
             Self::Text { .. } | Self::Word(_) => ("string_type", "a text"),
             Self::Integer { .. } => ("int_type", "a whole number"),
-            Self::Number => ("float_type", "a number"),
+            Self::Number | Self::Share => ("float_type", "a number"),
             Self::Truth => ("bool_type", "true or false"),
             Self::AnyObject { .. } | Self::Object { .. } => ("dict_type", "an object"),
             Self::List { .. } => ("list_type", "a list"),

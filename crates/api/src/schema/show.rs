@@ -45,6 +45,7 @@ impl Kind {
             Self::Integer { least, most: i64::MAX } => json!({"type": "integer", "minimum": least}),
             Self::Integer { least, most } => json!({"type": "integer", "minimum": least, "maximum": most}),
             Self::Number => json!({"type": "number"}),
+            Self::Share => json!({"type": "number", "minimum": 0, "maximum": 1}),
             Self::Truth => json!({"type": "boolean"}),
             Self::AnyObject { told, at_least_one_of } => {
                 let mut shown = object(told);

@@ -5,6 +5,7 @@ use serde_json::json;
 use crate::schema::Schema;
 
 const LONGEST_PATH: usize = 4096;
+const LONGEST_QUESTION: usize = 1_000_000;
 
 /// A document as a request names it.
 pub(crate) fn meant() -> Schema {
@@ -52,6 +53,52 @@ pub(crate) fn run() -> Schema {
         )
         .may_have("save", Schema::truth().by_default(false).about("Write the results into the document of `path`."))
         .may_have("session", Schema::kept_text().about("What the calls count for; by default this run alone."))
+        .may_have("confirm_destructive", confirm_destructive())
+}
+
+/// Whether an assistant may do what cannot be undone.
+fn confirm_destructive() -> Schema {
+    let about = "Let the assistant call tools that may destroy something (`destructiveHint`); else they are not called, \
+                 and it is told so.";
+    Schema::truth().by_default(false).about(about)
+}
+
+/// A question to the assistant.
+pub(crate) fn question() -> Schema {
+    meant()
+        .with(
+            "question",
+            Schema::kept_text().at_most(LONGEST_QUESTION).about("What is asked.").such_as("Which issues are urgent?"),
+        )
+        .may_have("line", line().about("The line of the document that it is asked from: what it is bound to holds."))
+        .may_have("servers", Schema::list(Schema::kept_text()).about("Only with tools of these, by id or name."))
+        .may_have("skills", Schema::list(Schema::kept_text()).about("Only with tools that have one of these skills."))
+        .may_have("confirm_destructive", confirm_destructive())
+        .may_have("max_rounds", Schema::integer(1, 1000).by_default(10).about("How often the model may be asked."))
+        .may_have("session", Schema::kept_text().about("What the calls count for; by default this question alone."))
+        .may_have("transcript", Schema::truth().by_default(false).about("Also send all that was said."))
+}
+
+/// What came of a question.
+fn assistant_answer() -> Schema {
+    let endings =
+        ["answered", "cut_short", "refused", "silent", "rounds_spent", "calls_spent", "goes_in_circles", "stopped"];
+    let call = Schema::object()
+        .with("tool", Schema::text().about("`server.tool`."))
+        .with("arguments", Schema::text().about("As the model wrote them."))
+        .with("took_ms", Schema::count().or_null())
+        .with("problem", Schema::text().or_null().about("Why it was not made, or gave nothing good."));
+    Schema::object()
+        .with("ok", Schema::truth().about("Whether the model has said what it had to say."))
+        .with("answer", Schema::text().about("Its last words, in Markdown."))
+        .with("ended", Schema::word(endings).about("How it ended."))
+        .with("message", Schema::text().about("The same in words."))
+        .with("calls", Schema::list(call).about("In their order."))
+        .with("model", Schema::text())
+        .with("input_tokens", Schema::count().about("0 if the provider does not tell."))
+        .with("output_tokens", Schema::count())
+        .with("remarks", Schema::list(Schema::text()).about("What of the document's own bindings makes no sense."))
+        .may_have("transcript", Schema::any_object())
 }
 
 pub(super) fn all() -> Vec<(&'static str, Schema)> {
@@ -61,6 +108,7 @@ pub(super) fn all() -> Vec<(&'static str, Schema)> {
         ("DocumentRun", outcome()),
         ("DocumentContext", context()),
         ("AssistantTools", assistant_tools()),
+        ("AssistantAnswer", assistant_answer()),
         ("Remark", remark()),
         ("Bound", bound()),
     ]
@@ -198,6 +246,10 @@ fn assistant_tools() -> Schema {
         .with("enabled_servers", Schema::list(Schema::text()))
         .with("section_binding", Schema::text().or_null().about("The only server, if the line is bound to one."))
         .with("why", Schema::text())
+        .with(
+            "remarks",
+            Schema::list(Schema::text()).about("What of the document's own bindings makes no sense. Until it does, no tools are offered where nothing is bound."),
+        )
         .with("format", Schema::text().or_null())
         .with("provider_tools", Schema::anything().about("What stands under `tools` in a request to that provider."))
 }

@@ -15,6 +15,9 @@ const HEADERS: [&str; 2] = ["--header", "-H"];
 /// Options that are followed by a variable, of which only the name is shown.
 const VARIABLES: [&str; 2] = ["--env", "-e"];
 
+/// The option that is followed by a password for some programs, and for others by a port, a version or a package.
+const PERHAPS_A_PASSWORD: &str = "-p";
+
 /// How tokens of well-known services begin.
 const TOKENS: [&str; 36] = [
     "sk-",
@@ -63,6 +66,7 @@ const SHORTEST_TOKEN: usize = 16;
 enum Next {
     Anything,
     Secret,
+    PerhapsSecret,
     Header,
     Variable,
 }
@@ -75,6 +79,7 @@ pub(super) fn arguments(items: &[Value]) -> Vec<Value> {
         let this = std::mem::replace(&mut next, Next::Anything);
         shown.push(match item {
             Value::String(text) if this == Next::Secret && !text.starts_with('-') => secret(item),
+            Value::String(text) if this == Next::PerhapsSecret && is_like_a_password(text) => secret(item),
             Value::String(text) => {
                 next = announced(text);
                 Value::String(argument(text, this))
@@ -94,8 +99,17 @@ fn announced(option: &str) -> Next {
     if VARIABLES.contains(&option) {
         return Next::Variable;
     }
+    if option == PERHAPS_A_PASSWORD {
+        return Next::PerhapsSecret;
+    }
     let is_bare_option = option.starts_with('-') && !option.contains(['=', ':', ' ']);
     if is_bare_option && means_a_secret(option) { Next::Secret } else { Next::Anything }
+}
+
+/// Whether that is neither a port, nor a version, nor a path, nor a package of somebody's.
+fn is_like_a_password(text: &str) -> bool {
+    let is_number = text.chars().all(|letter| letter.is_ascii_digit() || ".:".contains(letter));
+    !is_number && !text.starts_with(['-', '.', '@']) && !text.contains('/')
 }
 
 fn argument(text: &str, what: Next) -> String {
@@ -199,6 +213,15 @@ mod tests {
         assert_eq!(shown[4], "--header=X-Other: ***");
         assert_eq!(shown[9], "ANYTHING=***");
         assert_eq!(shown[13], "https://host/mcp/***/x");
+    }
+
+    #[test]
+    fn what_stands_behind_p_is_hidden_unless_it_is_a_port_or_a_package() {
+        let items =
+            serde_json::json!(["-p", "hunter2", "-p", "8080:80", "-p", "3.12", "-p", "@me/tool", "-p", "${PASS}"]);
+        let expected =
+            serde_json::json!(["-p", "***", "-p", "8080:80", "-p", "3.12", "-p", "@me/tool", "-p", "${PASS}"]);
+        assert_eq!(shown(&items), expected);
     }
 
     #[test]

@@ -193,6 +193,23 @@ mod tests {
     }
 
     #[test]
+    fn a_secret_does_not_follow_to_another_host() {
+        let known: ConnectionConfig = serde_json::from_value(json!({"url": "https://a.example/mcp?key=s",
+            "headers": {"Authorization": "Bearer hunter2"}}))
+        .unwrap();
+        let sent = |url: &str| -> ConnectionConfig {
+            serde_json::from_value(json!({"url": url, "headers": {"Authorization": "***"}})).unwrap()
+        };
+        let moved = known.updated_with(sent("https://b.example/mcp"));
+        assert_eq!(moved.reveal()["headers"]["Authorization"], "***");
+        assert!(moved.is_masked(), "so it is refused");
+        let scheme = known.updated_with(sent("http://a.example/mcp"));
+        assert!(scheme.is_masked(), "nor without TLS");
+        let elsewhere_there = known.updated_with(sent("https://A.example/other"));
+        assert_eq!(elsewhere_there.reveal()["headers"]["Authorization"], "Bearer hunter2");
+    }
+
+    #[test]
     fn a_new_secret_replaces_the_old_and_the_others_stay() {
         let mut sent = config().masked();
         sent["env"]["ANYTHING"] = "new".into();

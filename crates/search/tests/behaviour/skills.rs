@@ -2,9 +2,9 @@
 
 use std::sync::LazyLock;
 
-use search::{Classifier, Document, Limits, MiniLm, builtin_skills, embed_documents, search_by_skills};
+use search::{Classifier, Document, MiniLm, builtin_skills, embed_documents};
 
-use crate::{ALWAYS, TEN, by_meaning, document, embedded, keys, quality};
+use crate::{ALWAYS, TEN, document, embedded, quality};
 
 static CLASSIFIER: LazyLock<Classifier> =
     LazyLock::new(|| Classifier::new(&builtin_skills(), MiniLm::shared()).expect(ALWAYS));
@@ -41,42 +41,18 @@ fn a_tool_that_fits_nowhere_has_no_primary_skill() {
 }
 
 #[test]
-fn a_skill_moves_towards_its_members_but_not_away_from_its_words() {
+fn a_skill_is_found_by_its_members_but_they_have_no_say_in_who_has_it() {
     let mut classifier = Classifier::new(&builtin_skills(), MiniLm::shared()).unwrap();
     let odd = vector("gitlab_mr_approve", "Approves an MR");
-    let confidence = |classifier: &Classifier| {
-        let found = classifier.classify(&odd).skills;
-        found.iter().find(|(id, _)| id == "source-control").map_or(0.0, |(_, confidence)| *confidence)
+    let told = classifier.classify(&odd);
+    let score = |classifier: &Classifier| {
+        let found = classifier.find(&embedded("approve the mr in gitlab"), TEN);
+        found.iter().find(|hit| hit.key == "source-control").map_or(0.0, |hit| hit.score)
     };
-    let before = confidence(&classifier);
+    let before = score(&classifier);
     classifier.recompute(std::iter::repeat_n(("source-control", odd.as_slice()), 1000));
-    assert!(confidence(&classifier) > before);
-    assert_eq!(classifier.classify(&vector("git_commit", "Records changes")).skills[0].0, "source-control");
+    assert!(score(&classifier) > before);
+    assert_eq!(classifier.classify(&odd), told, "what a tool is for does not depend on what was told before");
     classifier.recompute(std::iter::empty());
-    assert_eq!(confidence(&classifier), before);
-}
-
-#[test]
-fn a_search_by_skills_looks_only_at_tools_of_the_skills_it_found() {
-    let tools: Vec<Document> = quality::tools().into_iter().map(|(_, document)| document).collect();
-    let skills: Vec<Vec<String>> = quality::tools().into_iter().map(|(tool, _)| vec![tool.category]).collect();
-    let index = by_meaning(&tools);
-    let three = Limits { count: 3, least_score: 0.1 };
-    let search = |request: &str, skills: &[Vec<String>]| {
-        search_by_skills((&index, &CLASSIFIER), &embedded(request), (TEN, three), |_| true, |key| &skills[*key])
-    };
-    let found = search("what does the weather forecast say", &skills);
-    assert!(found.by_skills);
-    assert_eq!(found.skills[0].key, "weather-and-environment");
-    assert_eq!(tools[found.tools[0].key].name, "get_forecast");
-    let ids: Vec<&str> = found.skills.iter().map(|skill| skill.key.as_str()).collect();
-    assert!(found.tools.iter().all(|hit| ids.contains(&skills[hit.key][0].as_str())));
-    // Tools that nobody has classified yet are looked at whatever the request is about.
-    let unknown = vec![Vec::new(); tools.len()];
-    let found = search("what does the weather forecast say", &unknown);
-    assert_eq!(tools[found.tools[0].key].name, "get_forecast");
-    // If no skill leads anywhere, all tools are searched.
-    let elsewhere = vec![vec!["nowhere".to_owned()]; tools.len()];
-    let found = search("what does the weather forecast say", &elsewhere);
-    assert!(!found.by_skills && keys(&found.tools).len() == 10);
+    assert_eq!(score(&classifier), before);
 }

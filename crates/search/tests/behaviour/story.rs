@@ -146,3 +146,36 @@ fn a_hash_names_a_text_for_ever() {
 }
 
 const EXPECTED: [u8; 16] = [17, 248, 19, 116, 247, 52, 52, 54, 104, 51, 56, 216, 139, 138, 14, 21];
+
+#[test]
+fn who_says_a_name_gets_the_tool_of_that_name_first() {
+    let tools = [
+        document("github", "get_pull_request_diff", "Get the changes of a pull request that somebody wants to create"),
+        document("github", "merge_pull_request", "Merge a pull request, or create a merge commit for the pull request"),
+        document("github", "create_pull_request", "Open a PR"),
+        document("odd", "getHTTPResponseCode", "Says something"),
+        document("gitlab", "create_pull_request", "Opens one there"),
+    ];
+    let (by_words, by_meaning) = (by_words(&tools), by_meaning(&tools));
+    let first = |request: &str| {
+        let hits = [
+            by_words.search(&Query::new(request), TEN, |_| true).remove(0),
+            by_meaning.search(&embedded(request), TEN, |_| true).remove(0),
+        ];
+        assert!(hits.iter().all(|hit| hit.score >= 0.9 && hit.score <= 1.0), "{request}: {hits:?}");
+        hits.map(|hit| hit.key)
+    };
+    assert!(first("create_pull_request").iter().all(|key| [2, 4].contains(key)));
+    assert_eq!(first("gitlab.create_pull_request"), [4, 4]);
+    assert_eq!(first("GitHub createPullRequest"), [2, 2]);
+    assert_eq!(first("getHTTPResponseCode"), [3, 3]);
+    assert!(find(&by_meaning, "merge it").iter().all(|hit| hit.score < 0.9));
+}
+
+#[test]
+fn a_request_without_letters_means_nothing() {
+    let index = by_meaning(&[document("s", "read_file", "Reads a file")]);
+    for nothing in ["!!!???", "\u{0}", " … "] {
+        assert!(find(&index, nothing).is_empty(), "{nothing:?}");
+    }
+}

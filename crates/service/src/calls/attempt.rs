@@ -128,8 +128,6 @@ impl Attempt {
             surface: aggregator::Surface::Full,
         };
         let client = Client::carrying(setup, Arc::clone(&attempt) as _);
-        // There is no person behind it who could answer.
-        client.is_never_asked();
         execution.goes_as(&client, ID, line.len());
         let to = Answering::to(&client, Arc::clone(&attempt) as Arc<dyn Way>);
         let mut touched = Touched::default();

@@ -51,6 +51,11 @@ impl Teller {
         Ok(done)
     }
 
+    /// The skills' vectors are made anew when they are needed.
+    pub(super) fn forget(&self) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
     /// Moves the skills towards the tools that have them now.
     fn settle(&self, library: &RwLock<Library>) {
         if let Some(made) = &mut *self.0.write().unwrap_or_else(PoisonError::into_inner) {

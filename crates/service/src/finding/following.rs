@@ -1,28 +1,30 @@
 //! Keeps the library as the registry is, makes vectors where there are none, and lets tools be classified.
 
 use std::collections::BTreeSet;
+use std::pin::pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use registry::{Embedding, Page, ServerId, ToolFilter};
-use search::{Document, Embedder, embed_documents};
+use search::{Document, EmbedError, Embedder, embed_documents};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, sleep_until};
 
-use super::Finder;
 use super::classifying;
 use super::judging::Judge;
 use super::library::{Lacking, Library};
+use super::{Finder, with_causes};
 use crate::{Error, Event};
 
 /// How many tools get their vectors at once: little enough that news are not kept waiting.
 const AT_ONCE: usize = 16;
 /// How long what was discovered may take to be written down before the library looks at what there is.
 const WRITING: Duration = Duration::from_secs(2);
-/// How long to wait before the database, or the model, is tried again.
+/// How long to wait before the database, or the model, is tried again; the model after longer and longer.
 const PAUSE: Duration = Duration::from_secs(2);
+const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 
 /// What has to be read anew.
 #[derive(Debug, Default)]
@@ -49,16 +51,75 @@ impl Stale {
     }
 }
 
+/// How it goes with the model that makes vectors.
+#[derive(Debug, Default)]
+struct Model {
+    /// How often in a row no vectors could be made.
+    failures: u32,
+    /// How often it began to make vectors of another length.
+    turns: u32,
+    /// It is left alone until then.
+    rests_until: Option<Instant>,
+    /// What was wrong last; said once.
+    trouble: String,
+}
+
+impl Model {
+    fn is_resting(&self) -> bool {
+        self.rests_until.is_some_and(|until| until > Instant::now())
+    }
+
+    fn rest(&mut self, times: u32) {
+        let pause = PAUSE.saturating_mul(2_u32.saturating_pow(times.saturating_sub(1))).min(LONGEST_PAUSE);
+        self.rests_until = Some(Instant::now() + pause);
+    }
+
+    fn has_failed(&mut self, error: &Error) {
+        self.failures += 1;
+        self.rest(self.failures);
+        let trouble = error.to_string();
+        if trouble != self.trouble {
+            tracing::warn!(%error, "no vectors could be made; tools are found by words, and it is tried again");
+        }
+        self.trouble = trouble;
+    }
+
+    fn has_worked(&mut self) {
+        if self.failures > 0 {
+            tracing::info!("vectors are made again");
+        }
+        self.failures = 0;
+        self.trouble.clear();
+        self.rests_until = None;
+    }
+
+    /// It makes vectors of another length than before under the same name. If it goes on like that, it may do so rarely.
+    fn has_turned(&mut self, lengths: (usize, usize)) {
+        self.turns += 1;
+        self.rest(self.turns);
+        let (before, now) = lengths;
+        tracing::warn!(before, now, "the model makes vectors of another length; all are made anew");
+    }
+}
+
+/// Vectors that were made.
+struct Made {
+    kept: Vec<Embedding>,
+    /// The lengths that vectors had before and have now, where that is not the same.
+    turned: Option<(usize, usize)>,
+}
+
 /// Follows what servers offer until everything ends.
 pub(super) async fn follow(finder: Arc<Finder>) {
     let following = async {
         let mut news = finder.house.events.listen_to_servers();
         let mut stale = Stale { everything: true, ..Stale::default() };
         let mut is_settled = false;
+        let mut model = Model::default();
         loop {
-            match finder.work(&mut stale).await {
+            match finder.work(&mut stale, &mut model).await {
                 Ok(true) => is_settled = false,
-                Ok(false) if is_settled => wait(&mut news, &mut stale).await,
+                Ok(false) if is_settled => wait(&mut news, &mut stale, &mut model).await,
                 Ok(false) => {
                     finder.settle().await;
                     finder.judge.iter().for_each(Judge::wake);
@@ -78,10 +139,25 @@ pub(super) async fn follow(finder: Arc<Finder>) {
     }
 }
 
-/// Waits for something to happen.
-async fn wait(news: &mut Receiver<Event>, stale: &mut Stale) {
+/// Waits for something to happen, or for the end of the model's rest.
+async fn wait(news: &mut Receiver<Event>, stale: &mut Stale, model: &mut Model) {
+    let rest = model.rests_until;
+    let mut rested = pin!(async move {
+        match rest {
+            Some(until) => sleep_until(until).await,
+            None => std::future::pending().await,
+        }
+    });
     loop {
-        match news.recv().await {
+        // Both may be left at any time: a message stays in its queue, a rest has its end.
+        let heard = tokio::select! {
+            heard = news.recv() => heard,
+            () = &mut rested => {
+                model.rests_until = None;
+                return;
+            }
+        };
+        match heard {
             Ok(event) if stale.hear(&event) => return,
             Ok(_) => {}
             Err(RecvError::Lagged(_)) => {
@@ -109,12 +185,12 @@ fn catch_up(news: &mut Receiver<Event>, stale: &mut Stale) {
 
 impl Finder {
     /// Does some of what is to be done, little enough that news are not kept waiting; whether there was something.
-    async fn work(&self, stale: &mut Stale) -> Result<bool, Error> {
+    async fn work(&self, stale: &mut Stale, model: &mut Model) -> Result<bool, Error> {
         if !stale.is_empty() {
             self.read(stale).await?;
             return Ok(true);
         }
-        let has_embedded = self.embed_some().await;
+        let has_embedded = self.embed_some(model).await;
         // While vectors are being made, tools are classified as soon as it is worth a transaction.
         let least = if has_embedded { classifying::AT_ONCE } else { 1 };
         let has_classified = self.classify_some(least).await;
@@ -156,44 +232,57 @@ impl Finder {
         .await
     }
 
-    /// Makes some of the vectors that are missing; whether there is more to be done.
-    async fn embed_some(&self) -> bool {
+    /// Makes some of the vectors that are missing; whether there is more to be done now.
+    async fn embed_some(&self, model: &mut Model) -> bool {
         let Some(embedder) = self.embedder.clone() else { return false };
+        if model.is_resting() {
+            return false;
+        }
         let lacking = self.library.read().unwrap_or_else(PoisonError::into_inner).lacking(AT_ONCE);
         if lacking.is_empty() {
             return false;
         }
-        if let Err(error) = self.embed(embedder, lacking).await {
-            tracing::warn!(%error, "no vectors could be made; tools are found by words, and it is tried again");
-            sleep(PAUSE).await;
+        match self.embed(embedder, lacking).await {
+            Ok(None) => model.has_worked(),
+            Ok(Some(lengths)) => {
+                self.teller.forget();
+                model.has_turned(lengths);
+            }
+            Err(error) => model.has_failed(&error),
         }
-        true
+        !model.is_resting()
     }
 
-    async fn embed(&self, embedder: Arc<dyn Embedder>, lacking: Vec<Lacking>) -> Result<(), Error> {
+    /// Makes vectors and keeps them; the lengths they had before and have now, where that is not the same.
+    async fn embed(&self, embedder: Arc<dyn Embedder>, lacking: Vec<Lacking>) -> Result<Option<(usize, usize)>, Error> {
         let library = Arc::clone(&self.library);
-        let making = tokio::task::spawn_blocking(move || -> Result<Vec<Embedding>, search::EmbedError> {
-            let documents: Vec<&Document> = lacking.iter().map(|lacking| &lacking.document).collect();
-            let vectors = embed_documents(&*embedder, &documents)?;
+        let making = tokio::task::spawn_blocking(move || -> Result<Made, EmbedError> {
+            let vectors = vectors_of(&*embedder, &lacking)?;
             let mut library = library.write().unwrap_or_else(PoisonError::into_inner);
-            let kept = lacking.iter().zip(vectors).map(|(lacking, vector)| {
-                library.set_vector(lacking.tool, lacking.hash, &vector);
-                Embedding {
-                    tool: lacking.tool,
-                    text_hash: lacking.text_hash.clone(),
-                    model: embedder.id().to_owned(),
-                    bytes: bytes(&vector),
-                }
-            });
-            Ok(kept.collect())
+            let lengths = vectors.iter().flatten().map(|vector| (library.dimension(), vector.len()));
+            let turned = lengths.into_iter().find(|(before, now)| *before != 0 && before != now);
+            if turned.is_some() {
+                library.forget_vectors();
+            }
+            let mut kept = Vec::with_capacity(vectors.len());
+            for (lacking, vector) in lacking.iter().zip(vectors) {
+                let Some(vector) = vector.filter(|vector| library.set_vector(lacking.tool, lacking.hash, vector))
+                else {
+                    library.give_up(lacking.tool, lacking.hash);
+                    continue;
+                };
+                let (text_hash, model) = (lacking.text_hash.clone(), embedder.id().to_owned());
+                kept.push(Embedding { tool: lacking.tool, text_hash, model, bytes: bytes(&vector) });
+            }
+            Ok(Made { kept, turned })
         });
         let broke = || Error::Internal { what: "the model broke".to_owned() };
-        let made = making.await.map_err(|_| broke())?;
-        let made = made.map_err(|error| Error::Internal { what: error.to_string() })?;
+        let Made { kept, turned } =
+            making.await.map_err(|_| broke())?.map_err(|error| Error::Internal { what: with_causes(&error) })?;
         self.shelf_is_stale();
-        self.counts.embedded.fetch_add(made.len() as u64, Ordering::Relaxed);
-        self.house.store.put_embeddings(made).await?;
-        Ok(())
+        self.counts.embedded.fetch_add(kept.len() as u64, Ordering::Relaxed);
+        self.house.store.put_embeddings(kept).await?;
+        Ok(turned)
     }
 
     /// Changes the library away from the thread that moves calls.
@@ -206,6 +295,28 @@ impl Finder {
         self.shelf_is_stale();
         Ok(())
     }
+}
+
+/// The vectors of some tools. Where the model wants none of them, each is tried alone: one odd text must not cost others
+/// their vectors.
+fn vectors_of(embedder: &dyn Embedder, lacking: &[Lacking]) -> Result<Vec<Option<Vec<f32>>>, EmbedError> {
+    let documents: Vec<&Document> = lacking.iter().map(|lacking| &lacking.document).collect();
+    match embed_documents(embedder, &documents) {
+        Err(error) if error.is_about_the_texts => {}
+        made => return Ok(made?.into_iter().map(Some).collect()),
+    }
+    let alone = |document: &&Document| match embed_documents(embedder, &[*document]) {
+        Err(error) if error.is_about_the_texts => {
+            tracing::warn!(
+                tool = document.name,
+                error = with_causes(&error),
+                "a tool has no vector, and is found by words"
+            );
+            Ok(None)
+        }
+        made => Ok(made?.pop()),
+    };
+    documents.iter().map(alone).collect()
 }
 
 /// A vector as it is kept: its numbers in little-endian order.

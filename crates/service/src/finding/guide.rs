@@ -34,8 +34,9 @@ impl Guide for Usher {
         })
     }
 
-    fn skills(&self) -> Vec<(String, usize)> {
-        let shops = self.0.shops();
+    fn skills(&self, server: Option<usize>) -> Vec<(String, usize)> {
+        let mut shops = self.0.shops();
+        shops.retain(|_, shop| server.is_none_or(|server| server == shop.place));
         let library = self.0.library.read().unwrap_or_else(PoisonError::into_inner);
         let counted = library.skills(&|book| shops.contains_key(&book.server));
         let skills = self.0.skills();

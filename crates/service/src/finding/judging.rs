@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
 use super::Finder;
-use super::library::Unjudged;
+use super::library::{Book, Unjudged};
 use super::skills::SkillSet;
 use super::verdict::{self, Told, Verdict};
 use crate::Error;
@@ -31,6 +31,8 @@ const AT_ONCE: usize = 3;
 const MOST_TRIES: u32 = 2;
 /// The longest pause while a model is away.
 const LONGEST_PAUSE: Duration = Duration::from_secs(600);
+/// The longest that it is left alone because it says so.
+const LONGEST_REST: Duration = Duration::from_secs(3600);
 /// A budget is for a day.
 const DAY: Duration = Duration::from_secs(24 * 3600);
 /// Stands between who told a tool's skills first, and the model that was asked then.
@@ -115,6 +117,11 @@ impl Judge {
         !is_asked && (self.setup.about == AskAbout::Always || !is_classified)
     }
 
+    /// Whether this tool, whose vector has had its say, is still to be asked about.
+    pub(super) fn is_pending_about(&self, book: &Book) -> bool {
+        book.is_enabled && self.is_pending(book.classified_by.as_deref(), book.is_classified)
+    }
+
     fn suffix(&self) -> String {
         format!("{AND}{}", self.setup.model.provider().model)
     }
@@ -186,7 +193,7 @@ impl Finder {
         let batches = batches(asked, &memory.tries);
         let asking = batches.iter().map(|batch| ask(judge, court, batch));
         let answers = join_all(asking.collect()).await;
-        let mut pause = Duration::ZERO;
+        let mut away = None;
         for (batch, answer) in batches.into_iter().zip(answers) {
             match answer {
                 Ok(verdict) => {
@@ -198,10 +205,11 @@ impl Finder {
                     let nothing = Verdict { skills: vec![None; batch.len()], suggestions: Vec::new() };
                     self.take(memory, court, batch, nothing).await?;
                 }
-                Err(failure) => pause = pause.max(memory.pause(&judge.setup, &failure)),
+                Err(failure) => away = Some(failure),
             }
         }
-        Ok(pause)
+        // Several questions at once that find nobody there are one absence.
+        Ok(away.map_or(Duration::ZERO, |failure| memory.pause(&judge.setup, &failure)))
     }
 
     /// Reads what this judge has said before.
@@ -271,7 +279,8 @@ impl Memory {
             Trouble::BudgetSpent(_) => {
                 self.budget_began.map_or(DAY, |began| DAY.saturating_sub(began.elapsed())).max(unless_told)
             }
-            _ => failure.retry_after().unwrap_or(unless_told),
+            // A day off is a mistake of somebody on the way.
+            _ => failure.retry_after().map_or(unless_told, |asked| asked.min(LONGEST_REST)),
         };
         tracing::warn!(%failure, hint = failure.hint(), retry_in = ?pause, "tools are classified by vectors alone for now");
         pause

@@ -30,7 +30,7 @@ pub(super) struct Book {
     pub(super) confidences: Vec<f64>,
     pub(super) primary_skill: Option<String>,
     /// What told its skills, or that it has none.
-    classified_by: Option<String>,
+    pub(super) classified_by: Option<String>,
     /// Its vector elsewhere.
     point: PointId,
     /// Whether its vector is there, with all that belongs to it, so that it can be compared there.
@@ -44,7 +44,7 @@ impl Book {
     }
 
     /// Whether this told its skills, or somebody who was asked after it.
-    fn is_told_by(&self, mark: &str) -> bool {
+    pub(super) fn is_told_by(&self, mark: &str) -> bool {
         let rest = self.classified_by.as_deref().and_then(|by| by.strip_prefix(mark));
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(AND))
     }
@@ -104,13 +104,21 @@ pub(super) struct Library {
     index: Index<ToolId>,
     books: HashMap<ToolId, Book>,
     by_point: HashMap<PointId, ToolId>,
+    /// Texts of which the model makes no vector.
+    given_up: HashMap<ToolId, TextHash>,
     /// Whether the registry was read as a whole at least once.
     is_read: bool,
 }
 
 impl Library {
     pub(super) fn new(dimension: usize) -> Self {
-        Self { index: Index::new(dimension), books: HashMap::new(), by_point: HashMap::new(), is_read: false }
+        Self {
+            index: Index::new(dimension),
+            books: HashMap::new(),
+            by_point: HashMap::new(),
+            given_up: HashMap::new(),
+            is_read: false,
+        }
     }
 
     /// A server has these tools now, and no others.
@@ -135,6 +143,7 @@ impl Library {
                 self.by_point.remove(&book.point);
             }
             self.index.remove(&tool);
+            self.given_up.remove(&tool);
         }
     }
 
@@ -186,14 +195,51 @@ impl Library {
         }
     }
 
-    /// Gives a tool the vector that was made for its text.
-    pub(super) fn set_vector(&mut self, tool: ToolId, hash: TextHash, vector: &[f32]) {
-        self.index.set_vector(&tool, hash, vector);
+    /// Gives a tool the vector that was made for its text. Says no if it is none.
+    pub(super) fn set_vector(&mut self, tool: ToolId, hash: TextHash, vector: &[f32]) -> bool {
+        self.index.set_vector(&tool, hash, vector)
+    }
+
+    /// A text has no vector, and is not tried again.
+    pub(super) fn give_up(&mut self, tool: ToolId, hash: TextHash) {
+        self.given_up.insert(tool, hash);
+    }
+
+    /// Whether the model makes no vector of a tool's text.
+    pub(super) fn has_given_up(&self, tool: &ToolId) -> bool {
+        self.books.get(tool).is_some_and(|book| self.is_given_up(tool, book.hash))
+    }
+
+    pub(super) fn has_vector(&self, tool: &ToolId) -> bool {
+        self.index.has_vector(tool)
+    }
+
+    /// Everything there is.
+    pub(super) fn books(&self) -> impl Iterator<Item = (&ToolId, &Book)> {
+        self.books.iter()
+    }
+
+    fn is_given_up(&self, tool: &ToolId, hash: TextHash) -> bool {
+        self.given_up.get(tool) == Some(&hash)
+    }
+
+    /// How long vectors are; zero while nobody knows.
+    pub(super) fn dimension(&self) -> usize {
+        self.index.dimension()
+    }
+
+    /// All vectors are made anew.
+    pub(super) fn forget_vectors(&mut self) {
+        self.index.forget_vectors();
+        self.given_up.clear();
+        self.books.values_mut().for_each(|book| book.is_shelved = false);
     }
 
     /// Some tools that have no vector yet.
     pub(super) fn lacking(&self, count: usize) -> Vec<Lacking> {
-        let lacking = self.index.lacking(count).into_iter().filter_map(|lacking| {
+        let wanted = self.index.lacking(usize::MAX).into_iter();
+        let wanted = wanted.filter(|lacking| !self.is_given_up(lacking.key, lacking.hash)).take(count);
+        let lacking = wanted.filter_map(|lacking| {
             let book = self.books.get(lacking.key)?;
             Some(Lacking {
                 tool: *lacking.key,

@@ -88,7 +88,7 @@ impl Finder {
         let reading = tokio::task::spawn_blocking(move || {
             let mut query = Query::new(&text);
             if let Some(Err(error)) = embedder.as_ref().map(|embedder| query.embed(&**embedder)) {
-                tracing::warn!(%error, "a request was looked for by words alone");
+                tracing::warn!(error = super::with_causes(&error), "a request was looked for by words alone");
             }
             let Some(embedder) = embedder.filter(|_| strategy == Strategy::Hierarchical) else {
                 return (query, Vec::new());

@@ -6,7 +6,7 @@ use std::time::Duration;
 use models::{Budget, Limits, Model, Provider};
 use registry::ToolRecord;
 use serde_json::{Value, json};
-use service::finding::{AskAbout, ClassifierSetup};
+use service::finding::{AskAbout, ClassifierSetup, ShownTool, ToolState, ToolStates};
 use testkit::{Asked, ModelReply, ModelServer};
 
 use crate::setting::{MakeClassifier, Setting, Stage, fake, somebody};
@@ -59,6 +59,15 @@ async fn until(setting: &Setting, server: &str, wished: impl Fn(&ToolRecord) -> 
     }
 }
 
+async fn wait_for(what: &str, holds: impl Fn() -> bool) {
+    let waiting = async {
+        while !holds() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    assert!(tokio::time::timeout(testkit::DEADLINE, waiting).await.is_ok(), "never so: {what}");
+}
+
 fn is_for(skill: &'static str) -> impl Fn(&ToolRecord) -> bool {
     move |tool| tool.primary_skill.as_deref() == Some(skill)
 }
@@ -94,12 +103,34 @@ async fn a_model_that_is_away_or_slow_is_asked_again_when_it_is_back() {
     let setting = asking(&server).await;
     drop(server);
     setting.service.register(&somebody(), fake("one", &[])).await.unwrap();
-    until(&setting, "one", |tool| tool.classified_by.is_some() && !was_asked(tool)).await;
+    let tools = until(&setting, "one", |tool| tool.classified_by.is_some() && !was_asked(tool)).await;
+    let count = tools.len() as u64;
+    let states = |state: ToolState| setting.service.with_states(tools.clone()).iter().all(|tool| tool.state == state);
+    // What the vectors say may be written down a moment before it is known here.
+    wait_for("all tools wait for the model", || states(ToolState::Classifying)).await;
+    assert_eq!(setting.service.state().tool_states, ToolStates { classifying: count, ..ToolStates::default() });
     let server = ModelServer::start_on(port);
     server.say(ModelReply::refused(503, "warming up"));
     server.say(ModelReply::openai_text("x").falls_silent_after(0));
     server.answer_by(says_files);
     until(&setting, "one", is_for("files")).await;
+    wait_for("all tools are classified", || states(ToolState::Classified)).await;
+    assert_eq!(setting.service.state().tool_states, ToolStates { classified: count, ..ToolStates::default() });
+    setting.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tool_that_is_for_nothing_is_unclassified_once_everybody_was_asked() {
+    let server = ModelServer::start();
+    server.answer_by(|asked| {
+        let each: Vec<Value> = tools_in(asked).iter().map(|tool| json!({ "id": tool["id"], "skills": [] })).collect();
+        ModelReply::openai_json(&json!({ "tools": each, "new_skills": [] }))
+    });
+    let setting = asking(&server).await;
+    setting.service.register(&somebody(), fake("one", &[])).await.unwrap();
+    let tools = until(&setting, "one", was_asked).await;
+    let is_unclassified = |tools: Vec<ShownTool>| tools.iter().all(|tool| tool.state == ToolState::Unclassified);
+    wait_for("all tools are unclassified", || is_unclassified(setting.service.with_states(tools.clone()))).await;
     setting.end().await;
 }
 

@@ -30,6 +30,26 @@ const KEYS: [&str; 14] = [
 /// Less than this, and no engine starts anything.
 const LEAST_MEMORY: u64 = 6 << 20;
 const BILLION: f64 = 1e9;
+/// What may stand behind a volume, in the words of Docker and of Podman.
+const VOLUME_MODES: [&str; 17] = [
+    "ro",
+    "rw",
+    "z",
+    "Z",
+    "U",
+    "nocopy",
+    "copy",
+    "cached",
+    "delegated",
+    "consistent",
+    "shared",
+    "rshared",
+    "slave",
+    "rslave",
+    "private",
+    "rprivate",
+    "noexec",
+];
 
 impl Check<'_> {
     /// `dialect` is how it is talked to, if not over stdio. All of it is checked before a mistake ends it.
@@ -57,6 +77,7 @@ impl Check<'_> {
         if dialect.is_some() && network.as_deref() == Some("none") {
             self.problem(&block.path.member("network"), "must not be \"none\" for a server that is reached over HTTP");
         }
+        self.refuse_ports_of_nobody(&block, &ports, network.as_deref());
         if dialect.is_some() && ports.is_empty() && block.get("ports").is_none() {
             let hint = "say at which port it listens inside: {\"ports\": [8080]}";
             self.problem_with_hint(&block.path.member("ports"), "is missing", Some(hint));
@@ -106,6 +127,11 @@ impl Check<'_> {
             self.problem(&path, "must be the name of one image, without spaces");
             return None;
         }
+        if block.variables == Variables::Fill && !is_reference(&image.value) {
+            let hint = "as in `mcp/time`, `ghcr.io/me/server:2` or `server@sha256:..`, in lower case but for the tag";
+            self.problem_with_hint(&path, "is no name that an image can have", Some(hint));
+            return None;
+        }
         Some(image)
     }
 
@@ -134,7 +160,30 @@ impl Check<'_> {
             Some(value @ Node::String(_)) if key == "command" => {
                 self.text_not_blank(&path, value, block.variables).map(|word| word.value).into_iter().collect()
             }
+            Some(other) if key == "command" && !matches!(other, Node::Array(_)) => {
+                self.problem(&path, format!("must be a string or an array of strings, not {}", other.kind()));
+                Vec::new()
+            }
             _ => self.texts(block, key),
+        }
+    }
+
+    /// Two cannot listen at one port; and in the machine's own network nobody chooses one for the server.
+    fn refuse_ports_of_nobody(&mut self, block: &Entry<'_>, ports: &[Port], network: Option<&str>) {
+        let path = block.path.member("ports");
+        for (at, port) in ports.iter().enumerate() {
+            let before = &ports[..at];
+            if before.iter().any(|other| other.inside == port.inside) {
+                self.problem(&path, format!("has {} twice", port.inside));
+            }
+            let Some(here) = port.here else { continue };
+            if before.iter().any(|other| other.here == Some(here)) {
+                self.problem(&path, format!("has two that are to be reached at {here}"));
+            }
+            if network == Some("host") && here != port.inside {
+                let hint = format!("in the network `host` it is reached where it listens: write [{}]", port.inside);
+                self.problem_with_hint(&path, format!("cannot have {here} lead to {}", port.inside), Some(hint));
+            }
         }
     }
 
@@ -197,11 +246,24 @@ impl Check<'_> {
         let path = block.path.member("volumes");
         for (at, volume) in volumes.iter().enumerate() {
             let parts: Vec<&str> = volume.split(':').collect();
-            let fits =
-                matches!(parts[..], [here, inside] | [here, inside, _] if !here.is_empty() && inside.starts_with('/'));
-            if !fits && block.variables == Variables::Fill {
+            let (fits, here, modes) = match parts[..] {
+                [here, inside] => (inside.starts_with('/'), here, ""),
+                [here, inside, modes] => (inside.starts_with('/') && !modes.is_empty(), here, modes),
+                _ => (false, "", ""),
+            };
+            if block.variables != Variables::Fill {
+                continue;
+            }
+            let unknown = modes.split(',').find(|mode| !mode.is_empty() && !VOLUME_MODES.contains(mode));
+            if !fits || here.is_empty() {
                 let hint = Some("as in `/home/me/notes:/notes:ro`");
                 self.problem_with_hint(&path.index(at), "must be `HERE:/INSIDE` or `HERE:/INSIDE:ro`", hint);
+            } else if !here.starts_with('/') && !is_volume(here) {
+                let hint = Some("write the whole path of a folder, beginning with a slash");
+                self.problem_with_hint(&path.index(at), "is neither a whole path nor the name of a volume", hint);
+            } else if let Some(mode) = unknown {
+                let message = format!("ends with `{mode}`, which says nothing about a volume");
+                self.problem_with_hint(&path.index(at), message, Some("`ro` and `rw` are usual"));
             }
         }
         volumes
@@ -253,6 +315,41 @@ impl Check<'_> {
             }
         }
     }
+}
+
+/// Whether an engine takes it for a volume of its own.
+fn is_volume(name: &str) -> bool {
+    name.starts_with(|first: char| first.is_ascii_alphanumeric())
+        && name.chars().all(|letter| letter.is_ascii_alphanumeric() || "_.-".contains(letter))
+}
+
+/// Whether that can be the name of an image: `[host[:port]/]name[/name..][:tag][@digest]`.
+fn is_reference(image: &str) -> bool {
+    let (named, digest) = match image.split_once('@') {
+        Some((named, digest)) => (named, Some(digest)),
+        None => (image, None),
+    };
+    let host = named.split_once('/').map(|(first, _)| first);
+    let host = host.filter(|first| first.contains(['.', ':']) || *first == "localhost");
+    let rest = host.map_or(named, |host| &named[host.len() + 1..]);
+    let (name, tag) = match rest.split_once(':') {
+        Some((name, tag)) => (name, Some(tag)),
+        None => (rest, None),
+    };
+    let in_lower_case = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit();
+    let is_part = |part: &str| {
+        part.starts_with(in_lower_case)
+            && part.ends_with(in_lower_case)
+            && part.chars().all(|letter| in_lower_case(letter) || "_.-".contains(letter))
+    };
+    let is_word = |word: &str, more: &str| {
+        let fits = |letter: char| letter.is_ascii_alphanumeric() || more.contains(letter);
+        !word.is_empty() && !word.starts_with(['-', '.']) && word.chars().all(fits)
+    };
+    host.is_none_or(|host| is_word(host, ".-:"))
+        && name.split('/').all(is_part)
+        && tag.is_none_or(|tag| is_word(tag, "_.-"))
+        && digest.is_none_or(|digest| is_word(digest, "+._-:") && digest.contains(':'))
 }
 
 fn port_number(node: &Node) -> Option<u16> {
@@ -321,11 +418,31 @@ mod tests {
     }
 
     #[test]
+    fn every_name_that_engines_take_is_one() {
+        let digest = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+        for image in [
+            "a",
+            "mcp/time",
+            "localhost:5000/me/a_b:V1.0",
+            "ghcr.io/me/a-b/c__d:latest",
+            "LOCALHOST:1/a",
+            digest,
+            &format!("a/b:1@{digest}"),
+            "e3b0c44298fc",
+        ] {
+            assert!(super::is_reference(image), "{image}");
+        }
+        for image in ["", "A", "a:", "a:b:c", "/a", "a/", "a//b", "a@b", "-a", "a:-b", "ü"] {
+            assert!(!super::is_reference(image), "{image}");
+        }
+    }
+
+    #[test]
     fn everything_can_be_said_and_secrets_are_not_shown() {
         let container = container(
             r#"{"type": "sse", "docker": {"image": "a:1", "containerName": "box", "command": ["run", "-x"],
                 "args": ["--token", "$TOKEN"], "env": {"KEY": "${TOKEN}"}, "ports": {"80": 1080, "81/tcp": 0},
-                "path": "/events", "volumes": ["/a:/b:ro"], "network": "host", "memory": "64m", "cpus": 0.5,
+                "path": "/events", "volumes": ["/a:/b:ro"], "network": "web", "memory": "64m", "cpus": 0.5,
                 "user": "1000:1000", "pull": "never", "readOnly": true}}"#,
         );
         assert_eq!(container.command, ["run", "-x"]);
@@ -350,6 +467,14 @@ mod tests {
             (r#"{"image": "a", "ports": {"x": 1}}"#, "docker.ports.x  must be a port number"),
             (r#"{"image": "a", "ports": 80}"#, "docker.ports  must be a port number"),
             (r#"{"image": "a", "volumes": ["/a"]}"#, "docker.volumes[0]  must be `HERE:/INSIDE`"),
+            (r#"{"image": "a", "volumes": ["./a:/b"]}"#, "docker.volumes[0]  is neither a whole path nor the name"),
+            (r#"{"image": "a", "volumes": ["a:/b", "/a:/b:bogus"]}"#, "docker.volumes[1]  ends with `bogus`"),
+            (r#"{"image": "UPPER/Case:::"}"#, "docker.image  is no name that an image can have"),
+            (r#"{"image": "-x"}"#, "docker.image  is no name that an image can have"),
+            (r#"{"image": "a", "ports": {"80": 90, "81": 90}}"#, "docker.ports  has two that are to be reached at 90"),
+            (r#"{"image": "a", "ports": [80, 80]}"#, "docker.ports  has 80 twice"),
+            (r#"{"image": "a", "network": "host", "ports": {"80": 90}}"#, "docker.ports  cannot have 90 lead to 80"),
+            (r#"{"image": "a", "command": 5}"#, "docker.command  must be a string or an array of strings"),
             (r#"{"image": "a", "memory": "lots"}"#, "docker.memory  must be an amount of memory"),
             (r#"{"image": "a", "memory": 5}"#, "docker.memory  must be an amount of memory"),
             (r#"{"image": "a", "cpus": 0}"#, "docker.cpus  must be a number of processors"),

@@ -3,14 +3,14 @@
 use crate::matrix::{Rows, TOGETHER};
 
 /// One row of weights per output, and what is added to each output.
-pub(super) struct Linear {
-    pub(super) weights: Rows,
-    pub(super) bias: Vec<f32>,
+pub(crate) struct Linear {
+    pub(crate) weights: Rows,
+    pub(crate) bias: Vec<f32>,
 }
 
 impl Linear {
     /// The outputs for each row of inputs.
-    pub(super) fn apply(&self, inputs: &[f32]) -> Vec<f32> {
+    pub(crate) fn apply(&self, inputs: &[f32]) -> Vec<f32> {
         let inputs = Rows::scaled(inputs, self.weights.width());
         let outputs = self.weights.count();
         let mut result = vec![0.0; inputs.count() * outputs];

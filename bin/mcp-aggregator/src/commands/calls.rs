@@ -1,0 +1,107 @@
+//! `calls`: the latest calls of tools; and an end to one of them, or to all.
+
+use serde_json::Value;
+
+use crate::arguments::care::{CallsArguments, CallsVerb};
+use crate::client::{Client, encoded};
+use crate::failure::Failure;
+use crate::output::{self, say};
+use crate::session;
+use crate::shown::{self, moment, table, text};
+use crate::table::{cut, line_width, printable};
+
+pub(crate) fn run(arguments: &CallsArguments) -> Result<(), Failure> {
+    session::block_on(async {
+        let service = arguments.target.service().await?;
+        match arguments.verb {
+            None => list(arguments, &service).await,
+            Some(CallsVerb::Stop) => {
+                let stopped = service.post("/executions/stop", None).await?;
+                let cancelled = &stopped["cancelled"];
+                tell(arguments, &stopped, &format!("calls are refused from now on; {cancelled} were cancelled"))?;
+                say("hint: `mcp-aggregator calls allow` allows them again");
+                Ok(())
+            }
+            Some(CallsVerb::Allow) => {
+                let allowed = service.post("/executions/reset", None).await?;
+                tell(arguments, &allowed, "calls are allowed again")
+            }
+            Some(CallsVerb::Cancel) => {
+                let id = arguments.id.as_deref().unwrap_or_default();
+                let call = service.delete(&format!("/executions/{}", encoded(id))).await?;
+                let words =
+                    format!("{}.{}: {}", text(&call, "server_name"), text(&call, "tool_name"), text(&call, "status"));
+                tell(arguments, &call, &words)
+            }
+        }
+    })
+}
+
+fn tell(arguments: &CallsArguments, answer: &Value, words: &str) -> Result<(), Failure> {
+    if arguments.json {
+        return output::print_json(answer);
+    }
+    say(words);
+    Ok(())
+}
+
+async fn list(arguments: &CallsArguments, service: &Client) -> Result<(), Failure> {
+    let calls = service.get(&format!("/executions?limit={}", arguments.limit)).await?;
+    if arguments.json {
+        return output::print_json(&calls);
+    }
+    let calls = calls.as_array().map(Vec::as_slice).unwrap_or_default();
+    if calls.is_empty() {
+        say("nobody has called a tool yet");
+        return Ok(());
+    }
+    output::print_lines(&lines(calls))
+}
+
+/// A line for each call; under one that can be cancelled, its id; under one that failed, why.
+fn lines(calls: &[Value]) -> Vec<String> {
+    let mut rows = table(["ASKED", "STATE", "TOOK", "BY", "TOOL"], calls.iter().map(row).collect()).into_iter();
+    let mut lines: Vec<String> = rows.next().into_iter().collect();
+    for (call, row) in calls.iter().zip(rows) {
+        lines.push(row);
+        if call["completed_at"].is_null() {
+            lines.push(format!("  id: {}", text(call, "id")));
+        }
+        let why = call["error_message"].as_str().and_then(|why| why.lines().next()).map(printable);
+        lines.extend(why.map(|why| format!("  why: {}", cut(&why, line_width().saturating_sub(shown::INDENT)))));
+    }
+    lines
+}
+
+fn row(call: &Value) -> [String; 5] {
+    let took = call["duration_ms"].as_f64().map_or_else(|| "-".to_owned(), |ms| format!("{ms:.1} ms"));
+    let tool = format!("{}.{}", text(call, "server_name"), text(call, "tool_name"));
+    [moment(call, "submitted_at"), shown::status(call), took, text(call, "source"), tool]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn who_wants_to_end_a_call_sees_its_id_and_a_failure_says_why() {
+        let call = |status: &str, completed: Option<&str>, why: Option<&str>| {
+            json!({"id": "0199", "server_name": "git", "tool_name": "log", "source": "cli", "status": status,
+                "submitted_at": "2026-07-28T12:00:00Z", "completed_at": completed, "duration_ms": 1.25,
+                "error_message": why})
+        };
+        let over = Some("2026-07-28T12:00:01Z");
+        let calls = [call("executing", None, None), call("error", over, Some("no\nmore")), call("done", over, None)];
+        assert_eq!(
+            lines(&calls)[1..],
+            [
+                "2026-07-28 12:00:00Z  executing  1.2 ms  cli  git.log",
+                "  id: 0199",
+                "2026-07-28 12:00:00Z  error      1.2 ms  cli  git.log",
+                "  why: no",
+                "2026-07-28 12:00:00Z  done       1.2 ms  cli  git.log",
+            ]
+        );
+    }
+}

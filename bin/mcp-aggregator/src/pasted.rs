@@ -1,0 +1,99 @@
+//! Commands in what is said, as they can be pasted: with the options that say which service, or which registry, is meant.
+//!
+//! Whoever typed `--data-dir D` and is told to try `mcp-aggregator list` would see another registry with just that.
+
+use std::sync::OnceLock;
+
+use clap::ArgMatches;
+
+use crate::arguments::{is_typed, whole_command};
+
+/// The options that say so.
+const OPTIONS: [(&str, &str); 4] =
+    [("url", "--url"), ("token_file", "--token-file"), ("data_dir", "--data-dir"), ("database", "--database")];
+const BEGINNING: &str = "mcp-aggregator ";
+
+/// Those that were typed, with what was typed behind them.
+static TYPED: OnceLock<Vec<(&'static str, String)>> = OnceLock::new();
+
+/// Keeps what was typed in mind.
+pub(crate) fn remember(verb: &ArgMatches) {
+    let typed = OPTIONS.iter().filter(|(id, _)| is_typed(verb, id));
+    let typed = typed.filter_map(|(id, option)| {
+        let value = verb.get_raw(id)?.next()?;
+        Some((*option, quoted(&value.to_string_lossy())))
+    });
+    // Only the first counts: there is one command line.
+    TYPED.get_or_init(|| typed.collect());
+}
+
+/// The words, with every command in backticks as it is to be typed.
+pub(crate) fn completed(words: &str) -> String {
+    let typed = TYPED.get().map(Vec::as_slice).unwrap_or_default();
+    if typed.is_empty() || !words.contains(BEGINNING) {
+        return words.to_owned();
+    }
+    let parts = words.split('`').enumerate();
+    let parts = parts.map(|(place, part)| if place % 2 == 1 { with_options(part, typed) } else { part.to_owned() });
+    parts.collect::<Vec<_>>().join("`")
+}
+
+/// A command with those of the options that it knows and does not have.
+fn with_options(command: &str, typed: &[(&'static str, String)]) -> String {
+    let Some(rest) = command.strip_prefix(BEGINNING) else { return command.to_owned() };
+    let whole = whole_command();
+    let mut verb = &whole;
+    for word in rest.split_whitespace() {
+        let Some(below) = verb.find_subcommand(word) else { break };
+        verb = below;
+    }
+    let is_known = |option: &str| verb.get_arguments().any(|known| known.get_long() == option.strip_prefix("--"));
+    let is_missing = |option: &str| !command.split_whitespace().any(|word| word == option || word == "--config");
+    let more: String = typed
+        .iter()
+        .filter(|(option, _)| is_known(option) && is_missing(option))
+        .map(|(option, value)| format!(" {option} {value}"))
+        .collect();
+    // What stands behind `--` is for somebody else.
+    match command.split_once(" -- ") {
+        Some((ours, theirs)) => format!("{ours}{more} -- {theirs}"),
+        None => format!("{command}{more}"),
+    }
+}
+
+/// As a shell takes it.
+fn quoted(value: &str) -> String {
+    let is_plain = |letter: char| letter.is_alphanumeric() || "/._-:@%+=,~".contains(letter);
+    if !value.is_empty() && value.chars().all(is_plain) {
+        return value.to_owned();
+    }
+    format!("'{}'", value.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_gets_the_options_that_it_knows() {
+        let typed = [("--token-file", "t".to_owned()), ("--data-dir", quoted("/my data"))];
+        let command = |command: &str| with_options(command, &typed);
+        assert_eq!(command("mcp-aggregator list"), "mcp-aggregator list --token-file t --data-dir '/my data'");
+        assert_eq!(command("mcp-aggregator serve"), "mcp-aggregator serve --token-file t --data-dir '/my data'");
+        assert_eq!(
+            command("mcp-aggregator doc map a.md"),
+            "mcp-aggregator doc map a.md --token-file t --data-dir '/my data'"
+        );
+        assert_eq!(command("mcp-aggregator --help"), "mcp-aggregator --help");
+        assert_eq!(command("mcp-aggregator tools --config c"), "mcp-aggregator tools --config c");
+        let added = "mcp-aggregator add a --token-file t --data-dir '/my data' -- x";
+        assert_eq!(command("mcp-aggregator add a -- x"), added);
+        assert_eq!(command("docker info"), "docker info");
+    }
+
+    #[test]
+    fn what_is_typed_for_a_shell_is_quoted() {
+        assert_eq!(quoted("http://127.0.0.1:8808"), "http://127.0.0.1:8808");
+        assert_eq!(quoted("it's"), r"'it'\''s'");
+    }
+}

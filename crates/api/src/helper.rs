@@ -1,0 +1,155 @@
+//! The assistant of the service, for those who ask over HTTP: its calls go through the service, like any others.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use assistant::{Bounds, Dialogue, Ended, Hands, Mishap, Offer, Outcome, Permission, Told};
+use models::{Failure, Model, Tool};
+use registry::{RawJson, Source, ToolRecord};
+use serde_json::{Map, Value, json};
+use service::calls::Call;
+use service::{Actor, Error, Service};
+
+/// Why nobody answers.
+pub(crate) const NO_MODEL: &str = "this service has no assistant: `mcp-aggregator serve --assistant-model` names one, and `mcp-aggregator run` asks yours";
+
+/// A model, and on whose behalf it is asked.
+pub(crate) struct Helper {
+    pub(crate) model: Arc<Model>,
+    pub(crate) service: Arc<Service>,
+    pub(crate) actor: Actor,
+    /// Where the document is that is asked from, if there is one.
+    pub(crate) document: Option<String>,
+    /// What the calls count for.
+    pub(crate) session: String,
+    /// Whether tools that may destroy something may be called.
+    pub(crate) may_destroy: bool,
+}
+
+impl Helper {
+    /// Goes on until there is an answer. Whoever drops this cancels the calls.
+    pub(crate) async fn converse(
+        &self,
+        dialogue: &mut Dialogue,
+        tools: &[ToolRecord],
+        line: usize,
+        tell: &mut (dyn FnMut(Told<'_>) + Send),
+    ) -> Result<Outcome, Failure> {
+        let whose = tools.iter().map(|tool| (tool.name.as_str(), tool)).collect();
+        let hands = ServiceHands { helper: self, line: u32::try_from(line).ok(), whose };
+        dialogue.run(&self.model, &hands, tell).await
+    }
+}
+
+/// A question about which nothing was said yet.
+pub(crate) fn dialogue(
+    question: &str,
+    text: Option<&str>,
+    line: usize,
+    tools: &[ToolRecord],
+    bounds: Bounds,
+) -> Dialogue {
+    let task = assistant::task(text.map(|text| (text, line)));
+    Dialogue::new(task, question, tools.iter().map(offer).collect(), bounds)
+}
+
+/// What happens, as an event.
+pub(crate) fn event(told: Told<'_>) -> Option<(&'static str, Value)> {
+    match told {
+        Told::Words("") | Told::EndOfWords => None,
+        Told::Words(words) => Some(("assistant.words", json!({ "text": words }))),
+        Told::Calling { tool, arguments } => {
+            Some(("assistant.calling", json!({ "tool": tool, "arguments": arguments })))
+        }
+        Told::Called { tool, took, problem } => {
+            let took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+            Some(("assistant.called", json!({ "tool": tool, "took_ms": took_ms, "problem": problem })))
+        }
+    }
+}
+
+/// A stable word for how it ended.
+pub(crate) fn word(ended: &Ended) -> &'static str {
+    match ended {
+        Ended::Answered => "answered",
+        Ended::CutShort => "cut_short",
+        Ended::Refused(_) => "refused",
+        Ended::Silent => "silent",
+        Ended::RoundsSpent(_) => "rounds_spent",
+        Ended::CallsSpent(_) => "calls_spent",
+        Ended::GoesInCircles => "goes_in_circles",
+        Ended::Stopped(_) => "stopped",
+    }
+}
+
+/// Whether a tool's server says something of it.
+pub(crate) fn says(definition: &Value, hint: &str) -> bool {
+    definition["annotations"][hint] == true
+}
+
+/// A tool as models take it.
+pub(crate) fn model_tool(tool: &ToolRecord) -> Tool {
+    let schema = tool.input_schema.as_ref().and_then(|schema| serde_json::from_str(schema.get()).ok());
+    Tool::new(&tool.name, tool.description.as_deref().unwrap_or_default(), schema.unwrap_or_else(|| json!({})))
+}
+
+fn offer(tool: &ToolRecord) -> Offer {
+    let definition: Value = serde_json::from_str(tool.definition.get()).unwrap_or_default();
+    let is_read_only = says(&definition, "readOnlyHint");
+    Offer {
+        tool: model_tool(tool),
+        is_read_only,
+        is_idempotent: says(&definition, "idempotentHint"),
+        is_destructive: says(&definition, "destructiveHint") && !is_read_only,
+    }
+}
+
+/// Hands that call tools through the service.
+struct ServiceHands<'a> {
+    helper: &'a Helper,
+    line: Option<u32>,
+    whose: HashMap<&'a str, &'a ToolRecord>,
+}
+
+impl Hands for ServiceHands<'_> {
+    async fn call(&self, tool: &str, arguments: &str) -> Result<String, Mishap> {
+        let failed = |why: String| Mishap::Failed(why);
+        let tool = self.whose.get(tool).ok_or_else(|| failed(format!("there is no tool `{tool}`")))?;
+        // Servers over stdio are sent lines, and between two tokens a blank does as well as a line end.
+        let arguments = RawJson::parse(arguments.replace(['\n', '\r'], " "));
+        let call = Call {
+            name: tool.original_name.clone(),
+            server: Some(tool.server_name.clone()),
+            arguments: arguments.map_err(|error| failed(format!("the arguments are no JSON: {error}")))?,
+            source: Source::AiAutonomous,
+            actor: self.helper.actor.clone(),
+            document: self.helper.document.clone().map(|path| (path, self.line)),
+            session: Some(self.helper.session.clone()),
+            timeout_ms: None,
+            trace: None,
+        };
+        match self.helper.service.call(call).await {
+            Ok(outcome) => Ok(outcome.result.get().to_owned()),
+            Err(error @ (Error::ExecutionCancelled { .. } | Error::ExecutionStopped)) => {
+                Err(Mishap::Stopped(error.to_string()))
+            }
+            Err(error) => Err(failed(error.to_string())),
+        }
+    }
+
+    fn check(&self, offer: &Offer, arguments: &Map<String, Value>) -> Result<(), String> {
+        match notebook::misfits(&offer.tool.schema, &Value::Object(arguments.clone())).as_slice() {
+            [] => Ok(()),
+            faults => Err(faults.join("; ")),
+        }
+    }
+
+    async fn permit(&self, _offer: &Offer, _arguments: &str) -> Permission {
+        if self.helper.may_destroy {
+            return Permission::Given;
+        }
+        let why =
+            "not called: it may destroy something, and whoever asks has not confirmed that (`confirm_destructive`)";
+        Permission::Refused(why.to_owned())
+    }
+}

@@ -1,0 +1,83 @@
+//! What comes and goes about calls, and the account of them.
+
+use registry::{ExecutionStatus, Source};
+
+use super::{moment, words};
+use crate::schema::Schema;
+
+/// A call to be made.
+pub(crate) fn call() -> Schema {
+    let sources = Source::ALL.iter().filter(|source| **source != Source::Mcp).map(|source| source.as_str());
+    Schema::object()
+        .may_have("name", Schema::kept_text().about("`server.tool`, or the tool's own name.").such_as("github.search"))
+        .may_have("tool_name", Schema::kept_text().about("The same as `name`."))
+        .with_either(&["name", "tool_name"])
+        .may_have("arguments", Schema::any_object().about("What the tool takes. Passed on byte for byte."))
+        .may_have("server_id", Schema::kept_text().or_null().about("The server, by id or name."))
+        .may_have("source", Schema::word(sources).by_default("rest").about("Which way the call came."))
+        .may_have("document_path", Schema::kept_text().or_null().about("The document the call is made from."))
+        .may_have("section_line", Schema::integer(0, i64::from(u32::MAX)).or_null().about("The line in it."))
+        .may_have(
+            "session",
+            Schema::kept_text().or_null().about("The session of a document or an assistant that the call counts for."),
+        )
+        .may_have(
+            "timeout_ms",
+            Schema::integer(1, 86_400_000).or_null().about("Another limit than that of the settings."),
+        )
+        .and_no_more()
+}
+
+fn metadata() -> Schema {
+    Schema::object()
+        .with("execution_id", Schema::formatted("uuid"))
+        .with("routed_to", Schema::text().about("The name of the server."))
+        .with("server_id", Schema::formatted("uuid"))
+        .with("routing_strategy", Schema::word(["namespace_resolved", "server_specified", "original_name"]))
+        .with("queue_time_ms", Schema::number().about("Waiting for its turn."))
+        .with("routing_time_ms", Schema::number().about("From its turn to the server."))
+        .with("execution_time_ms", Schema::number())
+        .with("total_time_ms", Schema::number())
+}
+
+pub(super) fn result() -> Schema {
+    Schema::object()
+        .may_have("content", Schema::anything().about("As the server sent it."))
+        .may_have("isError", Schema::anything().about("As the server sent it: true if the tool says that it failed."))
+        .may_have("structuredContent", Schema::anything().about("As the server sent it."))
+        .may_have("metadata", Schema::either([metadata(), Schema::anything()]).about("How the call got there."))
+        .may_have(
+            "_aggregator",
+            metadata().about("How the call got there, if the server's result has a `metadata` of its own."),
+        )
+}
+
+pub(super) fn execution() -> Schema {
+    Schema::object()
+        .with("id", Schema::formatted("uuid"))
+        .with("server_id", Schema::formatted("uuid").or_null())
+        .with("server_name", Schema::text())
+        .with("tool_name", Schema::text())
+        .with("source", words!(Source))
+        .with("caller", Schema::text().or_null().about("The name of the token it was made with."))
+        .with("document_path", Schema::text().or_null())
+        .with("section_line", Schema::count().or_null())
+        .with("status", words!(ExecutionStatus))
+        .with("submitted_at", moment())
+        .with("started_at", moment().or_null())
+        .with("completed_at", moment().or_null())
+        .with("duration_ms", Schema::number().or_null())
+        .with("retries", Schema::count())
+        .with("error_message", Schema::text().or_null())
+        .with("request_id", Schema::text().or_null().about("The id that its MCP client gave it, as JSON."))
+        .with("request_bytes", Schema::count().or_null().about("How long the request was, kept or not."))
+        .with("response_bytes", Schema::count().or_null().about("How long the server's answer was, kept or not."))
+        .with("arguments", Schema::anything().about("Only where keeping them is switched on."))
+        .with("result", Schema::anything().about("Only where keeping them is switched on."))
+}
+
+pub(super) fn stopped() -> Schema {
+    Schema::object()
+        .with("stopped", Schema::truth().about("Whether new calls are refused."))
+        .with("cancelled", Schema::count().about("Calls that were cancelled."))
+}

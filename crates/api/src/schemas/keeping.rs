@@ -1,0 +1,70 @@
+//! What comes and goes about what is kept: bindings of documents, and all of the registry.
+
+use registry::{Deployment, SectionKind};
+use serde_json::json;
+
+use super::{changed_settings, moment, registration, words};
+use crate::schema::Schema;
+
+/// A binding to be made.
+pub(crate) fn new_binding() -> Schema {
+    let line = || Schema::integer(1, i64::from(i32::MAX)).or_null();
+    Schema::object()
+        .with(
+            "document",
+            Schema::kept_text().about(
+                "The document's path, or a pattern: `*` is anything but `/`, `**` anything. One that does not begin \
+                 with `/` may begin at any folder.",
+            ).such_as("notes/*.md"),
+        )
+        .with("server_id", Schema::kept_text().about("The server, by id or name."))
+        .may_have("heading_text", Schema::kept_text().or_null().about("`Issues`, or `## Issues` of that level only."))
+        .may_have("block_id", Schema::kept_text().or_null().about("The id of a block, without its `^`."))
+        .may_have("start_line", line().about("The first line of a range. Lines of results are not counted."))
+        .may_have("end_line", line().about("The last line of a range, after the first."))
+        .may_have("inherit_to_children", Schema::truth().by_default(true).about("Whether sections inside inherit it."))
+}
+
+/// A binding as it is shown.
+pub(super) fn binding() -> Schema {
+    Schema::object()
+        .with("id", Schema::integer(0, i64::MAX))
+        .with("document", Schema::text().about("The document's path, or a pattern for several."))
+        .with("section_type", words!(SectionKind).about("Which of the following there is."))
+        .may_have("heading_text", Schema::text())
+        .may_have("block_id", Schema::text())
+        .may_have("start_line", Schema::count())
+        .may_have("end_line", Schema::count())
+        .with("server_id", Schema::formatted("uuid"))
+        .with("server_name", Schema::text())
+        .with("inherit_to_children", Schema::truth().about("Whether sections inside inherit it."))
+        .with("created_at", moment())
+        .with("updated_at", moment())
+}
+
+/// A registry in one piece.
+pub(crate) fn backup() -> Schema {
+    let server = registration().may_have("deployment_type", words!(Deployment).or_null());
+    Schema::object()
+        .with("format", Schema::word(["mcp-aggregator registry"]))
+        .with("version", Schema::integer(1, 1))
+        .may_have("exported_at", moment().or_null())
+        .may_have("servers", Schema::list(server))
+        .may_have("settings", changed_settings())
+        .may_have("skills", Schema::list(Schema::any_object()).about("Skills that are not as they come."))
+        .may_have("bindings", Schema::list(Schema::any_object()).about("Which servers sections of documents use."))
+        .such_as(json!({"format": "mcp-aggregator registry", "version": 1, "servers": []}))
+}
+
+pub(super) fn import_report() -> Schema {
+    let names = |about| Schema::list(Schema::text()).about(about);
+    Schema::object()
+        .with("added", names("New servers."))
+        .with("replaced", names("Always empty: nothing is replaced."))
+        .with("kept", names("Servers that were there, and stayed as they are."))
+        .with("without_secrets", names("Servers whose secrets are masked. They are registered, but switched off."))
+        .with("settings", Schema::count().about("How many settings were set."))
+        .with("skills", Schema::count().about("How many skills were taken over; those that are here stay."))
+        .with("bindings", Schema::count().about("How many bindings were made."))
+        .with("bindings_left_out", Schema::count().about("How many bindings name a server that is not there."))
+}
