@@ -6,6 +6,7 @@ mod documents;
 mod live;
 mod looks;
 mod playground;
+mod tabs;
 
 use testkit::Serve;
 

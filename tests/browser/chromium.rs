@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use fantoccini::wd::{Capabilities, WebDriverCompatibleCommand};
+use fantoccini::wd::{Capabilities, WebDriverCompatibleCommand, WindowHandle};
 use fantoccini::{Client, ClientBuilder, Locator};
 use hyper_util::client::legacy::connect::HttpConnector;
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -121,6 +121,23 @@ impl Browser {
         self.0.goto(url).await.expect("the page loads");
     }
 
+    /// Opens another tab, and looks at that from now on.
+    pub(super) async fn new_tab(&self) {
+        let tab = self.0.new_window(true).await.expect("a tab opens");
+        self.look_at(tab.handle).await;
+    }
+
+    /// The tab that is looked at.
+    pub(super) async fn tab(&self) -> WindowHandle {
+        self.0.window().await.expect("a tab is looked at")
+    }
+
+    /// Looks at another tab, as who clicks on it.
+    pub(super) async fn look_at(&self, tab: WindowHandle) {
+        self.0.switch_to_window(tab).await.expect("a tab can be looked at");
+        self.0.issue_cmd(BringToFront).await.expect("a tab can be brought to the front");
+    }
+
     /// Runs a script in the page and gives what it returns.
     pub(super) async fn run(&self, script: &str) -> Value {
         self.0.execute(script, Vec::new()).await.unwrap_or_else(|error| panic!("{script}: {error}"))
@@ -183,6 +200,20 @@ impl Browser {
 
     pub(super) async fn close(self) {
         self.0.close().await.expect("the browser closes");
+    }
+}
+
+/// Makes a tab the one that is seen, which only Chromium can be told.
+#[derive(Debug)]
+struct BringToFront;
+
+impl WebDriverCompatibleCommand for BringToFront {
+    fn endpoint(&self, base: &url::Url, session: Option<&str>) -> Result<url::Url, url::ParseError> {
+        base.join(&format!("session/{}/goog/cdp/execute", session.unwrap_or_default()))
+    }
+
+    fn method_and_body(&self, _: &url::Url) -> (http::Method, Option<String>) {
+        (http::Method::POST, Some(json!({"cmd": "Page.bringToFront", "params": {}}).to_string()))
     }
 }
 

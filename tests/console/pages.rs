@@ -1,5 +1,7 @@
 //! What every page must be: whole, small, and closed to everything that is not ours.
 
+use testkit::puppet::{Puppet, Spec};
+
 use super::Visitor;
 use crate::rest::Rest;
 
@@ -67,4 +69,21 @@ fn many_tools_are_shown_page_by_page() {
     assert!(first.contains("1–50 of 5\u{202f}0"), "the first page says where it is");
     assert!(first.len() < 100_000, "{} bytes", first.len());
     assert!(visitor.page("/tools?offset=4950").contains("Previous"));
+}
+
+#[test]
+fn a_tool_that_says_too_much_makes_no_page_heavy() {
+    let word = "x".repeat(200_000);
+    let tool =
+        format!(r#"{{"name":"huge","description":"{word}","inputSchema":{{"type":"object","description":"{word}"}}}}"#);
+    let rest = Rest::start();
+    let puppet = Puppet::over_http(Spec::legacy().raw_tool(&tool));
+    super::add_puppet(&rest, "wordy", &puppet);
+    let visitor = Visitor::new(&rest);
+    for path in ["/tools/wordy/huge", "/playground?tool=wordy.huge", "/tools", "/servers/wordy"] {
+        let page = visitor.page(path);
+        assert!(page.len() < 100_000, "{path} has {} bytes", page.len());
+        let longest = page.split(['<', '>', ' ', '\n']).map(str::len).max().unwrap_or_default();
+        assert!(longest <= 20_200, "{path} has a word of {longest} letters, which browsers take long to lay out");
+    }
 }
