@@ -121,7 +121,7 @@ async fn list(asked: Asked) -> Result<Answer, Error> {
 async fn log(asked: Asked) -> Result<Answer, Error> {
     let mut reader = asked.service.log(asked.server())?;
     if wants_events(&asked) {
-        return Ok(Answer::events(LogStream::new(reader, asked.closing.clone())));
+        return Ok(Answer::events(LogStream::new(reader, asked.closing)));
     }
     Ok(Answer::ok(&told(&reader.now())))
 }

@@ -64,13 +64,14 @@ impl Writer<'_> {
         match event {
             Event::Start(tag) => self.start(&tag, line),
             Event::End(tag) => self.end(tag),
-            Event::Text(text) => self.text(&text),
-            Event::Code(text) => self.add(&html!("<code>{}</code>", &*text), &text),
+            Event::Text(text) | Event::InlineMath(text) | Event::DisplayMath(text) | Event::FootnoteReference(text) => {
+                self.text(&text);
+            }
+            Event::Code(text) | Event::InlineHtml(text) => self.add(&html!("<code>{}</code>", &*text), &text),
             Event::Html(text) => match &mut self.aside {
                 Some(Aside::Html(all)) => all.push_str(&text),
                 _ => self.text(&text),
             },
-            Event::InlineHtml(text) => self.add(&html!("<code>{}</code>", &*text), &text),
             Event::SoftBreak => self.text("\n"),
             Event::HardBreak => self.put("<br>"),
             Event::Rule => self.put("<hr>"),
@@ -78,7 +79,6 @@ impl Writer<'_> {
                 let sign = if is_done { "☑ " } else { "☐ " };
                 self.put(sign);
             }
-            Event::InlineMath(text) | Event::DisplayMath(text) | Event::FootnoteReference(text) => self.text(&text),
         }
     }
 
@@ -163,7 +163,7 @@ impl Writer<'_> {
             }
             (Some(Aside::Html(text)), TagEnd::HtmlBlock) => self.mark(&text),
             (Some(Aside::FrontMatter(text)), TagEnd::MetadataBlock(_)) => {
-                self.out.add(&html!(r#"<details><summary>Front matter</summary><pre>{}</pre></details>"#, text.trim()))
+                self.out.add(&html!(r#"<details><summary>Front matter</summary><pre>{}</pre></details>"#, text.trim()));
             }
             (Some(Aside::Picture { target, alternative }), TagEnd::Image) => self.picture(&target, &alternative),
             (aside, _) => self.aside = aside,
