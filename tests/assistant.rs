@@ -263,7 +263,7 @@ fn a_binding_that_makes_no_sense_leaves_the_model_without_tools() {
     model.say(ModelReply::openai_text("Without."));
     let output = run(&home, &model, &["ask", "Well?", "--config", &config, "--doc", "doc.md", "--line", "5"]);
     assert_eq!(output.status.code(), Some(0), "{}", output.stderr);
-    assert!(output.stderr.contains("warning: line 2") && output.stderr.contains("no tools"), "{}", output.stderr);
+    assert!(output.stderr.contains("warning: line ") && output.stderr.contains("no tools"), "{}", output.stderr);
     assert!(model.asked()[0].body.get("tools").is_none(), "{}", model.asked()[0].body);
     let output = run(&home, &model, &["run", "doc.md", "--config", &config]);
     assert_eq!(output.status.code(), Some(1), "{}", output.stderr);

@@ -2,6 +2,7 @@
 //! what servers say is ever obeyed. `MCP_SCREENSHOTS=docs/console` keeps pictures of the pages.
 
 mod chromium;
+mod documents;
 mod live;
 mod looks;
 mod playground;

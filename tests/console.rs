@@ -1,12 +1,16 @@
 //! The web console as a browser without scripts sees it: every page and every deed, over HTTP.
 //!
 //! - [`pages`]: what every page must be; [`deeds`]: what can be done on them; [`door`]: who may
-//! - [`hostile`]: what servers say stays text
+//! - [`hostile`]: what servers say stays text; [`documents`]: documents that run tools
+//! - [`usage`]: what servers use, and what they say on the side; [`many`]: pages with very much to show
 
 mod deeds;
+pub(crate) mod documents;
 mod door;
 pub(crate) mod hostile;
+mod many;
 mod pages;
+pub(crate) mod usage;
 
 use std::cell::RefCell;
 

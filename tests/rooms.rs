@@ -19,7 +19,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("crates/service", &["protocol", "catalog", "upstream", "aggregator", "models", "registry", "search"]),
     ("crates/http", &["protocol", "catalog", "upstream", "aggregator"]),
     ("crates/api", &["assistant", "models", "notebook", "registry", "service"]),
-    ("crates/console", &["registry", "service"]),
+    ("crates/console", &["notebook", "registry", "service"]),
     ("crates/notebook", &[]),
     ("crates/testkit", &[]),
     ("bin/mcp-simple-aggregator", &["aggregator", "upstream", "catalog", "protocol"]),

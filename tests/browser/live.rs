@@ -1,5 +1,8 @@
 //! What happens elsewhere is seen at once, and what servers say is never obeyed.
 
+use std::fs;
+use std::io::Write;
+
 use serde_json::json;
 use testkit::program;
 use testkit::puppet::Puppet;
@@ -8,6 +11,7 @@ use super::chromium::DESK;
 use super::{at, with_browsers};
 use crate::console::add_puppet;
 use crate::console::hostile::hostile;
+use crate::console::usage::register_beside;
 use crate::rest::Rest;
 
 #[test]
@@ -61,6 +65,32 @@ fn hostile_names_descriptions_and_results_do_nothing() {
         browser.wait("document.querySelector('#outcome .badge')").await;
         let strangers = "return document.querySelectorAll('img:not([src^=\"/assets/\"]), script:not([src^=\"/assets/\"]), a[href^=\"javascript:\"]').length";
         assert_eq!(browser.run(strangers).await, 0);
+        assert_eq!(browser.log().await, Vec::<String>::new());
+        browser.close().await;
+    });
+}
+
+#[test]
+fn what_a_server_writes_is_seen_as_it_is_written_and_never_too_much_of_it() {
+    let rest = Rest::start();
+    let file = rest.folder.path().join("said");
+    let said = |text: &str| {
+        let mut file = fs::OpenOptions::new().create(true).append(true).open(&file).expect("the test can write there");
+        file.write_all(text.as_bytes()).expect("the test can write there");
+    };
+    said("before\n");
+    register_beside(&rest, "loud", &format!("tail -n +1 -f {} >&2 &", file.display()));
+    with_browsers(async |driver| {
+        let browser = driver.open(DESK).await;
+        browser.goto(&at(&rest.serve, "/servers/loud")).await;
+        browser.wait("document.querySelector('#stderr').innerText.includes('before')").await;
+        said("<img src=x onerror=alert(1)>\n");
+        browser.wait("document.querySelector('#stderr').innerText.includes('<img src=x')").await;
+        said(&(0..3000).map(|number| format!("line {number}\n")).collect::<String>());
+        browser.wait("document.querySelector('#stderr').innerText.includes('line 2999')").await;
+        let shown = browser.run("return document.querySelector('#stderr').childElementCount").await;
+        assert!(shown.as_u64().is_some_and(|lines| lines <= 500), "{shown}");
+        assert_eq!(browser.run("return document.querySelectorAll('#stderr img').length").await, 0);
         assert_eq!(browser.log().await, Vec::<String>::new());
         browser.close().await;
     });

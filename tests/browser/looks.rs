@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
+use tempfile::TempDir;
 use testkit::program;
 
 use super::chromium::{self, Browser, DESK, Look, PHONE};
@@ -11,7 +12,7 @@ use super::{at, with_browsers};
 use crate::rest::{Rest, expect};
 
 /// Every page, with the name of its picture.
-const PAGES: [(&str, &str); 12] = [
+const PAGES: [(&str, &str); 14] = [
     ("overview", "/"),
     ("server", "/servers/calc"),
     ("failed-server", "/servers/broken"),
@@ -20,6 +21,8 @@ const PAGES: [(&str, &str); 12] = [
     ("tool", "/tools/calc/evaluate"),
     ("playground", "/playground?tool=calc.evaluate"),
     ("executions", "/executions"),
+    ("documents", "/documents"),
+    ("document", "/documents?path=friday.md"),
     ("add-server", "/add"),
     ("settings", "/settings"),
     ("audit", "/audit"),
@@ -28,7 +31,7 @@ const PAGES: [(&str, &str); 12] = [
 
 #[test]
 fn every_page_can_be_used_by_everybody_at_every_width_and_breaks_no_rule() {
-    let rest = furnished();
+    let (rest, _documents) = furnished();
     let Some(axe) = chromium::axe() else { return chromium::skipped("axe-core is not installed") };
     with_browsers(async |driver| {
         for look in [DESK, PHONE] {
@@ -49,9 +52,16 @@ fn every_page_can_be_used_by_everybody_at_every_width_and_breaks_no_rule() {
     });
 }
 
+/// A document with something to run.
+const DOCUMENT: &str = "# Friday\n\nWhat the trip costs, and how long it is until then.\n\n## Money\n<!-- mcp: calc -->\n\n\
+    ```mcp\ntool: evaluate\nexpression: (3 * 84 + 40) / 2\n```\n\n```mcp\ntool: evaluate\nexpression: 12 / (4 - 4)\n```\n\n\
+    ## Notes\n\n```notes\ntool: list\n```\n\n### For later\n\n- [ ] tickets\n- [x] somewhere to sleep\n";
+
 /// A service with something to see.
-fn furnished() -> Rest {
-    let rest = Rest::start();
+fn furnished() -> (Rest, TempDir) {
+    let documents = TempDir::with_prefix("documents-").expect("a temporary folder can be made");
+    std::fs::write(documents.path().join("friday.md"), DOCUMENT).expect("the test can write there");
+    let rest = Rest::start_as(|launch| launch.arg("--documents").arg(documents.path()));
     for (name, about) in [("calc", "Arithmetic, units and dates"), ("notes", "Notes in a folder")] {
         let command = program(&format!("example-{name}"));
         let folder = rest.folder.path().join(name);
@@ -69,7 +79,8 @@ fn furnished() -> Rest {
         rest.call("calc.evaluate", &json!({"expression": format!("{number} / 3 + 0.1")}));
     }
     rest.call("calc.evaluate", &json!({"expression": "1 +"}));
-    rest
+    expect(200, &rest.post("/documents/run", &json!({"path": "friday.md", "save": true})));
+    (rest, documents)
 }
 
 /// What is seriously wrong with a page for some people.

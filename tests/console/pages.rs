@@ -5,7 +5,7 @@ use testkit::puppet::{Puppet, Spec};
 use super::Visitor;
 use crate::rest::Rest;
 
-const PAGES: [&str; 10] = [
+const PAGES: [&str; 11] = [
     "/",
     "/servers/fake",
     "/tools",
@@ -13,6 +13,7 @@ const PAGES: [&str; 10] = [
     "/tools/fake/echo",
     "/playground?tool=fake.echo",
     "/executions",
+    "/documents",
     "/add",
     "/settings",
     "/system",
@@ -42,7 +43,7 @@ fn every_page_is_small_and_lets_nothing_in_but_our_own_files() {
     }
 }
 
-fn assets(page: &str) -> Vec<String> {
+pub(super) fn assets(page: &str) -> Vec<String> {
     page.split('"').filter(|part| part.starts_with("/assets/")).map(str::to_owned).collect()
 }
 

@@ -139,3 +139,33 @@ fn what_is_registered_over_rest_is_there_for_mcp_clients_at_once() {
     let listed = session.ask("tools/list", json!({}));
     assert_eq!(listed["result"]["tools"], json!([]));
 }
+
+#[test]
+fn tools_are_switched_one_by_one_in_bulk_and_by_server() {
+    let rest = with_two();
+    let is_on = |name: &str| expect(200, &rest.get(&format!("/tools/{name}")))["enabled"] == true;
+    let off = expect(
+        200,
+        &rest.post("/tools/switch", &json!({"enabled": false, "names": ["one.echo", "two.echo", "one.echo"]})),
+    );
+    assert_eq!(off, json!({"changed": 2}));
+    assert!(!is_on("one.echo") && !is_on("two.echo") && is_on("one.hang"));
+    assert_ne!(rest.call("one.echo", &json!({"text": "x"})).status, 200);
+    let patch = |name: &str, enabled: bool| rest.patch(&format!("/tools/{name}"), &json!({"enabled": enabled}));
+    assert_eq!(expect(200, &patch("one.echo", true))["enabled"], true);
+    assert_eq!(rest.call("one.echo", &json!({"text": "x"})).status, 200);
+    let all = expect(200, &rest.post("/tools/switch", &json!({"enabled": false, "server_id": "one"})));
+    assert!(all["changed"].as_u64().is_some_and(|changed| changed > 1), "{all}");
+    assert!(!is_on("one.hang") && is_on("two.tool_0"));
+
+    expect_error(404, "TOOL_NOT_FOUND", &patch("one.nothing", true));
+    let some = rest.post("/tools/switch", &json!({"enabled": false, "names": ["two.tool_0", "two.nothing"]}));
+    expect_error(404, "TOOL_NOT_FOUND", &some);
+    assert!(is_on("two.tool_0"), "if one is not there, none is touched");
+    assert_eq!(
+        expect_problems(&rest.post("/tools/switch", &json!({"names": []}))),
+        [("body.enabled".to_owned(), "missing".to_owned())]
+    );
+    let audit = rest.get("/audit?action=tool.disable").json();
+    assert_eq!(audit[0]["who"], "rest", "{audit}");
+}

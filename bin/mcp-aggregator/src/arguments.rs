@@ -384,17 +384,22 @@ pub(crate) struct CheckArguments {
 /// Those of the running service, or those that the registry knows. With a config, its servers are started,
 /// asked and stopped again; one that fails is named on stderr, and the exit status is 1 only if all of them
 /// failed. Descriptions are cut to the width of the terminal, or to COLUMNS if that is set.
+/// `tools off` switches tools off: nobody lists, finds or calls them until `tools on`.
 #[derive(Debug, Args)]
 #[command(
     verbatim_doc_comment,
+    args_conflicts_with_subcommands = true,
     after_help = "\
 Examples:
   mcp-aggregator tools
   mcp-aggregator tools --config mcp.json
   mcp-aggregator tools --config mcp.json --names safe
-  mcp-aggregator tools --config mcp.json --json | jq -r '.[].name'"
+  mcp-aggregator tools --config mcp.json --json | jq -r '.[].name'
+  mcp-aggregator tools off github.delete_repository"
 )]
 pub(crate) struct ToolsArguments {
+    #[command(subcommand)]
+    pub(crate) switch: Option<ToolSwitch>,
     /// Start the servers of this config, instead of asking the running service
     #[arg(long, value_name = "FILE", conflicts_with_all = ["url", "token_file", "data_dir", "database"])]
     pub(crate) config: Option<PathBuf>,
@@ -409,6 +414,31 @@ pub(crate) struct ToolsArguments {
     /// Tell everything that happens, on stderr
     #[arg(long)]
     pub(crate) debug: bool,
+}
+
+/// Tools are switched.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ToolSwitch {
+    /// Switch tools on again
+    On(SwitchArguments),
+    /// Switch tools off: nobody lists, finds or calls them
+    Off(SwitchArguments),
+}
+
+/// Which tools are switched.
+#[derive(Debug, Args)]
+pub(crate) struct SwitchArguments {
+    /// Their full names, as in github.search
+    #[arg(value_name = "NAME", required_unless_present = "server")]
+    pub(crate) names: Vec<String>,
+    /// All tools of this server
+    #[arg(long, value_name = "NAME")]
+    pub(crate) server: Option<String>,
+    #[command(flatten)]
+    pub(crate) target: TargetArguments,
+    /// Print JSON: {"changed": NUMBER}
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Call one tool and print what it returns.

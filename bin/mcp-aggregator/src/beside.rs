@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use api::Api;
 use bytes::Bytes;
-use console::{Console, Found, Outside, Whose};
+use console::{Console, Documents, Found, Outside, Whose};
 use front::{Annexe, Foreign, ForeignBody, Tokens};
 use http::StatusCode;
 use http::request::Parts;
+use notebook::Folder;
+use service::Service;
 
 use crate::import::clients::{Client, Machine};
 use crate::import::plan::{Fate, plan};
@@ -60,10 +62,21 @@ impl Annexe for Beside {
 }
 
 /// What the console needs to know of us.
-pub(crate) fn outside(tokens: Option<Arc<Tokens>>) -> Outside {
+pub(crate) fn outside(tokens: Option<Arc<Tokens>>, service: &Arc<Service>, folder: Option<&Arc<Folder>>) -> Outside {
+    let documents = folder.map(|folder| documents(Arc::clone(service), Arc::clone(folder)));
     let token_names = tokens.iter().flat_map(|tokens| tokens.names()).map(str::to_owned).collect();
     let whose = tokens.map(|tokens| Arc::new(move |secret: &str| tokens.whose(secret)) as Whose);
-    Outside { whose, token_names, read_config, on_this_machine }
+    Outside { whose, token_names, read_config, on_this_machine, documents }
+}
+
+/// Documents with their maps, as the API draws them.
+fn documents(service: Arc<Service>, folder: Arc<Folder>) -> Documents {
+    let opened = Arc::clone(&folder);
+    let open = move |path: String| -> console::Opening {
+        let (service, folder) = (Arc::clone(&service), Arc::clone(&opened));
+        Box::pin(async move { api::open_document(&service, &folder, path).await })
+    };
+    Documents { folder, open: Box::new(open) }
 }
 
 /// The servers in the config of any client.

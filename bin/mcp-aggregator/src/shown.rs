@@ -49,7 +49,7 @@ pub(crate) fn place(config: &Value) -> String {
     ["url", "base_url", "serverUrl", "httpUrl"].iter().find_map(|key| word(&config[*key])).unwrap_or_default()
 }
 
-/// What a container uses of one processor, where that is known.
+/// What a server or a container uses of one processor, where that is known.
 pub(crate) fn cpu(container: &Value) -> Option<String> {
     container["cpu_percent"].as_f64().map(|percent| format!("{percent:.1} %"))
 }
@@ -58,7 +58,8 @@ pub(crate) fn cpu(container: &Value) -> Option<String> {
 pub(crate) fn memory(container: &Value) -> Option<String> {
     let megabytes = |key: &str| container[key].as_f64().map(|bytes| bytes / f64::from(1 << 20));
     let used = megabytes("memory_bytes")?;
-    Some(format!("{used:.1} MB of {:.0} MB", megabytes("memory_limit_bytes").unwrap_or_default()))
+    let limit = megabytes("memory_limit_bytes").map(|limit| format!(" of {limit:.0} MB"));
+    Some(format!("{used:.1} MB{}", limit.unwrap_or_default()))
 }
 
 /// A container on one line: which one, of which image, and what it uses. Nothing for a server without.

@@ -10,7 +10,9 @@ mod tools;
 use std::path::Path;
 use std::sync::Arc;
 
-use notebook::{Binding, FileError, Folder, FolderError, Origin, Section, Server};
+use notebook::{
+    Binding, Bindings, Document, FileError, Folder, FolderError, Origin, Outline, Section, Server, outline,
+};
 use registry::Page;
 use service::bindings::ShownBinding;
 use service::{Error, Service};
@@ -61,6 +63,22 @@ impl Meant {
     pub(crate) fn assets_folder(&self) -> String {
         notebook::assets_folder(Path::new(self.path.as_deref().unwrap_or("document.md")))
     }
+}
+
+/// A document of a folder, and its map: sections, blocks, the server of each and why.
+pub async fn open_document(
+    service: &Service,
+    folder: &Arc<Folder>,
+    path: String,
+) -> Result<(Document, Outline), Error> {
+    let meant = Meant::in_folder(Some(folder), path).await?;
+    let Surroundings { servers, registered } = Surroundings::of(service, meant.path.as_deref()).await?;
+    away(move || {
+        let document = Document::parse(meant.text);
+        let outline = outline(&document, &servers, &Bindings::of(&document, &registered));
+        Ok((document, outline))
+    })
+    .await
 }
 
 /// What surrounds a document.

@@ -8,8 +8,8 @@
 //! - `routes`: which endpoint it is for; `asked`: what its path, query and body say; `schema`, `schemas`: whether they
 //!   may
 //! - `endpoint`: one thing that can be asked for; `endpoints` and below: all of them, and what they do
-//! - `result`: what a tool answered, with a note on how it got there; `events`: what happens, as a stream; `metrics`:
-//!   numbers
+//! - `result`: what a tool answered, with a note on how it got there; `events`: what happens, as a stream; `log`: what a
+//!   server writes to stderr; `metrics`: numbers
 //! - `documents`: Markdown documents that run tools, and who makes their calls; `helper`: the assistant, and who makes its;
 //!   `work`: what takes its time, told as it goes on
 //! - `answer`: what is sent back; `mistake`: what can go wrong
@@ -22,6 +22,7 @@ mod endpoint;
 mod endpoints;
 mod events;
 mod helper;
+mod log;
 mod metrics;
 mod mistake;
 mod openapi;
@@ -44,6 +45,7 @@ use tokio::sync::watch;
 use answer::Answer;
 pub use answer::Body;
 use asked::Asked;
+pub use documents::open_document;
 use endpoint::Endpoint;
 
 /// Whose name is written down where there are no tokens: only which way they came is known.

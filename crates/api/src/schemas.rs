@@ -14,7 +14,7 @@ pub(crate) use executions::call;
 pub(crate) use keeping::{backup, new_binding};
 pub(crate) use overview::changed_settings;
 pub(crate) use servers::{force, registration, trial, update};
-pub(crate) use tools::{changed_skill, search, suggestion};
+pub(crate) use tools::{changed_skill, search, suggestion, switched};
 
 /// One of the words that an enum of ours knows.
 macro_rules! words {

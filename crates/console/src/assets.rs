@@ -24,6 +24,9 @@ pub(crate) static EVENTS: LazyLock<Asset> =
 /// The playground.
 pub(crate) static PLAYGROUND: LazyLock<Asset> =
     LazyLock::new(|| named("playground", "js", JAVASCRIPT, include_str!("../assets/playground.js")));
+/// Documents that run tools.
+pub(crate) static DOCUMENTS: LazyLock<Asset> =
+    LazyLock::new(|| named("documents", "js", JAVASCRIPT, include_str!("../assets/documents.js")));
 /// The sign in the browser's tab.
 pub(crate) static ICON: LazyLock<Asset> =
     LazyLock::new(|| named("icon", "svg", "image/svg+xml", include_str!("../assets/icon.svg")));
@@ -32,7 +35,8 @@ const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// The asset at a path.
 pub(crate) fn at(path: &str) -> Option<&'static Asset> {
-    [&*STYLE, &*SCRIPT, &*EVENTS, &*PLAYGROUND, &*ICON].into_iter().find(|asset| asset.path == path)
+    let all = [&*STYLE, &*SCRIPT, &*EVENTS, &*PLAYGROUND, &*DOCUMENTS, &*ICON];
+    all.into_iter().find(|asset| asset.path == path)
 }
 
 fn named(name: &str, ending: &str, content_type: &'static str, content: &'static str) -> Asset {

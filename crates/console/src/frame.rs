@@ -40,6 +40,7 @@ const PLACES: &[(&str, &str, &str)] = &[
     ("/tools", "Tools", "M14 6a4 4 0 0 1 5-4l-3 3 3 3 3-3a4 4 0 0 1-5 5L8 19a2 2 0 0 1-3-3z"),
     ("/playground", "Playground", "M6 4l14 8-14 8z"),
     ("/executions", "Executions", "M3 12h4l3-8 4 16 3-8h4"),
+    ("/documents", "Documents", "M4 4h7a1 1 0 0 1 1 1v15a2 2 0 0 0-2-2H4zM20 4h-7a1 1 0 0 0-1 1v15a2 2 0 0 1 2-2h6z"),
     ("/add", "Add server", "M12 4v16M4 12h16"),
     (
         "/settings",

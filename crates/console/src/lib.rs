@@ -25,13 +25,17 @@ mod visit;
 mod words;
 
 use std::collections::HashMap;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use http::request::Parts;
 use http::{Method, Response, StatusCode};
+use notebook::{Document, Folder, Outline};
 use serde_json::{Map, Value};
-use service::Service;
+use service::servers::ServerView;
+use service::usage::UsageView;
+use service::{Error, Service};
 
 use frame::Flash;
 use pulse::Pulse;
@@ -45,6 +49,17 @@ const FLASHES: usize = 1000;
 /// Whose a secret is, if it is a token.
 pub type Whose = Arc<dyn Fn(&str) -> Option<Arc<str>> + Send + Sync>;
 
+/// A document with its map, on its way.
+pub type Opening = Pin<Box<dyn Future<Output = Result<(Document, Outline), Error>> + Send>>;
+
+/// The documents that may be seen, run and written.
+pub struct Documents {
+    /// Where they are.
+    pub folder: Arc<Folder>,
+    /// Opens one, by its path in the folder.
+    pub open: Box<dyn Fn(String) -> Opening + Send + Sync>,
+}
+
 /// What the console needs to know of the program around it.
 pub struct Outside {
     /// Whose a secret is. Nothing where everybody may come in.
@@ -55,6 +70,8 @@ pub struct Outside {
     pub read_config: fn(&str) -> Result<Vec<Found>, String>,
     /// The servers that programs on this machine know.
     pub on_this_machine: fn() -> Vec<Found>,
+    /// The documents, where a folder of them is served.
+    pub documents: Option<Documents>,
 }
 
 /// A server that somebody else knows, as it could be registered here.
@@ -78,6 +95,8 @@ pub struct Console {
     outside: Outside,
     sessions: Sessions,
     pulse: Pulse,
+    /// What servers used when they were last looked at, by name. Engines are too slow to be asked for a page.
+    used: Mutex<HashMap<String, UsageView>>,
     /// What became of what was asked for, to be shown on the next page, by visitor.
     flashes: Mutex<HashMap<String, Flash>>,
 }
@@ -85,8 +104,8 @@ pub struct Console {
 impl Console {
     /// The console of a service.
     pub fn new(service: Arc<Service>, outside: Outside) -> Self {
-        let (sessions, pulse, flashes) = (Sessions::new(), Pulse::default(), Mutex::default());
-        Self { service, outside, sessions, pulse, flashes }
+        let (sessions, pulse) = (Sessions::new(), Pulse::default());
+        Self { service, outside, sessions, pulse, used: Mutex::default(), flashes: Mutex::default() }
     }
 
     /// Whether a path leads here. Who may see what is there is decided here, too.
@@ -120,6 +139,24 @@ impl Console {
         loop {
             looks.tick().await;
             self.pulse.look(&self.service.reading());
+            self.look_at_usage().await;
+        }
+    }
+
+    async fn look_at_usage(&self) {
+        // A database that is away says nothing about servers; the next look may.
+        let Ok(mut listed) = self.service.servers(None, false, registry::Page::ALL).await else { return };
+        self.service.measure(&mut listed.items).await;
+        let used = listed.items.into_iter().filter_map(|view| Some((view.record.name, view.usage?))).collect();
+        *self.used.lock().unwrap_or_else(PoisonError::into_inner) = used;
+    }
+
+    /// Adds what servers use: of processes as it is now, of containers as it was when they were last looked at.
+    fn add_usage(&self, views: &mut [ServerView]) {
+        self.service.measure_processes(views);
+        let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        for view in views.iter_mut().filter(|view| view.container.is_some()) {
+            view.usage = used.get(&view.record.name).copied();
         }
     }
 

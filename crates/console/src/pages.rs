@@ -2,6 +2,7 @@
 
 pub(crate) mod add;
 pub(crate) mod audit;
+pub(crate) mod documents;
 pub(crate) mod executions;
 pub(crate) mod login;
 pub(crate) mod overview;

@@ -36,6 +36,8 @@ pub(crate) enum Reply {
     Seen(String),
     /// Look there instead, as the visitor of that id.
     Cookie(String, String),
+    /// A picture, to be shown in a page of ours.
+    Picture { content_type: &'static str, content: Vec<u8> },
     /// A file to be kept.
     File { name: String, content_type: &'static str, content: Vec<u8> },
 }
@@ -69,6 +71,13 @@ pub(crate) fn file(name: &str, content_type: &'static str, content: Vec<u8>) -> 
     let disposition = HeaderValue::from_str(&format!("attachment; filename=\"{name}\""));
     let disposition = disposition.unwrap_or(HeaderValue::from_static("attachment"));
     response.headers_mut().insert(CONTENT_DISPOSITION, disposition);
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+/// A picture that a page shows.
+pub(crate) fn picture(content_type: &'static str, content: Vec<u8>) -> Response<Body> {
+    let mut response = made(StatusCode::OK, content_type, content.into());
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }

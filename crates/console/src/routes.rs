@@ -3,7 +3,7 @@
 use http::{Method, Response, StatusCode};
 use service::Error;
 
-use crate::pages::{add, audit, executions, login, overview, playground, server, settings, system, tools};
+use crate::pages::{add, audit, documents, executions, login, overview, playground, server, settings, system, tools};
 use crate::reply::{self, Body, Reply};
 use crate::visit::Visit;
 use crate::{assets, form, frame, session};
@@ -17,6 +17,7 @@ const OURS: &[&str] = &[
     "tools",
     "playground",
     "executions",
+    "documents",
     "settings",
     "audit",
     "system",
@@ -82,6 +83,8 @@ async fn run(visit: &Visit<'_>) -> Result<Reply, Error> {
         (&Method::GET, ["executions", "export.csv"]) => executions::export_csv(visit).await,
         (&Method::GET, ["executions", id]) => executions::show(visit, id).await,
         (&Method::POST, ["executions", id, "cancel"]) => executions::cancel(visit, id).await,
+        (&Method::GET, ["documents"]) => documents::show(visit).await,
+        (&Method::GET, ["documents", "picture"]) => documents::picture(visit).await,
         (&Method::GET, ["settings"]) => settings::show(visit).await,
         (&Method::POST, ["settings"]) => settings::change(visit).await,
         (&Method::POST, ["export"]) => settings::export(visit).await,
@@ -106,15 +109,17 @@ fn sent(visit: &Visit<'_>, done: Reply) -> Response<Body> {
         Reply::Bare(status, page) => reply::whole(status, page),
         Reply::Seen(to) => reply::elsewhere(&to),
         Reply::Cookie(id, to) => reply::with_cookie(reply::elsewhere(&to), &session::set_cookie(&visit.headers, &id)),
+        Reply::Picture { content_type, content } => reply::picture(content_type, content),
         Reply::File { name, content_type, content } => reply::file(&name, content_type, content),
     }
 }
 
 fn failed(visit: &Visit<'_>, error: &Error) -> Response<Body> {
     let status = match error {
-        Error::ServerNotFound { .. } | Error::ToolNotFound { .. } | Error::ExecutionNotFound { .. } => {
-            StatusCode::NOT_FOUND
-        }
+        Error::ServerNotFound { .. }
+        | Error::ToolNotFound { .. }
+        | Error::ExecutionNotFound { .. }
+        | Error::DocumentNotFound { .. } => StatusCode::NOT_FOUND,
         Error::Validation { .. } => StatusCode::UNPROCESSABLE_ENTITY,
         Error::Registry(_) => {
             tracing::error!(%error, "a page could not be made");

@@ -64,7 +64,11 @@ pub(crate) fn tokens(bytes: u64) -> String {
 
 /// A share in percent.
 pub(crate) fn percent(share: f64) -> String {
-    let percent = share * 100.0;
+    busy(share * 100.0)
+}
+
+/// What something uses of one processor.
+pub(crate) fn busy(percent: f64) -> String {
     if percent > 0.0 && percent < 9.95 { format!("{percent:.1} %") } else { format!("{percent:.0} %") }
 }
 

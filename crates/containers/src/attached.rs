@@ -22,7 +22,7 @@ use upstream::failure::Cause;
 use upstream::stderr::Tail;
 use upstream::stream::{Sink, Source};
 use upstream::wire::Wire;
-use upstream::{Connection, Ending, Outbox, Phase, Stop, Upstream, Watcher};
+use upstream::{Connection, Ending, Outbox, Phase, Signs, Stop, Upstream, Watcher};
 
 use crate::engine::Engine;
 use crate::house::House;
@@ -96,9 +96,10 @@ async fn start(
     watcher: &Arc<dyn Watcher>,
 ) -> Result<Live, Trouble> {
     let pipes = Pipes::new().map_err(|error| no_pipes(&error))?;
-    let tail = Tail::hiding(upstream.spec.secrets.clone());
+    let tail = Tail::hiding(upstream.spec.secrets.clone()).keeping_more();
     let (house, attached) = House::open(containers, engine, upstream, wanted, &tail).await?;
     watcher.housed(upstream.index, Arc::clone(&house.gauge) as _);
+    watcher.signs_of_life(upstream.index, Signs { process: None, tail: tail.clone() });
     let Pipes { sink, stdout, stderr, carried } = pipes;
     let outbox = Arc::new(Outbox::new(sink));
     let connection = Arc::new(Connection::new(upstream.surroundings(watcher), Wire::Pipe(Arc::clone(&outbox))));

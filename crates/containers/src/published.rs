@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep, timeout};
 use upstream::failure::Cause;
 use upstream::stderr::Tail;
 use upstream::stream::Source;
-use upstream::{Connection, Ending, Housing, Life, Phase, Question, Report, Stop, Upstream, Watcher};
+use upstream::{Connection, Ending, Housing, Life, Phase, Question, Report, Signs, Stop, Upstream, Watcher};
 
 use crate::engine::Engine;
 use crate::house::House;
@@ -46,7 +46,7 @@ pub(crate) async fn live(
     mut stop: watch::Receiver<Stop>,
     remote: Life,
 ) {
-    let tail = Tail::hiding(upstream.spec.secrets.clone());
+    let tail = Tail::hiding(upstream.spec.secrets.clone()).keeping_more();
     let opened = unless_stuck(House::open(containers, engine, &upstream, wanted, &tail), &stop).await;
     let (mut house, attached) = match opened {
         Some(Ok(opened)) => opened,
@@ -54,6 +54,7 @@ pub(crate) async fn live(
         None => return upstream.ended(&*watcher, &Arc::new(Ending::Stopped)),
     };
     watcher.housed(upstream.index, Arc::clone(&house.gauge) as _);
+    watcher.signs_of_life(upstream.index, Signs { process: None, tail: tail.clone() });
     let muttering = mutter(&upstream, &tail, attached);
     let ending = reside(&upstream, &mut house, wanted, &watcher, &mut stop, &remote).await;
     house.close(containers, &ending, &mut stop).await;

@@ -92,15 +92,32 @@ impl Folder {
 
     /// The text of a document.
     pub fn read(&self, path: &str) -> Result<String, FolderError> {
-        let file = self.find(path)?;
-        let whole = || self.root.join(path);
+        must_be_document(path)?;
+        String::from_utf8(self.bytes(path)?).map_err(|_| FileError::NotText { path: self.root.join(path) }.into())
+    }
+
+    /// A picture beside a document, and what kind it is.
+    pub fn picture(&self, path: &str) -> Result<(&'static str, Vec<u8>), FolderError> {
+        let extension = path.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
+        let mime = match extension.as_deref() {
+            Some("png") => "image/png",
+            Some("jpg" | "jpeg") => "image/jpeg",
+            Some("gif") => "image/gif",
+            Some("webp") => "image/webp",
+            // SVG among them: it can hold scripts.
+            _ => return Err(no_document(path, "only PNG, JPEG, GIF and WebP are pictures")),
+        };
+        Ok((mime, self.bytes(path)?))
+    }
+
+    fn bytes(&self, path: &str) -> Result<Vec<u8>, FolderError> {
         let mut bytes = Vec::new();
-        let read = file.take(LONGEST + 1).read_to_end(&mut bytes);
-        read.map_err(|source| FileError::Read { path: whole(), source })?;
+        let read = self.find(path)?.take(LONGEST + 1).read_to_end(&mut bytes);
+        read.map_err(|source| FileError::Read { path: self.root.join(path), source })?;
         if bytes.len() as u64 > LONGEST {
             return Err(no_document(path, "it is too long"));
         }
-        String::from_utf8(bytes).map_err(|_| FileError::NotText { path: whole() }.into())
+        Ok(bytes)
     }
 
     /// Puts the results of a run into a document as it is on disk now.
@@ -112,6 +129,7 @@ impl Folder {
 
     /// Finds out whether a document can be written, before anything is done whose results would be lost.
     pub fn check_writable(&self, path: &str) -> Result<(), FolderError> {
+        must_be_document(path)?;
         drop(self.find(path)?);
         let whole = self.whole_path(path)?;
         let assets = whole.with_file_name(assets_folder(&whole));
@@ -125,13 +143,10 @@ impl Folder {
         Ok(fs::open(&self.root, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
     }
 
-    /// Walks to a document, and opens it.
+    /// Walks to a file, and opens it.
     fn find(&self, path: &str) -> Result<File, FolderError> {
         let steps = steps(path)?;
         let (name, folders) = steps.split_last().ok_or_else(|| no_document(path, "this is no path"))?;
-        if !is_document(&name.to_string_lossy()) {
-            return Err(no_document(path, "only Markdown files (`.md`) are documents"));
-        }
         let failed = |error: Errno| match error {
             Errno::LOOP | Errno::MLINK => no_document(path, "links are not followed"),
             Errno::NOENT | Errno::NOTDIR => no_document(path, "nothing is there"),
@@ -207,6 +222,10 @@ fn is_document(name: &str) -> bool {
     matches!(extension.as_deref(), Some("md" | "markdown"))
 }
 
+fn must_be_document(path: &str) -> Result<(), FolderError> {
+    if is_document(path) { Ok(()) } else { Err(no_document(path, "only Markdown files (`.md`) are documents")) }
+}
+
 fn no_document(path: &str, why: &'static str) -> FolderError {
     FolderError::NoDocument { path: path.to_owned(), why }
 }
@@ -263,6 +282,21 @@ mod tests {
             "b.md\0",
         ] {
             assert!(matches!(folder.read(path), Err(FolderError::NoDocument { .. })), "{path}");
+        }
+    }
+
+    #[test]
+    fn pictures_are_read_and_nothing_that_only_looks_like_one() {
+        let (place, folder) = folder();
+        let root = place.path().join("notes");
+        std::fs::create_dir(root.join("b.assets")).unwrap();
+        for name in ["a.png", "b.svg", "c.txt"] {
+            std::fs::write(root.join("b.assets").join(name), name).unwrap();
+        }
+        symlink(place.path().join("secret.md"), root.join("b.assets/link.png")).unwrap();
+        assert_eq!(folder.picture("b.assets/a.png").unwrap(), ("image/png", b"a.png".to_vec()));
+        for path in ["b.assets/b.svg", "b.assets/c.txt", "b.assets/link.png", "../a.png", "b.md", "none.png"] {
+            assert!(matches!(folder.picture(path), Err(FolderError::NoDocument { .. })), "{path}");
         }
     }
 

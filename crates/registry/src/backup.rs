@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::bindings::{self, Section};
+use crate::database::{Row, values};
 use crate::error::Error;
 use crate::servers;
 use crate::settings;
@@ -73,6 +74,15 @@ struct Backup {
     skills: Vec<SkillRecord>,
     #[serde(default)]
     bindings: Vec<Binding>,
+    #[serde(default)]
+    switched_off: Vec<SwitchedOff>,
+}
+
+/// A tool that nobody lists, finds or calls.
+#[derive(Serialize, Deserialize)]
+struct SwitchedOff {
+    server: String,
+    tool: String,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -108,7 +118,7 @@ struct Binding {
 }
 
 impl Store {
-    /// Registered servers, settings, skills and bindings. What a config file says, what is found out by connecting, and what
+    /// Registered servers, settings, skills, bindings, and which tools are off. What a config file says, what is found out by connecting, and what
     /// happened is not in it.
     pub async fn export(&self, secrets: Secrets) -> Result<Value, Error> {
         let servers = self.servers(&ServerFilter::default(), Page::ALL).await?.items;
@@ -122,6 +132,11 @@ impl Store {
                 Some(Binding { document, section, server: name_of(server_id)?, inherit_to_children })
             })
             .collect();
+        let sql = "SELECT s.name AS server, o.original_name AS tool FROM mcp.tool_switches AS o \
+            JOIN mcp.external_servers AS s ON s.id = o.source_server_id ORDER BY s.name, o.original_name";
+        let mut session = self.read("export which tools are off").await?;
+        let off = |row: &mut Row| Ok(SwitchedOff { server: row.take("server")?, tool: row.take("tool")? });
+        let switched_off = session.all(sql, values![], off).await?;
         let registered = servers.iter().filter(|server| server.origin == Origin::Registered);
         Ok(json!(Backup {
             format: FORMAT.to_owned(),
@@ -131,6 +146,7 @@ impl Store {
             settings,
             skills,
             bindings,
+            switched_off,
         }))
     }
 
@@ -163,6 +179,11 @@ impl Store {
                 }
             }
         }
+        // Of servers that were there already, what is on and off here counts.
+        let off = backup.switched_off.into_iter().filter(|off| report.added.contains(&off.server));
+        let sql = "INSERT INTO mcp.tool_switches (source_server_id, original_name) \
+            SELECT id, $2 FROM mcp.external_servers WHERE name = $1 ON CONFLICT DO NOTHING";
+        session.execute_each(sql, off.map(|off| values![off.server, off.tool]).collect()).await?;
         settings::put(&mut session, backup.settings).await?;
         let known = skills::all(&mut session).await?;
         for skill in &backup.skills {

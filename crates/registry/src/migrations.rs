@@ -28,8 +28,7 @@ macro_rules! migrations {
 }
 
 /// All there are, in order.
-const MIGRATIONS: &[Migration] =
-    migrations![1 "0001_registry", 2 "0002_lean_executions", 3 "0003_skills", 4 "0004_judgements", 6 "0006_sizes"];
+const MIGRATIONS: &[Migration] = migrations![1 "0001_registry", 2 "0002_lean_executions", 3 "0003_skills", 4 "0004_judgements", 5 "0005_switches", 6 "0006_sizes"];
 
 /// Another program that starts at the same time is waited for, and it may have much to change.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -132,6 +131,11 @@ mod tests {
                 "0004_judgements",
                 "ac2118e8e20e3900ea50db81b02a2bf5ab4e3cb09d8d365a2b13bf1316f7196c",
                 "7ebf8e2bdb9e1e31cb76de8e3f611a9507375d082dcdcb013d3e3c08d38a9784",
+            ),
+            (
+                "0005_switches",
+                "14d5a8403481d90bda5f65d231fa6c98f97abda4e6d066eb1b5cd2a97bb9b8b6",
+                "2f33da18843f9626940100d0cebebeb3d28f0e8afe391915c509711f89b0215e",
             ),
             (
                 "0006_sizes",

@@ -86,6 +86,8 @@ impl Keeper {
             pulse: Pulse { last_check: record.last_health_check, ..Pulse::default() },
             housing: None,
             progress: None,
+            gauge: None,
+            tail: None,
             record,
         };
         let (handle, orders) = Handle::new(place, shown.clone());

@@ -8,6 +8,7 @@
 //! - `household.rs`: what all keepers share; `records.rs`: what is written behind their backs
 //! - `spec.rs`: from what was registered to what can be started, and what is wrong with it
 //! - [`containers`]: servers in containers: what is wrong with how one is described, and how one is shown
+//! - [`usage`]: what servers use of the machine, and what they say on the side
 //! - `switching.rs`: tools that are switched off
 //! - `layer.rs`: the config file as a read-only layer of servers; `trial.rs`: a server tried apart from all others
 //! - [`calls`]: a tool called from here; [`executions`]: the account of all calls: limits, stop, history;
@@ -43,6 +44,7 @@ mod spec;
 mod switching;
 pub mod traces;
 mod trial;
+pub mod usage;
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -16,6 +16,7 @@ use serde_json::{Map, Value};
 use crate::containers::{self, ContainerView};
 use crate::finding::{ShownTool, ToolStates};
 use crate::keeper::{Handle, Order};
+use crate::usage::UsageView;
 use crate::{Actor, Error, Problem, Service, spec, trial};
 
 pub use crate::spec::problems_with_config;
@@ -94,6 +95,8 @@ pub struct ServerView {
     pub lazy: bool,
     /// The container it lives in.
     pub container: Option<ContainerView>,
+    /// What it uses of the machine, if it is a process or a container of ours; only where that is asked for.
+    pub usage: Option<UsageView>,
     /// What has to be done before it can start, and how far that is.
     pub progress: Option<String>,
     /// Its tools, where they were asked for or just discovered.
@@ -253,11 +256,22 @@ impl Service {
         Ok(Listed { items, total })
     }
 
-    /// Adds what the containers of these servers use right now, as far as that can be learnt in a few seconds.
+    /// Adds what the processes of these servers use right now. Containers are left out: their engine would have to be asked.
+    pub fn measure_processes(&self, views: &mut [ServerView]) {
+        for view in views {
+            let gauge =
+                self.house.find(&view.record.id.to_string()).ok().and_then(|handle| handle.shown().gauge.clone());
+            view.usage = gauge.and_then(|gauge| gauge.read());
+        }
+    }
+
+    /// Adds what these servers use right now; of containers, as far as that can be learnt in a few seconds.
     pub async fn measure(&self, views: &mut [ServerView]) {
+        self.measure_processes(views);
         let housing = |view: &ServerView| self.house.find(&view.record.id.to_string()).ok()?.shown().housing.clone();
         let housings = views.iter().enumerate().filter_map(|(place, view)| Some((place, housing(view)?))).collect();
         for (place, container) in containers::measured_at_once(housings).await {
+            views[place].usage = UsageView::of_container(&container);
             views[place].container = Some(container);
         }
     }
@@ -267,7 +281,11 @@ impl Service {
         let handle = self.house.find(id_or_name)?;
         let mut view = view(&handle);
         if let Some(housing) = &handle.shown().housing {
-            view.container = Some(ContainerView::measured(housing).await);
+            let container = ContainerView::measured(housing).await;
+            view.usage = UsageView::of_container(&container);
+            view.container = Some(container);
+        } else if let Some(gauge) = &handle.shown().gauge {
+            view.usage = gauge.read();
         }
         Ok(view)
     }
@@ -474,6 +492,7 @@ fn view(handle: &Handle) -> ServerView {
         next_retry_at: shown.retry_at,
         lazy: shown.is_lazy,
         container: shown.housing.as_deref().map(ContainerView::of),
+        usage: None,
         progress: shown.progress.clone(),
         tools: None,
     }

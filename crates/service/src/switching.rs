@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use registry::{Page, ServerId, ToolFilter};
+use registry::{Page, ServerId, ToolFilter, ToolId, ToolRecord};
 use serde_json::json;
 
 use crate::household::Household;
@@ -14,17 +14,13 @@ impl Service {
     /// touched.
     pub async fn switch_tools(&self, by: &Actor, names: &[String], enabled: bool) -> Result<u64, Error> {
         let mut meant = Vec::with_capacity(names.len());
-        for name in names {
-            let filter = ToolFilter { name: Some(name.clone()), ..ToolFilter::default() };
-            let found = self.store.tools(&filter, Page::first(1)).await?.items.pop();
-            meant.push(found.ok_or_else(|| Error::ToolNotFound { name: name.clone() })?);
+        for name in names.iter().collect::<BTreeSet<_>>() {
+            meant.push(self.tool_called(name).await?);
         }
         meant.retain(|tool| tool.enabled != enabled);
-        let mut servers = BTreeSet::new();
-        for tool in &meant {
-            self.store.set_tool_enabled(tool.id, enabled).await?;
-            servers.insert(tool.source_server_id.to_string());
-        }
+        let ids: Vec<ToolId> = meant.iter().map(|tool| tool.id).collect();
+        self.store.set_tools_enabled(&ids, enabled).await?;
+        let servers: BTreeSet<String> = meant.iter().map(|tool| tool.source_server_id.to_string()).collect();
         for server in servers {
             let handle = self.house.find(&server)?;
             self.house.sift(&handle).await?;
@@ -41,6 +37,13 @@ impl Service {
         }
         Ok(meant.len() as u64)
     }
+
+    /// A tool by its full name, whether it is on or off.
+    pub async fn tool_called(&self, name: &str) -> Result<ToolRecord, Error> {
+        let filter = ToolFilter { name: Some(name.to_owned()), ..ToolFilter::default() };
+        let found = self.store.tools(&filter, Page::first(1)).await?.items.pop();
+        found.ok_or_else(|| Error::ToolNotFound { name: name.to_owned() })
+    }
 }
 
 impl Household {
@@ -52,7 +55,6 @@ impl Household {
 
     /// The tools of a server that are switched off, by the names it gave them.
     pub(crate) async fn switched_off(&self, server: ServerId) -> Result<BTreeSet<String>, Error> {
-        let filter = ToolFilter { server: Some(server), enabled: Some(false), ..ToolFilter::default() };
-        Ok(self.store.tools(&filter, Page::ALL).await?.items.into_iter().map(|tool| tool.original_name).collect())
+        Ok(self.store.switched_off(server).await?.into_iter().collect())
     }
 }

@@ -52,7 +52,7 @@ async fn meet(house: &Household, spec: ServerSpec) -> Result<Arc<Offer>, String>
                 met = Some(offer);
                 lived.stop(Stop::Gently);
             }
-            Some(Happening::Changed(_) | Happening::Preparing(_) | Happening::Housed(_)) => {}
+            Some(Happening::Changed(_) | Happening::Preparing(_) | Happening::Housed(_) | Happening::Signs(_)) => {}
             Some(Happening::Ended(ending)) => how_it_ended = Some(ending.to_string()),
             Some(Happening::Reported(reported)) => report = Some(reported),
             None => break,

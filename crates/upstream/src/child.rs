@@ -16,6 +16,7 @@ use crate::lifecycle::{Stop, Upstream, Watcher};
 use crate::lineage;
 use crate::outbox::Outbox;
 use crate::process::{Process, StartError, Streams};
+use crate::signs::Signs;
 use crate::stderr::Tail;
 use crate::stream::{Sink, Source};
 use crate::wire::Wire;
@@ -95,6 +96,10 @@ fn start(upstream: &Upstream, program: &Program, watcher: &Arc<dyn Watcher>) -> 
         async move { outbox.drain().await }
     });
     let tail = Tail::hiding(upstream.spec.secrets.clone());
+    // The tiny program has nobody who would read more.
+    let tail = if upstream.manners.tools_only { tail } else { tail.keeping_more() };
+    let process_id = u32::try_from(process.group().as_raw_nonzero().get()).ok();
+    watcher.signs_of_life(upstream.index, Signs { process: process_id, tail: tail.clone() });
     let source = Source::adopt(stderr).map_err(adopted)?.with_small_share();
     let muttering = tokio::spawn(tail.clone().follow(name.clone(), source));
     Ok(Live { process, connection, outbox, listening, draining, muttering, tail })

@@ -33,8 +33,10 @@ mod numbers;
 mod open;
 pub mod outbox;
 pub mod process;
+mod signs;
 pub mod stderr;
 pub mod stream;
+pub mod usage;
 pub mod watchdog;
 pub mod wire;
 
@@ -45,3 +47,4 @@ pub use failure::{CallError, Ending, Phase, Report};
 pub use housing::{Housing, Tenancy, Usage};
 pub use lifecycle::{Finding, Life, Living, Probe, Stop, Upstream, Watcher};
 pub use outbox::Outbox;
+pub use signs::Signs;

@@ -17,6 +17,7 @@ use crate::connection::{Connection, Surroundings};
 use crate::failure::{Cause, Ending, Phase, Report};
 use crate::housing::Housing;
 use crate::lineage::Lineage;
+use crate::signs::Signs;
 use crate::watchdog::Watchdog;
 
 /// How urgently servers are to stop. Only ever becomes more urgent.
@@ -50,6 +51,8 @@ pub trait Watcher: Send + Sync + std::fmt::Debug {
     fn preparing(&self, _index: usize, _progress: &str) {}
     /// The server lives in this container.
     fn housed(&self, _index: usize, _housing: Arc<dyn Housing>) {}
+    /// The server is being started in a house of ours, and this can be seen of it.
+    fn signs_of_life(&self, _index: usize, _signs: Signs) {}
     /// How long it may take to know what became of a server that broke off a conversation, where that will be known.
     fn verdict_within(&self) -> Duration {
         Duration::ZERO

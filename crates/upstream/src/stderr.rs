@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use catalog::{Secrets, ServerName};
 use protocol::{Line, Lines};
+use tokio::sync::Notify;
 
 use crate::stream::Source;
 
@@ -16,24 +17,57 @@ use crate::stream::Source;
 /// lost on the way up, so a server's line that holds this is passed on as a warning.
 pub const CIRCLE: &str = "this aggregator would start itself";
 
-/// Lines kept.
+/// Lines that tell why a server died.
 const LINES: usize = 20;
+/// Lines kept where somebody may want to read on.
+const MORE_LINES: usize = 200;
 /// Bytes kept of each.
 const LINE_WIDTH: usize = 400;
 /// Bytes of one line that are looked at.
 const LONGEST_LINE: usize = 64 << 10;
 
 /// The last lines of a server's stderr.
-#[derive(Debug, Default, Clone)]
+#[derive(Debug, Clone)]
 pub struct Tail {
-    kept: Arc<Mutex<VecDeque<Vec<u8>>>>,
+    kept: Arc<Kept>,
     secrets: Secrets,
+    most: usize,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    lines: Mutex<Spoken>,
+    /// Woken by every line.
+    more: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Spoken {
+    lines: VecDeque<Vec<u8>>,
+    /// How many there were, those that are no longer kept included.
+    count: u64,
+}
+
+/// What a server said since somebody last listened.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Heard {
+    /// The lines, oldest first.
+    pub lines: Vec<String>,
+    /// How many lines between are lost, because they came too fast.
+    pub missed: u64,
+    /// Where to listen on from.
+    pub until: u64,
 }
 
 impl Tail {
     /// One that keeps no secret, even if the server says it.
     pub fn hiding(secrets: Secrets) -> Self {
-        Self { kept: Arc::default(), secrets }
+        Self { kept: Arc::default(), secrets, most: LINES }
+    }
+
+    /// The same, but somebody may want to read what was said before its last words, too.
+    pub fn keeping_more(self) -> Self {
+        Self { most: MORE_LINES, ..self }
     }
 
     /// Reads `source` to its end, keeping the last lines and telling all of them to the log when it is verbose.
@@ -68,24 +102,86 @@ impl Tail {
             tracing::warn!(%server, "it says: {}", String::from_utf8_lossy(bytes).trim());
         }
         tracing::debug!(%server, "stderr: {}", String::from_utf8_lossy(bytes));
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut spoken = self.kept.lines.lock().unwrap_or_else(PoisonError::into_inner);
         // A server may write without end, so a line costs no more than its copy.
-        let mut line = if kept.len() == LINES { kept.pop_front().unwrap_or_default() } else { Vec::new() };
+        let mut line =
+            if spoken.lines.len() >= self.most { spoken.lines.pop_front() } else { None }.unwrap_or_default();
         line.clear();
         line.extend_from_slice(bytes);
-        kept.push_back(line);
+        spoken.lines.push_back(line);
+        spoken.count += 1;
+        drop(spoken);
+        self.kept.more.notify_waiters();
     }
 
-    /// The lines kept so far, oldest first.
+    /// Its last lines, oldest first.
     pub fn lines(&self) -> Vec<String> {
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.iter().map(|line| String::from_utf8_lossy(line).into_owned()).collect()
+        let spoken = self.kept.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = spoken.lines.len().saturating_sub(LINES);
+        spoken.lines.iter().skip(before).map(|line| text(line)).collect()
     }
+
+    /// What was said after the first `seen` lines, as far as it is kept.
+    pub fn since(&self, seen: u64) -> Heard {
+        let spoken = self.kept.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = spoken.count - spoken.lines.len() as u64;
+        let before = usize::try_from(seen.saturating_sub(first)).unwrap_or(usize::MAX);
+        Heard {
+            lines: spoken.lines.iter().skip(before).map(|line| text(line)).collect(),
+            missed: first.saturating_sub(seen),
+            until: spoken.count,
+        }
+    }
+
+    /// Waits until more was said than the first `seen` lines.
+    pub async fn more_than(&self, seen: u64) {
+        loop {
+            let more = self.kept.more.notified();
+            if self.since_count() > seen {
+                return;
+            }
+            more.await;
+        }
+    }
+
+    /// Whether this is what the same life of a server says.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.kept, &other.kept)
+    }
+
+    fn since_count(&self) -> u64 {
+        self.kept.lines.lock().unwrap_or_else(PoisonError::into_inner).count
+    }
+}
+
+fn text(line: &[u8]) -> String {
+    String::from_utf8_lossy(line).into_owned()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn said(tail: &Tail, words: &str) {
+        tail.add(&ServerName::new("db").unwrap(), &Line::Whole(words.as_bytes().to_vec().into()));
+    }
+
+    #[tokio::test]
+    async fn who_listens_hears_every_line_once_and_is_told_what_was_lost() {
+        let tail = Tail::hiding(Secrets::default()).keeping_more();
+        said(&tail, "one");
+        let heard = tail.since(0);
+        assert_eq!(heard, Heard { lines: vec!["one".to_owned()], missed: 0, until: 1 });
+        let listening = tail.clone();
+        let waiting = tokio::spawn(async move { listening.more_than(1).await });
+        tokio::task::yield_now().await;
+        (0..MORE_LINES + 5).for_each(|number| said(&tail, &number.to_string()));
+        waiting.await.unwrap();
+        let heard = tail.since(1);
+        assert_eq!((heard.lines.len(), heard.missed), (MORE_LINES, 5));
+        assert_eq!(tail.since(heard.until).lines, Vec::<String>::new());
+        assert_eq!(tail.lines().len(), LINES, "its last words are few");
+    }
 
     #[test]
     fn a_secret_that_a_server_tells_is_not_kept() {

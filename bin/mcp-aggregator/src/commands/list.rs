@@ -50,8 +50,8 @@ pub(crate) async fn servers_of(service: &Client) -> Result<Vec<Value>, Failure> 
     all(service, "").await
 }
 
-/// The same, with what their containers use.
-pub(super) async fn servers_with_usage(service: &Client) -> Result<Vec<Value>, Failure> {
+/// The same, with what their processes and containers use.
+pub(crate) async fn servers_with_usage(service: &Client) -> Result<Vec<Value>, Failure> {
     all(service, "&include_usage=true").await
 }
 
@@ -76,15 +76,16 @@ fn lines(servers: &[Value]) -> Vec<String> {
             text(server, "name"),
             shown::status(server),
             text(server, "tool_count"),
+            shown::cpu(&server["usage"]).unwrap_or_else(|| "-".to_owned()),
+            shown::memory(&server["usage"]).unwrap_or_else(|| "-".to_owned()),
             text(server, "transport_type"),
             place(config),
         ]
     };
     let rows = servers.iter().map(row).collect();
     let mut lines = Vec::new();
-    for (index, line) in
-        table(["SERVER", "STATUS", "TOOLS", "TRANSPORT", "PROGRAM OR ADDRESS"], rows).into_iter().enumerate()
-    {
+    let header = ["SERVER", "STATUS", "TOOLS", "CPU", "MEMORY", "TRANSPORT", "PROGRAM OR ADDRESS"];
+    for (index, line) in table(header, rows).into_iter().enumerate() {
         lines.push(line);
         let server = index.checked_sub(1).and_then(|index| servers.get(index));
         lines.extend(server.and_then(shown::container).map(|container| format!("  container: {container}")));

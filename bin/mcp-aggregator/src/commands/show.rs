@@ -45,7 +45,10 @@ fn lines(server: &Value) -> Vec<String> {
                 .map(|(name, value)| (label, printable(&format!("{name}={}", value.as_str().unwrap_or_default())))),
         );
     }
-    rows.extend(container(&server["container"]));
+    rows.extend(match &server["container"] {
+        Value::Null => usage(&server["usage"]),
+        known => container(known),
+    });
     rows.extend([
         ("health check", text(server, "health_check_url")),
         ("origin", text(server, "origin")),
@@ -81,6 +84,14 @@ fn container(container: &Value) -> Vec<(&'static str, String)> {
         ("cpu", shown::cpu(container).unwrap_or_default()),
         ("memory", shown::memory(container).unwrap_or_default()),
     ]
+}
+
+/// What its processes use, if we started it.
+fn usage(usage: &Value) -> Vec<(&'static str, String)> {
+    let processes = usage["processes"].as_u64().filter(|count| *count > 1);
+    let more = processes.map(|count| format!(" in {count} processes")).unwrap_or_default();
+    let memory = shown::memory(usage).map(|memory| memory + &more);
+    vec![("cpu", shown::cpu(usage).unwrap_or_default()), ("memory", memory.unwrap_or_default())]
 }
 
 fn switch(server: &Value) -> String {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::list::servers_with_usage;
 use crate::arguments::servers::StatusArguments;
@@ -23,7 +23,7 @@ pub(crate) fn run(arguments: &StatusArguments) -> Result<(), Failure> {
         health["containers"] = containers(&servers);
         output::print_json(&health)?;
     } else {
-        let mut lines = lines(&url, &health);
+        let mut lines = lines(&url, &health, &servers);
         let shown = |server: &Value| Some(format!("  {}: {}", text(server, "name"), shown::container(server)?));
         let housed: Vec<String> = servers.iter().filter_map(shown).collect();
         if !housed.is_empty() {
@@ -40,7 +40,7 @@ pub(crate) fn run(arguments: &StatusArguments) -> Result<(), Failure> {
     Err(Failure::new(format!("not all is well{told}")).with_hint("`mcp-aggregator list` shows all servers"))
 }
 
-fn lines(url: &str, health: &Value) -> Vec<String> {
+fn lines(url: &str, health: &Value, servers_used: &[Value]) -> Vec<String> {
     let number = |key: &str| health[key].as_u64().unwrap_or_default();
     let uptime = Duration::try_from_secs_f64(health["uptime_seconds"].as_f64().unwrap_or_default());
     let servers = format!(
@@ -56,11 +56,23 @@ fn lines(url: &str, health: &Value) -> Vec<String> {
         ("up for", in_words(uptime.unwrap_or_default())),
         ("servers", servers),
         ("tools", format!("{}{}", number("total_tools"), waiting(&health["tool_states"]))),
+        ("servers use", used_by(servers_used)),
         ("last sync", moment(health, "last_sync")),
         ("database", text(&health["checks"]["database"], "status")),
         ("vectors", text(&health["checks"]["vectors"], "in_use")),
     ];
     aligned(&rows.map(|(label, value)| [label.to_owned(), value]))
+}
+
+/// What all servers that we run use together; a dash where nothing is known.
+fn used_by(servers: &[Value]) -> String {
+    let known: Vec<&Value> = servers.iter().map(|server| &server["usage"]).filter(|usage| !usage.is_null()).collect();
+    let sum = |key: &str| known.iter().filter_map(|usage| usage[key].as_f64()).sum::<f64>();
+    let total = json!({ "cpu_percent": sum("cpu_percent"), "memory_bytes": sum("memory_bytes") });
+    match (known.is_empty(), shown::cpu(&total), shown::memory(&total)) {
+        (false, Some(cpu), Some(memory)) => format!("cpu {cpu}, memory {memory}"),
+        _ => "-".to_owned(),
+    }
 }
 
 /// What is still to be done about tools behind everybody's back; nothing, mostly.

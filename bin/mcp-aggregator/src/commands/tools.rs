@@ -6,10 +6,10 @@ use aggregator::ServerState;
 use catalog::item::{Item, Kind, Page};
 use protocol::scan::{Span, member};
 use protocol::{reply, text};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::answer;
-use crate::arguments::ToolsArguments;
+use crate::arguments::{SwitchArguments, ToolSwitch, ToolsArguments};
 use crate::conversation::Conversation;
 use crate::failure::Failure;
 use crate::output;
@@ -25,10 +25,33 @@ const LONGEST_IN_COLUMN: usize = 64;
 
 pub(crate) fn run(arguments: &ToolsArguments) -> Result<(), Failure> {
     words::tell(arguments.debug);
+    match &arguments.switch {
+        Some(ToolSwitch::On(wanted)) => return switch(wanted, true),
+        Some(ToolSwitch::Off(wanted)) => return switch(wanted, false),
+        None => {}
+    }
     match &arguments.config {
         Some(config) => by_config(arguments, config),
         None => by_service(arguments),
     }
+}
+
+/// Switches tools on or off, at the running service.
+fn switch(wanted: &SwitchArguments, on: bool) -> Result<(), Failure> {
+    let mut body = json!({ "enabled": on, "names": wanted.names });
+    if let Some(server) = &wanted.server {
+        body["server_id"] = json!(server);
+    }
+    let answer = session::block_on(async {
+        let service = wanted.target.service().await?;
+        Ok(service.post("/tools/switch", Some(&body)).await?)
+    })?;
+    if wanted.json {
+        return output::print_json(&answer);
+    }
+    let changed = usize::try_from(answer["changed"].as_u64().unwrap_or_default()).unwrap_or_default();
+    output::say(format_args!("switched {}: {}", if on { "on" } else { "off" }, counted(changed, "tool")));
+    Ok(())
 }
 
 /// What the running service offers, or what the registry knows.

@@ -131,7 +131,7 @@ fn sorted(servers: &[Server], sort: Sort) -> Vec<Server> {
 
 /// The header, a line for all, and one for each server that fits; the marked one always does.
 fn server_lines(snapshot: &Snapshot, servers: &[Server], marked: usize, room: usize) -> Vec<Line> {
-    let header = ["", "SERVER", "STATUS", "TOOLS", "CALLS", "ERRORS", "P50", "P95"].map(str::to_owned);
+    let header = ["", "SERVER", "STATUS", "TOOLS", "CALLS", "ERRORS", "P50", "P95", "CPU", "MEMORY"].map(str::to_owned);
     let mark = |place: usize| if place == marked { ">" } else { "" }.to_owned();
     let errors: usize = servers.iter().map(|server| server.errors).sum();
     let all = [
@@ -141,6 +141,8 @@ fn server_lines(snapshot: &Snapshot, servers: &[Server], marked: usize, room: us
         snapshot.tools.to_string(),
         counted(snapshot),
         errors.to_string(),
+        String::new(),
+        String::new(),
         String::new(),
         String::new(),
     ];
@@ -154,6 +156,8 @@ fn server_lines(snapshot: &Snapshot, servers: &[Server], marked: usize, room: us
             server.errors.to_string(),
             server.p50.map(time).unwrap_or_default(),
             server.p95.map(time).unwrap_or_default(),
+            server.cpu.clone(),
+            server.memory.clone(),
         ]
     };
     let rows: Vec<_> = [header, all].into_iter().chain(servers.iter().enumerate().map(row)).collect();

@@ -41,6 +41,9 @@ pub(crate) struct Server {
     pub(crate) errors: usize,
     pub(crate) p50: Option<f64>,
     pub(crate) p95: Option<f64>,
+    /// What it uses of a processor and of the memory, in words; empty where nobody knows.
+    pub(crate) cpu: String,
+    pub(crate) memory: String,
 }
 
 /// A call.
@@ -68,7 +71,7 @@ impl Call {
 pub(crate) async fn take(service: &Client) -> Result<Snapshot, Failure> {
     let since = Timestamp::now() - jiff::SignedDuration::try_from(WINDOW).expect("a minute is no long time");
     let state = service.get("/state").await?;
-    let servers = list::servers_of(service).await?;
+    let servers = list::servers_with_usage(service).await?;
     let calls = service.get(&format!("/executions?limit={MOST_CALLS}&since={since}")).await?;
     Ok(read(service.url(), &state, &servers, &calls))
 }
@@ -111,6 +114,8 @@ fn server(described: &Value, calls: &[Call]) -> Server {
         errors: own.iter().filter(|call| call.is_failed()).count(),
         p50: percentile(&times, 50),
         p95: percentile(&times, 95),
+        cpu: shown::cpu(&described["usage"]).unwrap_or_default(),
+        memory: shown::memory(&described["usage"]).unwrap_or_default(),
         name,
     }
 }
@@ -125,7 +130,7 @@ impl Snapshot {
     pub(crate) fn to_json(&self) -> Value {
         let servers = self.servers.iter().map(|server| {
             json!({"name": server.name, "status": server.status, "tools": server.tools, "calls": server.calls,
-                "errors": server.errors, "p50_ms": server.p50, "p95_ms": server.p95})
+                "errors": server.errors, "p50_ms": server.p50, "p95_ms": server.p95, "cpu": server.cpu, "memory": server.memory})
         });
         let calls = self.calls.iter().map(|call| {
             json!({"time": call.time, "server": call.server, "tool": call.tool, "status": call.status,

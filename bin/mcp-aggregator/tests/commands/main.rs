@@ -11,8 +11,10 @@ mod help;
 mod manual;
 mod remote;
 mod serve;
+mod snapshots;
 mod stdio;
 mod tools;
+mod verbs;
 
 use std::path::Path;
 use std::process::{Command, Stdio};

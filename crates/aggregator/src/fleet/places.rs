@@ -9,7 +9,7 @@ use bytes::Bytes;
 use catalog::{Offer, ServerEntry, ServerName, ServerSpec, ServerState};
 use protocol::{Era, reply};
 use tokio::sync::{Notify, mpsc, watch};
-use upstream::{Connection, Ending, Housing, Manners, Report, Stop, Upstream, Watcher, lineage};
+use upstream::{Connection, Ending, Housing, Manners, Report, Signs, Stop, Upstream, Watcher, lineage};
 
 use super::switched::Switched;
 use super::watching::Mourner;
@@ -28,6 +28,8 @@ pub enum Happening {
     Preparing(String),
     /// It lives in this container.
     Housed(Arc<dyn Housing>),
+    /// It is being started, and this can be seen of it.
+    Signs(Signs),
     /// It has ended.
     Ended(Arc<Ending>),
     /// It failed, and this is all there is to know.

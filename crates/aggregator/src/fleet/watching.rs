@@ -7,7 +7,7 @@ use catalog::{Offer, ServerState};
 use protocol::reply::code;
 use protocol::{Envelope, Era};
 use upstream::failure::Cause;
-use upstream::{Caller, Connection, Ending, Housing, Phase, Question, Report, Stop, Watcher};
+use upstream::{Caller, Connection, Ending, Housing, Phase, Question, Report, Signs, Stop, Watcher};
 
 use super::{FAILURES, Fleet, Happening, lock};
 use crate::answering::Answering;
@@ -91,6 +91,10 @@ impl Watcher for Fleet {
 
     fn housed(&self, index: usize, housing: Arc<dyn Housing>) {
         self.places.at(index).tell(Happening::Housed(housing));
+    }
+
+    fn signs_of_life(&self, index: usize, signs: Signs) {
+        self.places.at(index).tell(Happening::Signs(signs));
     }
 
     fn reported(&self, index: usize, report: Report) {

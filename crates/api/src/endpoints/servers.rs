@@ -9,6 +9,8 @@ use service::{Error, Problem};
 use crate::answer::Answer;
 use crate::asked::{Asked, Members, refuse};
 use crate::endpoint::Endpoint;
+use crate::endpoints::documents::wants_events;
+use crate::log::{LogStream, told};
 use crate::schema::Schema;
 use crate::schemas;
 
@@ -24,7 +26,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         Endpoint::get("/servers", "List servers", |asked| Box::pin(list(asked)))
             .asks("status", Schema::word(Status::ALL.iter().map(|status| status.as_str())).about("Only those. Any case is read."))
             .asks("include_tools", Schema::truth().by_default(false).about("With their tools."))
-            .asks("include_usage", Schema::truth().by_default(false).about("With what their containers use, as far as the engine says so within 3 s."))
+            .asks("include_usage", Schema::truth().by_default(false).about("With what their processes use, and their containers as far as the engine says so within 3 s."))
             .pages("Servers in the order of their registration.", server())
             .fails(&["VALIDATION_ERROR"]),
         Endpoint::post("/servers/test", "Try a connection without registering it", |asked| Box::pin(try_out(asked)))
@@ -66,6 +68,14 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             .answers(200, "What the try showed.", Schema::named("TestReport")),
         of_server(Endpoint::get("/servers/{server}/health", "How well a server is", |asked| Box::pin(health(asked))))
             .answers(200, "How well it is.", Schema::named("Health")),
+        of_server(Endpoint::get("/servers/{server}/log", "What a server writes to stderr", |asked| Box::pin(log(asked))))
+            .about(
+                "The last 200 lines of a server that we start, without its secrets. With `Accept: text/event-stream` they \
+                 come as an event `log.tail`, and what follows as it is written, as events `log.lines`; `missed` says how \
+                 many lines came too fast to be kept.",
+            )
+            .answers(200, "The lines.", Schema::object().with("lines", Schema::list(Schema::text())).with("missed", Schema::count()))
+            .answers_with(200, "The same, and what follows.", "text/event-stream", Some(Schema::text())),
         of_server(Endpoint::get("/servers/{server}/history", "What happened to its connection", |asked| Box::pin(history(asked))))
             .pages("What happened, newest first.", Schema::named("HistoryEvent"))
             .fails(&["VALIDATION_ERROR"]),
@@ -106,6 +116,14 @@ async fn list(asked: Asked) -> Result<Answer, Error> {
         asked.service.measure(&mut listed.items).await;
     }
     Ok(Answer::page(&listed.items, listed.total))
+}
+
+async fn log(asked: Asked) -> Result<Answer, Error> {
+    let mut reader = asked.service.log(asked.server())?;
+    if wants_events(&asked) {
+        return Ok(Answer::events(LogStream::new(reader, asked.closing.clone())));
+    }
+    Ok(Answer::ok(&told(&reader.now())))
 }
 
 async fn try_out(asked: Asked) -> Result<Answer, Error> {

@@ -34,6 +34,23 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         .about("In the background; `tools.changed` tells if something is different.")
         .answers(202, "It will be asked.", Schema::object().with("status", Schema::word(["refreshing"])))
         .fails(&["SERVER_UNAVAILABLE"]),
+        Endpoint::post("/tools/switch", "Switch tools on or off", |asked| Box::pin(switch(asked)))
+            .about(
+                "Those in `names` (`server.tool`), and all of `server_id`. Tools that are off are neither listed nor found \
+                 nor called over MCP, and stay off when their server lists them again. If one is not there, none is \
+                 touched.",
+            )
+            .takes(schemas::switched())
+            .answers(200, "How many are different now.", Schema::object().with("changed", Schema::count()))
+            .fails(&["TOOL_NOT_FOUND", "SERVER_NOT_FOUND"]),
+        Endpoint::get("/tools/{tool}", "Look at a tool", |asked| Box::pin(look(asked)))
+            .about("By its full name, whether it is on or off.")
+            .answers(200, "The tool.", tool())
+            .fails(&["TOOL_NOT_FOUND"]),
+        Endpoint::patch("/tools/{tool}", "Switch a tool on or off", |asked| Box::pin(switch_one(asked)))
+            .takes(Schema::object().with("enabled", Schema::truth()).and_no_more())
+            .answers(200, "The tool as it is now.", tool())
+            .fails(&["TOOL_NOT_FOUND"]),
         calling(Endpoint::post("/tools/call", "Call a tool", |asked| Box::pin(call(asked)))),
         calling(Endpoint::post("/execute", "Call a tool (the same)", |asked| Box::pin(call(asked)))),
     ]
@@ -63,6 +80,26 @@ fn calling(endpoint: Endpoint) -> Endpoint {
             "EXECUTION_STOPPED",
             "LIMIT_REACHED",
         ])
+}
+
+async fn switch(asked: Asked) -> Result<Answer, Error> {
+    let names = asked.body.get("names").and_then(|names| names.as_array().cloned()).unwrap_or_default();
+    let mut names: Vec<String> = names.iter().filter_map(|name| name.as_str().map(str::to_owned)).collect();
+    if let Some(server) = asked.body.text("server_id") {
+        names.extend(asked.service.tools(Some(&server)).await?.into_iter().map(|tool| tool.name));
+    }
+    let changed = asked.service.switch_tools(&asked.actor, &names, asked.says("enabled")).await?;
+    Ok(Answer::ok(&json!({ "changed": changed })))
+}
+
+async fn look(asked: Asked) -> Result<Answer, Error> {
+    Ok(Answer::ok(&asked.service.tool_called(asked.of_path("tool")).await?))
+}
+
+async fn switch_one(asked: Asked) -> Result<Answer, Error> {
+    let name = asked.of_path("tool").to_owned();
+    asked.service.switch_tools(&asked.actor, std::slice::from_ref(&name), asked.says("enabled")).await?;
+    Ok(Answer::ok(&asked.service.tool_called(&name).await?))
 }
 
 async fn list(asked: Asked) -> Result<Answer, Error> {

@@ -53,6 +53,7 @@ pub(crate) fn backup() -> Schema {
         .may_have("settings", changed_settings())
         .may_have("skills", Schema::list(Schema::any_object()).about("Skills that are not as they come."))
         .may_have("bindings", Schema::list(Schema::any_object()).about("Which servers sections of documents use."))
+        .may_have("switched_off", Schema::list(Schema::any_object()).about("Tools that are off: `server` and `tool`."))
         .such_as(json!({"format": "mcp-aggregator registry", "version": 1, "servers": []}))
 }
 

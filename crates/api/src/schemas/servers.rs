@@ -167,10 +167,24 @@ pub(super) fn server() -> Schema {
         .with("lazy", Schema::truth().about("It starts when it is needed."))
         .with("container", container().or_null())
         .with(
+            "usage",
+            usage()
+                .or_null()
+                .about("What its process or container uses; of several servers only where that is asked for."),
+        )
+        .with(
             "progress",
             Schema::text().or_null().about("What has to be done before it can start, and how far that is."),
         )
         .may_have("tools", Schema::list(Schema::named("Tool")).about("Where they were asked for or just discovered."))
+}
+
+/// What a server uses of the machine.
+fn usage() -> Schema {
+    Schema::object()
+        .with("cpu_percent", Schema::number().about("Of one processor, since it was last looked at."))
+        .with("memory_bytes", Schema::number().about("What several of its processes share is counted for each."))
+        .with("processes", Schema::count().or_null().about("Its own and those it started."))
 }
 
 /// The container of a server.

@@ -38,6 +38,16 @@ fn tool_state() -> Schema {
     )
 }
 
+/// Tools to be switched on or off.
+pub(crate) fn switched() -> Schema {
+    Schema::object()
+        .with("enabled", Schema::truth().about("Whether they are on from now on."))
+        .may_have("names", Schema::list(Schema::kept_text()).about("Full names, as in `github.search`."))
+        .may_have("server_id", Schema::kept_text().about("All tools of this server, by id or name."))
+        .with_either(&["names", "server_id"])
+        .and_no_more()
+}
+
 /// What can be looked for.
 pub(crate) fn search() -> Schema {
     let fits = |text: &str| !text.trim().is_empty();

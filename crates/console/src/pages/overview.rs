@@ -2,6 +2,8 @@
 
 mod connecting;
 
+pub(crate) use connecting::copyable;
+
 use std::collections::HashMap;
 
 use registry::{Page as Part, Status};
@@ -20,7 +22,8 @@ use crate::words;
 
 /// The page.
 pub(crate) async fn show(visit: &Visit<'_>) -> Result<Reply, Error> {
-    let servers = visit.service().servers(None, false, Part::ALL).await?.items;
+    let mut servers = visit.service().servers(None, false, Part::ALL).await?.items;
+    visit.console.add_usage(&mut servers);
     let rates = visit.console.pulse.rates(&visit.service().reading());
     let weights = visit.service().weights();
     let content = if servers.is_empty() { empty() } else { table(&servers, &rates) };
@@ -113,7 +116,7 @@ fn table(servers: &[ServerView], rates: &HashMap<String, Rates>) -> Html {
     let rows: Html = servers.iter().map(|server| row(server, rates.get(&server.record.name))).collect();
     html!(
         r#"<div class="scroll"><table class="servers"><thead><tr><th>Server</th><th>State</th><th>Transport</th><th class="n">Tools</th>
-<th class="n">Calls / min</th><th class="n">Failed</th><th class="n">p50</th><th class="n">p95</th><th>Last 30 min</th></tr></thead><tbody>{}</tbody></table></div>"#,
+<th class="n">Calls / min</th><th class="n">Failed</th><th class="n">p50</th><th class="n">p95</th><th class="n">CPU</th><th class="n">Memory</th><th>Last 30 min</th></tr></thead><tbody>{}</tbody></table></div>"#,
         rows
     )
 }
@@ -127,7 +130,7 @@ fn row(server: &ServerView, rates: Option<&Rates>) -> Html {
     html!(
         r#"<tr><th scope="row" data-name="Server">{name}<span class="sub">{description}</span></th><td data-name="State">{status}{more}</td>
 <td data-name="Transport">{transport}</td><td class="n" data-name="Tools">{tools}</td><td class="n" data-name="Calls / min">{per_minute}</td>
-<td class="n{tone}" data-name="Failed">{share}</td><td class="n" data-name="p50">{p50}</td><td class="n" data-name="p95">{p95}</td><td data-name="Last 30 min">{spark}</td></tr>"#,
+<td class="n{tone}" data-name="Failed">{share}</td><td class="n" data-name="p50">{p50}</td><td class="n" data-name="p95">{p95}</td><td class="n" data-name="CPU">{cpu}</td><td class="n" data-name="Memory">{memory}</td><td data-name="Last 30 min">{spark}</td></tr>"#,
         name = server_link(&record.name),
         description = record.description.as_deref().map(|text| clip(text, 80)),
         status = words::status(record.status),
@@ -139,6 +142,8 @@ fn row(server: &ServerView, rates: Option<&Rates>) -> Html {
         share = words::percent(share),
         p50 = span(rates.p50),
         p95 = span(rates.p95),
+        cpu = server.usage.map_or_else(|| "–".to_owned(), |usage| words::busy(usage.cpu_percent)),
+        memory = server.usage.map_or_else(|| "–".to_owned(), |usage| words::size(usage.memory_bytes)),
         spark = sparkline(&rates.bars, &about),
     )
 }

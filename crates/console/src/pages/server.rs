@@ -36,7 +36,8 @@ pub(crate) async fn show(visit: &Visit<'_>, name: &str) -> Result<Reply, Error> 
 <section aria-labelledby="tools-title"><h2 id="tools-title">Tools</h2><div id="tools" data-live="tools. server.">{tools}</div></section>
 {config}</div><div>
 <section aria-labelledby="history-title"><h2 id="history-title">What happened</h2><div class="card" id="history" data-live="server.">{history}</div></section>
-<section aria-labelledby="log-title"><h2 id="log-title">Live log</h2><div id="log" class="log" role="log" aria-label="What happens to this server" tabindex="0" data-server="{id}" data-name="{name}" data-empty="1"><noscript>Needs JavaScript.</noscript><span data-script hidden>Nothing yet. Calls, connections and notices appear here as they happen.</span></div></section>
+{stderr}
+<section aria-labelledby="log-title"><h2 id="log-title">Calls and events</h2><div id="log" class="log" role="log" aria-label="What happens to this server" tabindex="0" data-server="{id}" data-name="{name}" data-empty="1"><noscript>Needs JavaScript.</noscript><span data-script hidden>Nothing yet. Calls, connections and notices appear here as they happen.</span></div></section>
 </div></div>"#,
         name = record.name,
         id = record.id.to_string(),
@@ -48,6 +49,7 @@ pub(crate) async fn show(visit: &Visit<'_>, name: &str) -> Result<Reply, Error> 
         tools = tool_list(&server, &tools.items, tools.total),
         config = editing::section(visit, &server, None),
         history = timeline(&history.items),
+        stderr = stderr(visit, &server)?,
     );
     Ok(Reply::page(Page { title: record.name.clone(), place: "/", body, script: None }))
 }
@@ -116,10 +118,15 @@ fn facts(visit: &Visit<'_>, server: &ServerView, health: &ServerHealth) -> Html 
     let info = record.server_info.as_ref();
     let said = |key: &str| info.and_then(|info| info[key].as_str()).unwrap_or_default();
     let identity = format!("{} {}", said("name"), said("version"));
-    let container = server.container.as_ref().map(|container| {
-        let memory = container.memory_bytes.map(words::size);
-        let processor = container.cpu_percent.map(|percent| format!("{percent:.0} % of a processor"));
-        html!("{} <span class=\"muted\">{} {}</span>", container.image, memory, processor)
+    let container = server.container.as_ref().map(|container| html!("{}", container.image));
+    let usage = server.usage.map(|usage| {
+        let processes = usage.processes.filter(|count| *count > 1);
+        html!(
+            "{cpu} of a processor · {memory}{processes}",
+            cpu = words::busy(usage.cpu_percent),
+            memory = words::size(usage.memory_bytes),
+            processes = processes.map(|count| format!(" in {count} processes")),
+        )
     });
     let weight = visit.service().weights().into_iter().find(|weight| weight.server == record.name);
     let span = |span: Option<std::time::Duration>| span.map_or_else(|| "–".to_owned(), words::took);
@@ -136,6 +143,7 @@ fn facts(visit: &Visit<'_>, server: &ServerView, health: &ServerHealth) -> Html 
         fact("Protocol", (!said("era").is_empty()).then(|| html!("{}", said("era")))),
         fact("Transport", text(transport(server))),
         fact("Container", container),
+        fact("Uses", usage),
         fact(
             "Comes from",
             text(match record.origin {
@@ -164,6 +172,23 @@ fn facts(visit: &Visit<'_>, server: &ServerView, health: &ServerHealth) -> Html 
         fact("Instructions", (!said("instructions").is_empty()).then(|| html!("{}", said("instructions")))),
     ];
     html!(r#"<dl class="facts">{}</dl>"#, facts.into_iter().flatten().collect::<Html>())
+}
+
+/// What it writes to stderr, if it is a server that we start; scripts add what follows.
+fn stderr(visit: &Visit<'_>, server: &ServerView) -> Result<Html, Error> {
+    let record = &server.record;
+    if record.transport != registry::Transport::Stdio && server.container.is_none() {
+        return Ok(Html::default());
+    }
+    let heard = visit.service().log(&record.name)?.now();
+    let lines: Html = heard.lines.iter().map(|line| html!("<div>{}</div>", line)).collect();
+    let address = format!("/api/v1/aggregator/servers/{}/log", form::encoded(&record.name));
+    Ok(html!(
+        r#"<section aria-labelledby="stderr-title"><h2 id="stderr-title">Live log</h2><div id="stderr" class="log" role="log" aria-label="What this server writes to stderr" tabindex="0" data-log="{address}">{lines}</div>
+<p class="hint">What it writes to stderr, as it writes it. The last 200 lines are kept.</p></section>"#,
+        address = address,
+        lines = lines,
+    ))
 }
 
 fn tool_list(server: &ServerView, tools: &[ToolRecord], total: u64) -> Html {

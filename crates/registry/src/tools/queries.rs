@@ -3,7 +3,7 @@
 use crate::database::{Mismatch, Row, values};
 use crate::error::Error;
 use crate::select::{Columns, Filter};
-use crate::{Classified, Embedding, Listed, Page, Store, ToolCounts, ToolFilter, ToolId, ToolRecord};
+use crate::{Classified, Embedding, Listed, Page, ServerId, Store, ToolCounts, ToolFilter, ToolId, ToolRecord};
 
 const COLUMNS: Columns = Columns {
     columns: "t.id, t.name, t.original_name, t.source_server_id, s.name AS server_name, t.description, t.input_schema, \
@@ -47,12 +47,32 @@ impl Store {
         Ok(counts)
     }
 
-    /// Switches a tool on or off.
-    pub async fn set_tool_enabled(&self, id: ToolId, enabled: bool) -> Result<(), Error> {
-        let mut session = self.write("switch a tool").await?;
-        let found = session.execute("UPDATE mcp.tools SET enabled = $1 WHERE id = $2", values![enabled, id]).await?;
-        session.commit().await?;
-        if found == 0 { Err(not_found(id)) } else { Ok(()) }
+    /// Switches tools on or off, all or none. A tool that is off stays so, even if its server drops it and lists it again.
+    pub async fn set_tools_enabled(&self, ids: &[ToolId], enabled: bool) -> Result<(), Error> {
+        let mut session = self.write("switch tools").await?;
+        for id in ids {
+            let found =
+                session.execute("UPDATE mcp.tools SET enabled = $1 WHERE id = $2", values![enabled, *id]).await?;
+            if found == 0 {
+                return Err(not_found(*id));
+            }
+        }
+        let remember = if enabled {
+            "DELETE FROM mcp.tool_switches WHERE EXISTS (SELECT 1 FROM mcp.tools AS t WHERE t.id = $1 \
+             AND t.source_server_id = tool_switches.source_server_id AND t.original_name = tool_switches.original_name)"
+        } else {
+            "INSERT INTO mcp.tool_switches (source_server_id, original_name) \
+             SELECT source_server_id, original_name FROM mcp.tools WHERE id = $1 ON CONFLICT DO NOTHING"
+        };
+        session.execute_each(remember, ids.iter().map(|id| values![*id]).collect()).await?;
+        session.commit().await
+    }
+
+    /// The tools of a server that are off, by the names it gave them; those among them, too, that it does not list just now.
+    pub async fn switched_off(&self, server: ServerId) -> Result<Vec<String>, Error> {
+        let mut session = self.read("read which tools are off").await?;
+        let sql = "SELECT original_name FROM mcp.tool_switches WHERE source_server_id = $1 ORDER BY original_name";
+        session.all(sql, values![server], |row| row.take("original_name")).await
     }
 
     /// Keeps what tools are good for, all or none. A tool that is gone or reads differently by now is left out. Says how

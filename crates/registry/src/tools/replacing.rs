@@ -25,8 +25,8 @@ impl Store {
     /// Makes a server's tools those in the list, all or nothing.
     ///
     /// Tools that read the same keep their id, skills, embedding and switch. One that reads differently keeps its id,
-    /// skills and switch; if what is searched of it changed, it must be classified and embedded again. A name that
-    /// comes twice counts once, and names of more than 1024 bytes are left out.
+    /// skills and switch; if what is searched of it changed, it must be classified and embedded again. One that is
+    /// listed again after it was dropped is off if it was off then. A name that comes twice counts once, and names of more than 1024 bytes are left out.
     pub async fn replace_tools(&self, server: ServerId, tools: &[ListedTool]) -> Result<ToolChanges, Error> {
         let mut session = self.write("keep the tools of a server").await?;
         let sql = "SELECT name FROM mcp.external_servers WHERE id = $1 FOR UPDATE";
@@ -138,7 +138,8 @@ impl Plan {
             WHERE id = $1";
         session.execute_each(rewrite, self.rewritten).await?;
         let add = "INSERT INTO mcp.tools (name, original_name, description, input_schema, definition, \
-            source_server_id, position, text_hash) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
+            source_server_id, position, text_hash, enabled) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, NOT EXISTS \
+            (SELECT 1 FROM mcp.tool_switches AS off WHERE off.source_server_id = $6 AND off.original_name = $2))";
         session.execute_each(add, self.added).await?;
         if is_same {
             return Ok(());

@@ -69,7 +69,7 @@ async fn a_new_list_keeps_what_is_the_same(Setting { store, .. }: Setting) {
     assert_eq!(changes.added, ["a", "b", "c"]);
     assert_eq!(store.server(id).await.unwrap().tool_count, 3);
     let before = all(&store, id).await;
-    store.set_tool_enabled(before[1].id, false).await.unwrap();
+    store.set_tools_enabled(&[before[1].id], false).await.unwrap();
     assert_eq!(store.put_classified(vec![classified(&before[1], &["x", "y"], Some("y"))]).await.unwrap(), 1);
 
     let changes = store.replace_tools(id, &[tool("d", "4"), tool("b", "2"), tool("a", "other")]).await.unwrap();
@@ -93,6 +93,13 @@ async fn a_new_list_keeps_what_is_the_same(Setting { store, .. }: Setting) {
 
     let gone = store.replace_tools(id, &[]).await.unwrap();
     assert_eq!((gone.removed.len(), gone.total), (3, 0));
+    store.replace_tools(id, &[tool("b", "2"), tool("a", "1")]).await.unwrap();
+    let again = all(&store, id).await;
+    assert_eq!([again[0].enabled, again[1].enabled], [false, true], "what was off is off when it is listed again");
+    store.set_tools_enabled(&[again[0].id], true).await.unwrap();
+    store.replace_tools(id, &[]).await.unwrap();
+    store.replace_tools(id, &[tool("b", "2")]).await.unwrap();
+    assert!(all(&store, id).await[0].enabled, "and on if it was switched on since");
     assert!(matches!(store.replace_tools(ServerId::fresh(), &[]).await, Err(Error::NotFound { .. })));
 }
 
@@ -138,11 +145,11 @@ async fn tools_are_found_by_names_and_switches(Setting { store, .. }: Setting) {
     assert_eq!(names(by_original).await, ["one.echo", "two.echo"]);
     let by_name = ToolFilter { name: Some("two.echo".to_owned()), ..ToolFilter::default() };
     let found = store.tools(&by_name, Page::ALL).await.unwrap().items.remove(0);
-    store.set_tool_enabled(found.id, false).await.unwrap();
+    store.set_tools_enabled(&[found.id], false).await.unwrap();
     assert!(!store.tool(found.id).await.unwrap().enabled);
     let off = ToolFilter { enabled: Some(false), ..ToolFilter::default() };
     assert_eq!(names(off).await, ["two.echo"]);
-    for nothing in [store.set_tool_enabled(ToolId(987), true).await, store.tool(ToolId(987)).await.map(drop)] {
+    for nothing in [store.set_tools_enabled(&[ToolId(987)], true).await, store.tool(ToolId(987)).await.map(drop)] {
         assert!(matches!(nothing, Err(Error::NotFound { what: "tool", .. })));
     }
 }

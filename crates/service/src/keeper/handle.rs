@@ -7,8 +7,10 @@ use registry::{ServerId, ServerRecord, Status, Timestamp};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 use upstream::Housing;
+use upstream::stderr::Tail;
 
 use super::Pulse;
+use crate::usage::Gauge;
 
 /// So many orders may wait for a keeper that is busy ending its server.
 const MAILBOX: usize = 16;
@@ -79,6 +81,10 @@ pub(crate) struct Shown {
     pub(crate) housing: Option<Arc<dyn Housing>>,
     /// What has to be done before it can start, and how far that is.
     pub(crate) progress: Option<String>,
+    /// What its process uses, while there is one of ours.
+    pub(crate) gauge: Option<Arc<Gauge>>,
+    /// What it says on stderr, or said in its last life.
+    pub(crate) tail: Option<Tail>,
 }
 
 impl Handle {
@@ -93,6 +99,11 @@ impl Handle {
             shown: watch::Sender::new(Arc::new(shown)),
         };
         (Arc::new(handle), orders)
+    }
+
+    /// How it is, from now on.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<Arc<Shown>> {
+        self.shown.subscribe()
     }
 
     /// How it is right now.

@@ -70,7 +70,7 @@ impl Keeper {
                     Some(Happening::Ended(ending)) => {
                         return Err(Parting::Lost { ending: Some(ending), has_lasted: false });
                     }
-                    Some(happening @ (Happening::Preparing(_) | Happening::Housed(_))) => {
+                    Some(happening @ (Happening::Preparing(_) | Happening::Housed(_) | Happening::Signs(_))) => {
                         self.note_housing(happening);
                         continue;
                     }
@@ -121,7 +121,12 @@ impl Keeper {
                     Some(Happening::Ended(ending)) => {
                         return Parting::Lost { ending: Some(ending), has_lasted: watch.has_lasted };
                     }
-                    Some(Happening::Reported(_) | Happening::Preparing(_) | Happening::Housed(_)) => {}
+                    Some(
+                        Happening::Reported(_)
+                        | Happening::Preparing(_)
+                        | Happening::Housed(_)
+                        | Happening::Signs(_),
+                    ) => {}
                     None => return Parting::Lost { ending: None, has_lasted: watch.has_lasted },
                 },
                 order = self.next_order() => match order {
@@ -171,7 +176,11 @@ impl Keeper {
                 happening = lived.next() => match happening {
                     // What it offers came back with it.
                     Some(
-                        Happening::Running(_) | Happening::Changed(_) | Happening::Preparing(_) | Happening::Housed(_),
+                        Happening::Running(_)
+                        | Happening::Changed(_)
+                        | Happening::Preparing(_)
+                        | Happening::Housed(_)
+                        | Happening::Signs(_),
                     ) => {
                         self.refuse_calls();
                         continue;

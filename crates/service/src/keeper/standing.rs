@@ -12,6 +12,7 @@ use super::Keeper;
 use super::catalogue::{server_info, tools_of};
 use crate::Event;
 use crate::roster::Standing;
+use crate::usage::Gauge;
 
 impl Keeper {
     /// Things stand like this from now on.
@@ -119,7 +120,7 @@ impl Keeper {
         });
     }
 
-    /// What is known of the container it lives in, or of what has to be done before there is one.
+    /// What is known of the house it lives in, or of what has to be done before there is one.
     pub(super) fn note_housing(&mut self, happening: Happening) {
         match happening {
             Happening::Preparing(message) => {
@@ -132,14 +133,18 @@ impl Keeper {
                 self.shown.progress = Some(message);
             }
             Happening::Housed(housing) => (self.shown.housing, self.shown.progress) = (Some(housing), None),
+            Happening::Signs(signs) => {
+                self.shown.gauge = signs.process.map(|process| Arc::new(Gauge::new(process)));
+                self.shown.tail = Some(signs.tail);
+            }
             _ => return,
         }
         self.publish();
     }
 
-    /// Its container is gone. Everybody sees that with what comes next.
+    /// Its container or its process is gone. Everybody sees that with what comes next.
     pub(super) fn moved_out(&mut self) {
-        (self.shown.housing, self.shown.progress) = (None, None);
+        (self.shown.housing, self.shown.progress, self.shown.gauge) = (None, None, None);
     }
 
     /// Lets everybody see how things are.

@@ -1,0 +1,205 @@
+//! Documents: Markdown files that run tools, opened from the one folder that may be. They are shown as people read them,
+//! with the server of every section and why it is that one; scripts run blocks and show how far they are.
+
+mod map;
+mod markdown;
+
+use notebook::{Folder, FolderError, Listing};
+use service::Error;
+
+use crate::assets::DOCUMENTS;
+use crate::form;
+use crate::frame::Page;
+use crate::html::{Html, html};
+use crate::reply::Reply;
+use crate::visit::Visit;
+use crate::{Documents, words};
+
+/// So much of a document is shown; what is longer is for an editor.
+const SHOWN: usize = 100_000;
+/// So many documents are listed on a page.
+const PAGE: u32 = 100;
+
+/// The list of documents, or the one that is asked for.
+pub(crate) async fn show(visit: &Visit<'_>) -> Result<Reply, Error> {
+    let Some(documents) = &visit.console.outside.documents else {
+        return Ok(framed("Documents", nothing_served(), None));
+    };
+    match visit.query.said("path") {
+        Some(path) => one(documents, path).await,
+        None => list(visit, documents).await,
+    }
+}
+
+fn framed(title: &str, body: Html, script: Option<&'static str>) -> Reply {
+    Reply::page(Page { title: title.to_owned(), place: "/documents", body, script })
+}
+
+/// What to do where no folder is served.
+fn nothing_served() -> Html {
+    html!(
+        r#"<h1>Documents</h1><div class="empty"><h3>No folder of documents is served</h3>
+<p>A Markdown file can call tools: a fenced block names one, and its result is put right under it. Say which folder may be
+opened here when you start the service:</p>{command}<p>Without the console, <code>mcp-aggregator run FILE</code> runs any document.</p></div>"#,
+        command = crate::pages::overview::copyable("mcp-aggregator serve --documents ~/notes"),
+    )
+}
+
+async fn list(visit: &Visit<'_>, documents: &Documents) -> Result<Reply, Error> {
+    let folder = std::sync::Arc::clone(&documents.folder);
+    let root = folder.root().display().to_string();
+    let listed = away(move || folder.list()).await?;
+    let listed = listed.map_err(|error| Error::Internal { what: format!("documents cannot be listed: {error}") })?;
+    let offset: u64 = visit.query.said("offset").and_then(|offset| offset.parse().ok()).unwrap_or(0);
+    let first = usize::try_from(offset).unwrap_or(usize::MAX);
+    let part: Vec<&Listing> = listed.iter().skip(first).take(PAGE as usize).collect();
+    let table = match part.is_empty() {
+        true => html!(
+            r#"<div class="empty"><h3>No documents</h3><p>Files that end in <code>.md</code> appear here. Hidden ones and links do not.</p></div>"#
+        ),
+        false => html!(
+            r#"<div class="scroll"><table class="cards"><thead><tr><th>Document</th><th class="n">Size</th><th>Changed</th></tr></thead><tbody>{}</tbody></table></div>"#,
+            part.iter().map(|listing| row(listing)).collect::<Html>()
+        ),
+    };
+    let address = |offset: u64| form::address("/documents", &[("offset", &offset.to_string())]);
+    let body = html!(
+        r#"<h1>Documents</h1><p class="muted">Markdown files in <code>{root}</code>. Open one to see which tools it calls, and run them.</p>{table}{pager}"#,
+        root = root,
+        table = table,
+        pager = crate::pages::pager(part.len(), offset, PAGE, listed.len() as u64, address),
+    );
+    Ok(framed("Documents", body, None))
+}
+
+fn row(listing: &Listing) -> Html {
+    let changed = listing.modified_at.as_deref().and_then(|at| at.parse().ok()).map(words::moment);
+    html!(
+        r#"<tr><th scope="row"><a href="{to}">{path}</a></th><td class="n" data-name="Size">{size}</td><td class="nowrap" data-name="Changed">{changed}</td></tr>"#,
+        to = address_of(&listing.path),
+        path = listing.path,
+        size = words::size(listing.bytes),
+        changed = changed,
+    )
+}
+
+/// The page of a document.
+fn address_of(path: &str) -> String {
+    form::address("/documents", &[("path", path)])
+}
+
+async fn one(documents: &Documents, path: &str) -> Result<Reply, Error> {
+    let (document, outline) = (documents.open)(path.to_owned()).await?;
+    let text = beginning(document.text());
+    let insets = markdown::Insets {
+        headings: map::headings(&outline),
+        fences: map::fences(&outline),
+        picture: &|target| picture_address(path, target),
+        link: &|target| neighbour(path, target).map(|path| address_of(&path)),
+    };
+    let shown = markdown::shown(text, &insets);
+    let cut = (text.len() < document.text().len()).then(|| {
+        html!(r#"<p class="flash warn">It is longer than what is shown here. All its blocks can be run from the outline.</p>"#)
+    });
+    let is_anything = outline.sections.iter().any(|section| !section.blocks.is_empty());
+    let body = html!(
+        r#"<div class="head"><h1>{name}</h1><div class="actions"><button id="run-all" data-run="{all}" data-script hidden{off}>Run all</button><button id="stop" class="danger" hidden>Stop</button></div></div>
+<p class="muted"><a href="/documents">Documents</a> · <code>{path}</code> · results are written into the file, as <code>mcp-aggregator run</code> does</p>
+<noscript><p class="flash warn">Running needs JavaScript. Everything can be read without.</p></noscript>
+<div id="run-status" class="sticky" role="status" data-path="{path}" hidden></div><div id="problems" role="alert"></div>
+<div class="columns document"><article id="document" class="prose-page" data-live="document.">{cut}{shown}</article><aside id="outline" data-live="document." aria-label="Outline">{map}</aside></div>"#,
+        name = path.rsplit('/').next().unwrap_or(path),
+        all = map::all_blocks(&outline),
+        off = (!is_anything).then(|| html!(" disabled")),
+        path = path,
+        cut = cut,
+        shown = shown,
+        map = map::column(&outline),
+    );
+    Ok(framed(path, body, Some(DOCUMENTS.path.as_str())))
+}
+
+/// As much of a text as is shown, in whole lines.
+fn beginning(text: &str) -> &str {
+    if text.len() <= SHOWN {
+        return text;
+    }
+    let end = text.as_bytes()[..SHOWN].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    &text[..end]
+}
+
+/// A picture that a document in our folder links.
+pub(crate) async fn picture(visit: &Visit<'_>) -> Result<Reply, Error> {
+    let path = visit.query.text("path").to_owned();
+    let Some(documents) = &visit.console.outside.documents else {
+        return Err(Error::DocumentNotFound { path, why: "no folder of documents is served".to_owned() });
+    };
+    let folder = std::sync::Arc::clone(&documents.folder);
+    let (content_type, content) = away(move || read_picture(&folder, path)).await??;
+    Ok(Reply::Picture { content_type, content })
+}
+
+fn read_picture(folder: &Folder, path: String) -> Result<(&'static str, Vec<u8>), Error> {
+    folder.picture(&path).map_err(|error| {
+        let why = match error {
+            FolderError::NoDocument { why, .. } => why,
+            FolderError::File(error) => {
+                tracing::warn!(%path, %error, "a picture could not be read");
+                "it could not be read"
+            }
+        };
+        Error::DocumentNotFound { path, why: why.to_owned() }
+    })
+}
+
+/// Where a picture is shown from that a document names, if it is beside the document.
+fn picture_address(document: &str, target: &str) -> Option<String> {
+    Some(form::address("/documents/picture", &[("path", &neighbour_path(document, target)?)]))
+}
+
+/// Another document that a link in one leads to.
+fn neighbour(document: &str, target: &str) -> Option<String> {
+    neighbour_path(document, target).filter(|path| path.ends_with(".md"))
+}
+
+/// The path in the folder of what a document names by a relative one. Whether it is there and may be seen is for the folder.
+fn neighbour_path(document: &str, target: &str) -> Option<String> {
+    let target = target.split(['#', '?']).next().unwrap_or_default();
+    if target.is_empty() || target.contains(':') || target.starts_with('/') {
+        return None;
+    }
+    let target = form::segment(target);
+    Some(match document.rsplit_once('/') {
+        Some((folder, _)) => format!("{folder}/{target}"),
+        None => target,
+    })
+}
+
+/// Does what takes a disk away from the threads that move calls.
+async fn away<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Error> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| Error::Internal { what: format!("a document could not be looked at: {error}") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_document_names_is_found_beside_it() {
+        assert_eq!(neighbour_path("work/a.md", "a.assets/x%20y.png").as_deref(), Some("work/a.assets/x y.png"));
+        assert_eq!(neighbour_path("a.md", "b.md#part").as_deref(), Some("b.md"));
+        for elsewhere in ["https://example.com/x.png", "/etc/x.png", "#part", "javascript:alert(1)", "data:image/png,x"]
+        {
+            assert_eq!(neighbour_path("a.md", elsewhere), None, "{elsewhere}");
+        }
+    }
+
+    #[test]
+    fn a_long_document_is_cut_between_lines() {
+        let text = "0123456789é\n".repeat(SHOWN / 5);
+        let shown = beginning(&text);
+        assert!(shown.len() <= SHOWN && shown.ends_with('\n') && !shown.is_empty());
+        assert_eq!(beginning("short"), "short");
+    }
+}

@@ -1,0 +1,151 @@
+//! The map of a document: its sections, the server of each and why, and its blocks with the buttons that run them.
+
+use std::collections::HashMap;
+
+use notebook::{Addressee, Outline, OutlineBlock, OutlineSection};
+
+use crate::html::{Html, html};
+use crate::pages::overview::clip;
+
+/// The numbers of all blocks, as buttons name them.
+pub(super) fn all_blocks(outline: &Outline) -> String {
+    numbers(&outline.sections)
+}
+
+fn numbers(sections: &[OutlineSection]) -> String {
+    let numbers = sections.iter().flat_map(|section| &section.blocks).map(|block| block.number.to_string());
+    numbers.collect::<Vec<_>>().join(" ")
+}
+
+/// The blocks of a section and of those inside it.
+fn blocks_below(outline: &Outline, place: usize) -> String {
+    let level = outline.sections[place].level;
+    let inside = outline.sections[place + 1..].iter().take_while(|next| level > 0 && next.level > level).count();
+    numbers(&outline.sections[place..=place + inside])
+}
+
+/// The column beside a document.
+pub(super) fn column(outline: &Outline) -> Html {
+    let remarks: Html = outline
+        .remarks
+        .iter()
+        .map(|remark| html!(r#"<p class="flash warn">Line {line}: {what}</p>"#, line = remark.line, what = remark.what))
+        .collect();
+    let items: Html = outline.sections.iter().map(section).collect();
+    html!(r#"<h2>Outline</h2>{remarks}<ol class="outline">{items}</ol>"#, remarks = remarks, items = items)
+}
+
+fn section(section: &OutlineSection) -> Html {
+    let heading = if section.level == 0 { "Before the first heading" } else { section.heading.as_str() };
+    if section.level == 0 && section.blocks.is_empty() {
+        return Html::default();
+    }
+    let blocks: Html = section
+        .blocks
+        .iter()
+        .map(|block| {
+            html!(
+                r##"<li><a href="#block-{number}"><span class="muted">{number}</span> {who}</a> <span data-state="{number}"></span>
+<button class="quiet small" id="outline-run-{number}" data-run="{number}" data-script hidden aria-label="Run block {number}">Run</button></li>"##,
+                number = block.number,
+                who = who(block, section.server.as_deref()),
+            )
+        })
+        .collect();
+    html!(
+        r##"<li class="level-{level}"><a class="heading" href="#line-{line}">{heading}</a><span class="sub">{server} <span>{why}</span></span><ol>{blocks}</ol></li>"##,
+        level = section.level,
+        line = section.line,
+        heading = clip(heading, 80),
+        server = server_tag(section.server.as_deref()),
+        why = section.why(),
+        blocks = blocks,
+    )
+}
+
+fn server_tag(server: Option<&str>) -> Html {
+    html!(r#"<span class="tag">{}</span>"#, server.unwrap_or("no server"))
+}
+
+/// Who does what a block says.
+fn who(block: &OutlineBlock, of_section: Option<&str>) -> String {
+    let bound = block.bound.as_ref().map(|bound| bound.binding.server.as_str());
+    match &block.addressee {
+        Addressee::Server(name) => name.clone(),
+        Addressee::AnyServer => bound.or(of_section).unwrap_or("no server").to_owned(),
+        Addressee::Assistant => "assistant".to_owned(),
+    }
+}
+
+/// Why it is that server.
+fn why(block: &OutlineBlock, section: &OutlineSection) -> String {
+    match (&block.addressee, &block.bound) {
+        (Addressee::Server(_), Some(bound)) => format!("named by the block; {bound}"),
+        (Addressee::Server(_), None) => "named by the block".to_owned(),
+        (Addressee::AnyServer, Some(bound)) => bound.to_string(),
+        (Addressee::AnyServer, None) => section.why(),
+        (Addressee::Assistant, _) => format!("a model answers, with tools of: {}", section.why()),
+    }
+}
+
+/// What stands beside the headings of a document, by line.
+pub(super) fn headings(outline: &Outline) -> HashMap<usize, Html> {
+    let sections = outline.sections.iter().enumerate().filter(|(_, section)| section.level > 0);
+    sections
+        .map(|(place, section)| {
+            let below = blocks_below(outline, place);
+            let run = (!below.is_empty()).then(|| {
+                html!(
+                    r#"<button class="quiet small" id="section-run-{line}" data-run="{below}" data-script hidden aria-label="Run the section {heading}">Run section</button>"#,
+                    line = section.line,
+                    below = below,
+                    heading = clip(&section.heading, 80),
+                )
+            });
+            let bound = section.bound.as_ref().map(|bound| {
+                html!(r#"<span class="tag" title="{why}">{server}</span>"#, why = bound.to_string(), server = bound.binding.server)
+            });
+            (section.line, html!("{}{}", bound, run))
+        })
+        .collect()
+}
+
+/// What stands above the blocks of a document, by line.
+pub(super) fn fences(outline: &Outline) -> HashMap<usize, Html> {
+    let blocks = outline.sections.iter().flat_map(|section| section.blocks.iter().map(move |block| (section, block)));
+    blocks
+        .map(|(section, block)| {
+            let head = html!(
+                r#"<div class="cell-head" id="block-{number}"><span class="muted">{number}</span><strong>{who}</strong><span class="hint">{why}</span><span data-state="{number}"></span>
+<button class="quiet small" id="block-run-{number}" data-run="{number}" data-script hidden aria-label="Run block {number}">Run</button></div>"#,
+                number = block.number,
+                who = who(block, section.server.as_deref()),
+                why = why(block, section),
+            );
+            (block.line, head)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use notebook::{Bindings, Document, Server, outline};
+
+    use super::*;
+
+    #[test]
+    fn a_section_runs_its_blocks_and_those_of_the_sections_inside_it() {
+        let block = "```calc\ntool: x\n```\n";
+        let text = format!("{block}# A\n{block}## B\n<!-- mcp: calc -->\n```mcp\ntool: y\n```\n# C\n{block}");
+        let document = Document::parse(text);
+        let servers = [Server { name: "calc".to_owned(), is_enabled: true }];
+        let outline = outline(&document, &servers, &Bindings::of(&document, &[]));
+        assert_eq!(all_blocks(&outline), "1 2 3 4");
+        assert_eq!(blocks_below(&outline, 0), "1", "what stands before the first heading is a part of its own");
+        assert_eq!(blocks_below(&outline, 1), "2 3");
+        assert_eq!(blocks_below(&outline, 2), "3");
+        let shown = column(&outline).0;
+        assert!(shown.contains("binds"), "{shown}");
+        assert_eq!(fences(&outline).len(), 4);
+    }
+}
