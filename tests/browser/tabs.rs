@@ -80,7 +80,7 @@ fn who_is_signed_out_is_told_and_loses_nothing() {
 }
 
 #[test]
-fn a_long_result_is_cut_a_call_has_its_own_times_and_who_leaves_waits_for_nothing() {
+fn a_long_result_is_cut_and_a_call_has_its_own_times() {
     const TOOL: &str = r#"{"name":"long","inputSchema":{"type":"object"}}"#;
     let rest = Rest::start();
     let puppet = Puppet::over_http(Spec::legacy().raw_tool(TOOL));
@@ -108,11 +108,6 @@ fn a_long_result_is_cut_a_call_has_its_own_times_and_who_leaves_waits_for_nothin
         let id = browser.run("return document.querySelector('#times a').getAttribute('href').split('/').pop()").await;
         let kept = rest.get(&format!("/executions/{}", id.as_str().expect("a link"))).json();
         assert!(kept["response_bytes"].as_u64() > Some(300_000), "this is our call: {kept}");
-
-        browser.click("#run").await;
-        puppet.expect("tools/call");
-        browser.goto(&at(&rest.serve, "/tools")).await;
-        puppet.expect("notifications/cancelled");
         browser.close().await;
     });
 }
