@@ -222,6 +222,8 @@ mod tests {
             errors,
             p50: p95,
             p95,
+            cpu: String::new(),
+            memory: String::new(),
         };
         let call = |server: &str, status: &str| Call {
             time: "12:00:00".to_owned(),
