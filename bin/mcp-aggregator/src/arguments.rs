@@ -420,8 +420,16 @@ pub(crate) struct ToolsArguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum ToolSwitch {
     /// Switch tools on again
+    #[command(after_help = "\
+Examples:
+  mcp-aggregator tools on github.delete_repository
+  mcp-aggregator tools on --server github")]
     On(SwitchArguments),
     /// Switch tools off: nobody lists, finds or calls them
+    #[command(after_help = "\
+Examples:
+  mcp-aggregator tools off github.delete_repository github.delete_file
+  mcp-aggregator tools off --server github")]
     Off(SwitchArguments),
 }
 

@@ -32,7 +32,7 @@ pub(crate) struct Asked {
     pub(crate) documents: Option<Arc<Folder>>,
     /// The model that answers questions.
     pub(crate) model: Option<Arc<Model>>,
-    pub(crate) path: Vec<(&'static str, String)>,
+    pub(crate) path: Vec<(String, String)>,
     pub(crate) query: Map<String, Value>,
     pub(crate) body: Members,
 }

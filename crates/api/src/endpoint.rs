@@ -195,21 +195,26 @@ impl Endpoint {
     }
 
     /// What the path says in place of its names, if it leads here.
-    pub(crate) fn fits(&self, path: &str) -> Option<Vec<(&'static str, String)>> {
+    pub(crate) fn fits(&self, path: &str) -> Option<Vec<(String, String)>> {
         let (mut ours, mut given) = (self.path.split('/'), path.split('/'));
         let mut found = Vec::new();
         loop {
             match (ours.next(), given.next()) {
                 (None, None) => return Some(found),
-                (Some("{server}"), Some(value)) if !value.is_empty() => found.push(("server", decode(value))),
-                (Some("{execution}"), Some(value)) if !value.is_empty() => found.push(("execution", decode(value))),
-                (Some("{skill}"), Some(value)) if !value.is_empty() => found.push(("skill", decode(value))),
-                (Some("{binding}"), Some(value)) if !value.is_empty() => found.push(("binding", decode(value))),
-                (Some(part), Some(value)) if part == value => {}
+                (Some(part), Some(value)) => match name_of(part) {
+                    Some(name) if !value.is_empty() => found.push((name.to_owned(), decode(value))),
+                    None if part == value => {}
+                    _ => return None,
+                },
                 _ => return None,
             }
         }
     }
+}
+
+/// `server` of `{server}`.
+fn name_of(part: &str) -> Option<&str> {
+    part.strip_prefix('{')?.strip_suffix('}')
 }
 
 fn offset() -> Schema {

@@ -7,7 +7,7 @@ use crate::endpoint::Endpoint;
 use crate::mistake;
 
 /// An endpoint, and what the path says in place of its names.
-pub(crate) type Found<'e> = (&'e Endpoint, Vec<(&'static str, String)>);
+pub(crate) type Found<'e> = (&'e Endpoint, Vec<(String, String)>);
 
 /// The endpoint for a request, or the answer that there is none.
 pub(crate) fn find<'e>(endpoints: &'e [Endpoint], method: &Method, path: &str) -> Result<Found<'e>, Answer> {

@@ -28,7 +28,7 @@ impl Demo {
         Self { driver, home, url }
     }
 
-    fn run(&self, arguments: &[&str]) -> Output {
+    pub(crate) fn run(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new(PROGRAM);
         command.args(arguments).args(["--url", &self.url]).env("HOME", self.home.path()).env_remove("COLUMNS");
         run_command(command.env_remove("MCP_AGGREGATOR_TOKEN").stdin(Stdio::null()))

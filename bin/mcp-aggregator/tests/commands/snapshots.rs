@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 use testkit::run::run_command;
+use testkit::wait_until;
 
 use crate::PROGRAM;
 use crate::demo::Demo;
@@ -157,6 +158,10 @@ fn tables_without_a_service_read_as_they_did() {
 fn tables_of_a_service_read_as_they_did() {
     let mut demo = Demo::start();
     demo.ready();
+    wait_until("all tools have vectors", || {
+        let state = demo.run(&["status"]).stdout;
+        (state.contains("connected") && !state.contains("yet")).then_some(())
+    });
     let home = home();
     let mut told = Vec::new();
     for arguments in [

@@ -14,7 +14,7 @@ use crate::{PROGRAM, expect, json};
 /// Who has no `--json`, and why.
 const WITHOUT_JSON: [(&str, &str); 1] = [("stdio", "its stdout belongs to the client, and is JSON already")];
 
-/// Every verb, as it is typed: `list`, `doc map`.
+/// Every verb, as it is typed: `list`, `doc map`. `tools` does something with and without another word.
 pub(crate) fn verbs() -> Vec<String> {
     let folder = TempDir::with_prefix("man-").unwrap();
     let output =
@@ -22,7 +22,8 @@ pub(crate) fn verbs() -> Vec<String> {
     expect(&output, 0);
     let report = json(&output);
     let pages: Vec<String> = report["pages"].as_array().unwrap().iter().map(page_of).collect();
-    let is_leaf = |verb: &&String| !pages.iter().any(|other| other.starts_with(&format!("{verb} ")));
+    let is_leaf =
+        |verb: &&String| *verb == "tools" || !pages.iter().any(|other| other.starts_with(&format!("{verb} ")));
     let verbs: Vec<String> = pages.iter().filter(|page| !page.is_empty()).filter(is_leaf).cloned().collect();
     assert!(verbs.len() > 25, "{verbs:?}");
     verbs
@@ -49,6 +50,7 @@ fn typical(verb: &str) -> &'static [&'static str] {
         "remove" | "show" | "enable" | "disable" | "connect" | "disconnect" | "test" | "history" => &["nobody"],
         "search" => &["numbers"],
         "import" => &["missing.json"],
+        "tools on" | "tools off" => &["nobody.nothing"],
         "doctor" => &["--listen", "0"],
         "completions" => &["bash"],
         "calls" | "context" | "doc bindings" | "export" | "list" | "man" | "skills" | "status" | "top" => &[],

@@ -96,7 +96,7 @@ pub(super) fn headings(outline: &Outline) -> HashMap<usize, Html> {
             let below = blocks_below(outline, place);
             let run = (!below.is_empty()).then(|| {
                 html!(
-                    r#"<button class="quiet small" id="section-run-{line}" data-run="{below}" data-script hidden aria-label="Run the section {heading}">Run section</button>"#,
+                    r#"<button class="quiet small" id="section-run-{line}" data-run="{below}" data-script hidden aria-label="Run section {heading}">Run section</button>"#,
                     line = section.line,
                     below = below,
                     heading = clip(&section.heading, 80),
