@@ -30,6 +30,22 @@ fn a_token_opens_the_console_until_its_owner_leaves() {
 }
 
 #[test]
+fn what_clients_are_told_holds_the_token_for_who_asks_for_it_and_for_nobody_else() {
+    let rest = guarded();
+    let visitor = Visitor::new(&rest);
+    visitor.submit("/login", &[("token", TOKEN)]);
+    let page = visitor.page("/");
+    assert!(page.contains("Bearer &lt;token&gt;") && !page.contains(TOKEN), "{page}");
+    let shown = visitor.post("/connect", &[("csrf", &visitor.csrf())]);
+    assert!(shown.body.contains(&format!("Bearer {TOKEN}")), "{}", shown.body);
+    assert_eq!(shown.headers["cache-control"], "no-store");
+    assert!(!visitor.page("/").contains(TOKEN), "only as long as it is looked at");
+    assert_eq!(visitor.post("/connect", &[]).status, 403, "only from our own page");
+    let stranger = Visitor::new(&rest);
+    assert!(!stranger.post("/connect", &[("csrf", &stranger.csrf())]).body.contains(TOKEN));
+}
+
+#[test]
 fn who_mistypes_an_address_in_a_browser_sees_a_page_and_programs_do_not() {
     let rest = Rest::start();
     let visitor = Visitor::new(&rest);

@@ -115,6 +115,27 @@ fn an_engine_that_is_out_of_reach_for_a_while_is_found_again() {
 }
 
 #[test]
+fn an_engine_that_does_not_answer_holds_nobody_up() {
+    let Some(engine) = Engine::shared() else { return };
+    let relay = Relay::to(&engine);
+    let house = House::start_at(&engine, &relay.host());
+    expect(200, &house.rest.patch("/settings", &json!({"health_check_interval_s": 3600})));
+    house.connected("one", &json!({}));
+    house.connected("two", &json!({}));
+    house.rest.register("child", &[]);
+    relay.freeze();
+    // Answered in the end, although the container cannot be removed now.
+    let answer = house.rest.order("/servers/one/disconnect");
+    assert!(answer.status < 500, "{answer:?}");
+    assert_eq!(house.rest.call("child.echo", &json!({"text": "x"})).status, 200);
+    // It ends, too, and the next start removes what was left behind.
+    let House { rest, engine, lease } = house;
+    let house = House { rest: rest.restarted_as(false, |launch| on(engine, launch)), engine, lease };
+    house.rest.wait_for_status("two", "connected");
+    house.finish();
+}
+
+#[test]
 fn after_a_kill_the_next_start_removes_exactly_what_was_ours() {
     let Some(house) = House::start() else { return };
     let other = json!({"Image": IMAGE, "Cmd": ["/bin/sleep", "1000"],

@@ -1,5 +1,7 @@
 //! By a running service: results, limits, time-outs, and servers that go away.
 
+use std::process::Child;
+
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use testkit::http_client::Ask;
@@ -159,6 +161,49 @@ fn a_run_that_is_interrupted_keeps_what_is_over_and_cancels_the_rest() {
     assert_eq!((without_results(&told), told.matches("<!-- mcp-result ").count()), (text, 1));
     wait_until("the call is cancelled", || executions(&serve, "?status=executing").is_empty().then_some(()));
     assert_eq!(executions(&serve, "").len(), 2, "the third was never called");
+}
+
+/// Begins a run of which the second of three blocks hangs, and waits until that is called.
+fn hanging_run(home: &Home, serve: &Serve) -> (String, String, Child) {
+    let blocks = [block("one", "pid", ""), block("one", "hang", ""), block("other", "echo", "text: last\n")];
+    let text = blocks.join("\n");
+    let notes = home.write("project/notes.md", &text);
+    let child = begin(home, &["run", &notes], "one.hang: executing");
+    wait_until("the call is on its way", || (executions(serve, "?status=executing").len() == 1).then_some(()));
+    (text, notes, child)
+}
+
+#[test]
+fn a_server_that_is_killed_in_the_middle_of_a_run_fails_its_block_alone() {
+    let home = Home::new();
+    let serve = home.serve();
+    home.add("one");
+    home.add("other");
+    let pid: i32 = home.ok(&["call", "one.pid"]).trim().parse().expect("a process number");
+    let (text, notes, mut child) = hanging_run(&home, &serve);
+    kill_process(Pid::from_raw(pid).expect("a process number"), Signal::KILL).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    let told = read(&notes);
+    assert_eq!(without_results(&told), text);
+    let (ok, failed) = (told.matches("status=ok").count(), told.matches("status=error").count());
+    assert_eq!((ok, failed), (2, 1), "{told}");
+    assert!(told.contains("last") && told.contains("signal 9"), "{told}");
+}
+
+#[test]
+fn the_stop_button_ends_a_run_and_the_document_tells() {
+    let home = Home::new();
+    let serve = home.serve();
+    home.add("one");
+    home.add("other");
+    let (text, notes, mut child) = hanging_run(&home, &serve);
+    let stopped = serve.fetch(&Ask::new("POST", &format!("{PREFIX}/executions/stop")));
+    assert_eq!(stopped.status, 200, "{}", stopped.body);
+    assert_ne!(child.wait().unwrap().code(), Some(0));
+    let told = read(&notes);
+    assert_eq!(without_results(&told), text);
+    assert_eq!(told.matches("status=ok").count(), 1, "what was over before is kept: {told}");
+    assert!(executions(&serve, "?status=success&source=user-codeblock").len() == 1, "nothing was called afterwards");
 }
 
 #[test]

@@ -10,18 +10,19 @@ use super::servers;
 
 #[test]
 fn files_images_links_and_errors_of_real_servers_stand_in_the_document() {
-    let Some(parts) = Parts::with(&[Part::Npm]) else { return };
+    let Some(parts) = Parts::with(&[Part::Npm, Part::Python]) else { return };
     let sandbox = Sandbox::new();
     let files = sandbox.files();
     fs::write(files.join("a.txt"), "what the file says\n").unwrap();
-    let servers = [servers::everything(&parts), servers::filesystem(&parts, &files)];
-    let config = servers::config_of(&[&servers[0], &servers[1]]).write();
+    let servers = [servers::everything(&parts), servers::filesystem(&parts, &files), servers::time(&parts)];
+    let config = servers::config_of(&[&servers[0], &servers[1], &servers[2]]).write();
     let (good, missing) = (files.join("a.txt"), files.join("none.txt"));
     let text = format!(
         "# Real\n\n```filesystem\ntool: read_text_file\npath: {}\n```\n\n```filesystem\ntool: read_text_file\npath: {}\n```\n\n\
          ```everything\ntool: get-tiny-image\n```\n\n```everything\ntool: get-resource-links\ncount: 2\n```\n\n\
          ```everything\ntool: get-sum\na: 2\nb: many\n```\n\n\
-         ```everything\ntool: trigger-long-running-operation\nduration: 1\nsteps: 2\n```\n",
+         ```everything\ntool: trigger-long-running-operation\nduration: 1\nsteps: 2\n```\n\n\
+         ```time\ntool: convert_time\nsource_timezone: UTC\ntime: '12:00'\ntarget_timezone: Asia/Tokyo\n```\n",
         good.display(),
         missing.display(),
     );
@@ -30,11 +31,12 @@ fn files_images_links_and_errors_of_real_servers_stand_in_the_document() {
     let arguments = ["run".as_ref(), notes.as_os_str(), "--config".as_ref(), config.path().as_os_str()];
     let output = run(program("mcp-aggregator"), arguments);
     assert_eq!(output.status.code(), Some(1), "{}", output.stderr);
-    assert!(output.stderr.contains("6 blocks: 4 done, 1 failed, 1 refused"), "{}", output.stderr);
+    assert!(output.stderr.contains("7 blocks: 5 done, 1 failed, 1 refused"), "{}", output.stderr);
     assert!(output.stderr.contains("line 25: "), "the YAML line of `b`: {}", output.stderr);
     let told = fs::read_to_string(&notes).unwrap();
     assert!(told.contains("what the file says") && told.contains("ENOENT"), "{told}");
     assert!(told.contains("](notes.assets/"), "{told}");
+    assert!(told.contains("T21:00:00+09:00"), "{told}");
     let images = fs::read_dir(sandbox.path("notes.assets")).unwrap().count();
     assert_eq!(images, 1);
 }

@@ -12,6 +12,7 @@ use crate::{assets, form, frame, session};
 const OURS: &[&str] = &[
     "login",
     "logout",
+    "connect",
     "servers",
     "add",
     "tools",
@@ -64,6 +65,8 @@ async fn run(visit: &Visit<'_>) -> Result<Reply, Error> {
     let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
     match (&visit.method, segments.as_slice()) {
         (&Method::GET, []) => overview::show(visit).await,
+        (&Method::GET, ["connect"]) => Ok(Reply::Seen("/".to_owned())),
+        (&Method::POST, ["connect"]) => overview::show_with_token(visit).await,
         (&Method::GET, ["login"]) => Ok(login::show(visit, None)),
         (&Method::POST, ["login"]) => Ok(login::enter(visit).await),
         (&Method::POST, ["logout"]) => Ok(login::leave(visit)),

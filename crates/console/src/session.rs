@@ -30,6 +30,8 @@ pub(crate) struct Sessions {
 
 struct Opened {
     principal: Arc<str>,
+    /// To be put into what a client is told, for who asks for it.
+    token: Arc<str>,
     used: Instant,
 }
 
@@ -61,7 +63,7 @@ impl Sessions {
     }
 
     /// Opens a session for the owner of a token. It has a new id: the old one may be known to others.
-    pub(crate) fn open(&self, principal: Arc<str>) -> Visitor {
+    pub(crate) fn open(&self, principal: Arc<str>, token: &str) -> Visitor {
         let id = hex(&random());
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
@@ -71,8 +73,14 @@ impl Sessions {
         {
             opened.remove(&oldest);
         }
-        opened.insert(id.clone(), Opened { principal: Arc::clone(&principal), used: now });
+        opened.insert(id.clone(), Opened { principal: Arc::clone(&principal), token: token.into(), used: now });
         Visitor { csrf: self.csrf(&id), id, is_new: true, principal: Some(principal) }
+    }
+
+    /// The token that opened a session.
+    pub(crate) fn token(&self, id: &str) -> Option<Arc<str>> {
+        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        opened.get(id).map(|session| Arc::clone(&session.token))
     }
 
     /// Ends a session.
@@ -156,13 +164,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_session_is_known_by_its_cookie_until_it_ends_or_is_left_alone() {
         let sessions = Sessions::new();
-        let ann = sessions.open("ann".into());
+        let ann = sessions.open("ann".into(), "t");
         let sent = headers(&format!("other=1; mcp_console_8808={}", ann.id));
         assert_eq!(sessions.visitor(&sent).principal.as_deref(), Some("ann"));
         assert!(sessions.visitor(&sent).is_meant(Some(&ann.csrf)));
         sessions.end(&ann.id);
         assert_eq!(sessions.visitor(&sent).principal, None);
-        let bob = sessions.open("bob".into());
+        let bob = sessions.open("bob".into(), "t");
         tokio::time::advance(IDLE).await;
         assert_eq!(sessions.visitor(&headers(&format!("mcp_console_8808={}", bob.id))).principal, None);
     }
@@ -172,7 +180,7 @@ mod tests {
         let sessions = Sessions::new();
         let chosen = sessions.visitor(&headers("mcp_console_8808=chosen"));
         assert!(chosen.is_new && chosen.id != "chosen");
-        let (one, other) = (sessions.open("a".into()), sessions.open("b".into()));
+        let (one, other) = (sessions.open("a".into(), "t"), sessions.open("b".into(), "t"));
         assert!(!one.is_meant(Some(&other.csrf)) && !one.is_meant(None) && !one.is_meant(Some("")));
         assert!(sessions.visitor(&headers(&format!("mcp_console_9={}", one.id))).principal.is_none());
     }

@@ -32,14 +32,15 @@ pub(crate) fn show(visit: &Visit<'_>, problem: Option<&str>) -> Reply {
     Reply::Bare(status, frame::bare("Sign in", &body))
 }
 
-/// Somebody shows a token. It is compared, and forgotten.
+/// Somebody shows a token. It is compared, and kept for as long as the session lives.
 pub(crate) async fn enter(visit: &Visit<'_>) -> Reply {
     let Some(whose) = &visit.console.outside.whose else { return Reply::Seen("/".to_owned()) };
-    let Some(principal) = whose(visit.form.text("token").trim()) else {
+    let token = visit.form.text("token").trim();
+    let Some(principal) = whose(token) else {
         tokio::time::sleep(PAUSE).await;
         return show(visit, Some("This is no token of this service."));
     };
-    let visitor = visit.console.sessions.open(principal);
+    let visitor = visit.console.sessions.open(principal, token);
     Reply::Cookie(visitor.id, ours(visit.form.text("next")))
 }
 

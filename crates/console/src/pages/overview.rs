@@ -2,11 +2,12 @@
 
 mod connecting;
 
+use connecting::Token;
 pub(crate) use connecting::copyable;
 
 use std::collections::HashMap;
 
-use registry::{Page as Part, Status};
+use registry::{Page as Part, Status, Transport};
 use service::Error;
 use service::overview::Weight;
 use service::servers::ServerView;
@@ -22,6 +23,16 @@ use crate::words;
 
 /// The page.
 pub(crate) async fn show(visit: &Visit<'_>) -> Result<Reply, Error> {
+    page(visit, Token::of(visit, None)).await
+}
+
+/// The page, with the token of who looks at it in what clients are told.
+pub(crate) async fn show_with_token(visit: &Visit<'_>) -> Result<Reply, Error> {
+    let token = visit.console.sessions.token(&visit.visitor.id);
+    page(visit, Token::of(visit, token)).await
+}
+
+async fn page(visit: &Visit<'_>, token: Token) -> Result<Reply, Error> {
     let mut servers = visit.service().servers(None, false, Part::ALL).await?.items;
     visit.console.add_usage(&mut servers);
     let rates = visit.console.pulse.rates(&visit.service().reading());
@@ -34,7 +45,7 @@ pub(crate) async fn show(visit: &Visit<'_>) -> Result<Reply, Error> {
         notices = notices(visit, &servers),
         summary = summary(&servers, &rates, &weights),
         content = content,
-        connect = connecting::section(&visit.origin(), visit.console.outside.whose.is_some()),
+        connect = connecting::section(visit, &token),
     );
     Ok(Reply::page(Page { title: "Overview".into(), place: "/", body, script: None }))
 }
@@ -63,7 +74,10 @@ fn notice(visit: &Visit<'_>, server: &ServerView) -> Option<Html> {
     let why = record.error_message.as_deref().unwrap_or_default();
     let (title, deed, button) = match record.status {
         _ if record.auto_disabled => ("was switched off after too many failures", "enable", "Try again"),
-        Status::Error if needs_credentials(why) => ("refused our credentials", "connect", "Try again"),
+        // What a program of ours says of credentials is about others.
+        Status::Error if record.transport != Transport::Stdio && needs_credentials(why) => {
+            ("refused our credentials", "connect", "Try again")
+        }
         Status::Error => ("cannot be connected", "connect", "Try again"),
         _ => return None,
     };

@@ -1,9 +1,11 @@
-//! A way to an engine over TCP that can be cut and mended.
+//! A way to an engine over TCP that can be cut, frozen and mended.
 
+use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use std::{io, thread};
 
 use super::Engine;
@@ -18,6 +20,7 @@ pub struct Relay {
 #[derive(Debug, Default)]
 struct Ways {
     is_cut: bool,
+    is_frozen: bool,
     open: Vec<TcpStream>,
 }
 
@@ -53,27 +56,47 @@ impl Relay {
         }
     }
 
+    /// Lets everybody in and nothing through: as an engine that is there, but does not answer.
+    pub fn freeze(&self) {
+        self.ways.lock().unwrap_or_else(PoisonError::into_inner).is_frozen = true;
+    }
+
     /// Lets everybody through again.
     pub fn mend(&self) {
-        self.ways.lock().unwrap_or_else(PoisonError::into_inner).is_cut = false;
+        let mut ways = self.ways.lock().unwrap_or_else(PoisonError::into_inner);
+        (ways.is_cut, ways.is_frozen) = (false, false);
     }
 }
 
-fn take(socket: &Path, ways: &Mutex<Ways>, near: TcpStream) -> io::Result<()> {
-    let mut ways = ways.lock().unwrap_or_else(PoisonError::into_inner);
-    if ways.is_cut {
+fn take(socket: &Path, ways: &Arc<Mutex<Ways>>, near: TcpStream) -> io::Result<()> {
+    let mut state = ways.lock().unwrap_or_else(PoisonError::into_inner);
+    if state.is_cut {
         return Ok(());
     }
     let far = UnixStream::connect(socket)?;
-    ways.open.push(near.try_clone()?);
+    state.open.push(near.try_clone()?);
     let (near_too, far_too) = (near.try_clone()?, far.try_clone()?);
+    let (there, back) = (Arc::clone(ways), Arc::clone(ways));
     thread::spawn(move || {
-        io::copy(&mut &near, &mut &far).ok();
+        carry(&there, &near, &far);
         far.shutdown(Shutdown::Write).ok();
     });
     thread::spawn(move || {
-        io::copy(&mut &far_too, &mut &near_too).ok();
+        carry(&back, &far_too, &near_too);
         near_too.shutdown(Shutdown::Write).ok();
     });
     Ok(())
+}
+
+/// Passes on what comes, until one of them is gone. While everything is frozen it is kept back.
+fn carry(ways: &Mutex<Ways>, mut from: impl Read, mut to: impl Write) {
+    let mut buffer = [0; 16 * 1024];
+    while let Ok(count @ 1..) = from.read(&mut buffer) {
+        while ways.lock().unwrap_or_else(PoisonError::into_inner).is_frozen {
+            thread::sleep(Duration::from_millis(10));
+        }
+        if to.write_all(&buffer[..count]).is_err() {
+            return;
+        }
+    }
 }

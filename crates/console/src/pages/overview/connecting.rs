@@ -1,16 +1,48 @@
 //! What to paste into which client.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use crate::html::{Html, html};
+use crate::visit::Visit;
 
 /// What stands where the token must be.
-const TOKEN: &str = "<token>";
+const PLACE: &str = "<token>";
 
-/// The section that tells how to connect clients to the service at `origin`.
-pub(super) fn section(origin: &str, has_tokens: bool) -> Html {
-    let url = format!("{origin}/mcp");
-    let clients: Html = snippets(&url, has_tokens)
+/// What a client says to be let in.
+pub(super) enum Token {
+    /// Nothing: everybody is.
+    NotNeeded,
+    /// A token, which whoever looks at the page knows.
+    Known,
+    /// This one, because it was asked for.
+    Shown(Arc<str>),
+}
+
+impl Token {
+    /// What is needed here, and shown if there is something to be shown.
+    pub(super) fn of(visit: &Visit<'_>, shown: Option<Arc<str>>) -> Self {
+        match (visit.console.outside.whose.is_some(), shown) {
+            (false, _) => Self::NotNeeded,
+            (true, Some(token)) => Self::Shown(token),
+            (true, None) => Self::Known,
+        }
+    }
+
+    fn bearer(&self) -> Option<String> {
+        match self {
+            Self::NotNeeded => None,
+            Self::Known => Some(format!("Bearer {PLACE}")),
+            Self::Shown(token) => Some(format!("Bearer {token}")),
+        }
+    }
+}
+
+/// The section that tells how to connect clients to the service.
+pub(super) fn section(visit: &Visit<'_>, token: &Token) -> Html {
+    let url = format!("{}/mcp", visit.origin());
+    let clients: Html = snippets(&url, token.bearer().as_deref())
         .into_iter()
         .enumerate()
         .map(|(at, (client, place, text))| {
@@ -23,9 +55,17 @@ pub(super) fn section(origin: &str, has_tokens: bool) -> Html {
             )
         })
         .collect();
-    let note = has_tokens.then(|| {
-        html!(r#"<p class="muted">Put the token in place of <code>{}</code>: the one you signed in with, or one of the client’s own.</p>"#, TOKEN)
-    });
+    let note = match token {
+        Token::NotNeeded => None,
+        Token::Known => Some(html!(
+            r#"<form method="post" action="/connect#connect-title">{csrf}<p class="muted">Put a token in place of <code>{place}</code>: one of the client’s own, or <button class="quiet small">the one you signed in with</button></p></form>"#,
+            csrf = visit.csrf(),
+            place = PLACE,
+        )),
+        Token::Shown(_) => Some(html!(
+            r#"<p class="muted">With the token you signed in with. Who has it may do all that you may: <a href="/">hide it</a> when you are done.</p>"#
+        )),
+    };
     html!(
         r#"<section aria-labelledby="connect-title"><h2 id="connect-title">Connect a client</h2><p>All servers are at <code>{url}</code>, one alone at <code>{url}/&lt;server&gt;</code>.</p>{note}
 <div class="clients">{clients}</div></section>"#,
@@ -43,17 +83,17 @@ pub(crate) fn copyable(text: &str) -> Html {
     )
 }
 
-fn snippets(url: &str, has_tokens: bool) -> [(&'static str, &'static str, String); 4] {
-    let bearer = format!("Bearer {TOKEN}");
+fn snippets(url: &str, bearer: Option<&str>) -> [(&'static str, &'static str, String); 4] {
     let reached = |mut entry: Value| {
-        if has_tokens {
+        if let Some(bearer) = bearer {
             entry["headers"] = json!({"Authorization": bearer});
         }
         entry
     };
-    let shell = if has_tokens { format!(" --header \"Authorization: {bearer}\"") } else { String::new() };
+    let shell = bearer.map(|bearer| format!(" --header 'Authorization: {}'", bearer.replace('\'', r"'\''")));
+    let shell = shell.unwrap_or_default();
     let mut bridge = json!({"command": "npx", "args": ["-y", "mcp-remote", url]});
-    if has_tokens {
+    if let Some(bearer) = bearer {
         bridge["args"] = json!(["-y", "mcp-remote", url, "--header", "Authorization:${AUTH}"]);
         bridge["env"] = json!({"AUTH": bearer});
     }
@@ -83,10 +123,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_client_gets_the_address_and_a_place_for_the_token() {
-        for (client, _, text) in snippets("http://h:1/mcp", true) {
-            assert!(text.contains("http://h:1/mcp") && text.contains(TOKEN), "{client}: {text}");
+    fn every_client_gets_the_address_and_the_token() {
+        for (client, _, text) in snippets("http://h:1/mcp", Some("Bearer it-is-me")) {
+            assert!(text.contains("http://h:1/mcp") && text.contains("Bearer it-is-me"), "{client}: {text}");
         }
-        assert!(snippets("http://h:1/mcp", false).iter().all(|(_, _, text)| !text.contains("Bearer")));
+        assert!(snippets("http://h:1/mcp", None).iter().all(|(_, _, text)| !text.contains("Bearer")));
+        let [(_, _, shell), ..] = snippets("http://h:1/mcp", Some("Bearer it's"));
+        assert!(shell.ends_with(r"'Authorization: Bearer it'\''s'"), "{shell}");
     }
 }
