@@ -254,5 +254,5 @@ fn tools_that_are_switched_off_are_not_listed_and_a_call_says_so() {
     assert!(!listed.stdout.contains("fake.echo "), "{}", listed.stdout);
     assert!(listed.stderr.contains("; 1 more switched off"), "{}", listed.stderr);
     let said = home.fails(1, &["call", "fake.echo", "text=x", "--url", &url]);
-    assert!(said.contains("`fake.echo` is switched off"), "{said}");
+    assert!(said.contains("`fake.echo` is switched off") && said.contains("tools on fake.echo"), "{said}");
 }

@@ -65,7 +65,7 @@ async fn missing(service: &Client, tool: &str, refused: Failure) -> Failure {
     let tools = service.get("/tools").await.ok().unwrap_or_default();
     let tools = tools.as_array().map(Vec::as_slice).unwrap_or_default();
     if tools.iter().any(|known| known["name"] == tool && known["enabled"] == false) {
-        let hint = format!("{}/tools switches it on, in a browser", service.url());
+        let hint = format!("`mcp-aggregator tools on {tool}` switches it on");
         return Failure { message: format!("`{tool}` is switched off"), ..refused }.with_hint(hint);
     }
     match meant(tool, tools) {
