@@ -133,11 +133,6 @@ const COLUMNS: Columns =
 /// An execution is looked for so long before and after the time in its id, at first.
 const AROUND: Duration = Duration::from_secs(60);
 
-const ADD: &str = "INSERT INTO mcp.executions AS kept (id, server_id, server_name, tool_name, source, caller, \
-    document_path, section_line, status, submitted_at, started_at, completed_at, duration_us, retries, error_message, \
-    arguments, result, request_id, request_bytes, response_bytes) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, \
-    $12, $13, $14, $15, $16, $17, $18, $19, $20) ON CONFLICT";
-
 /// A report that comes late changes nothing of what is over. But what was only taken for lost, because another service
 /// began with this database, may turn out to have ended well.
 const BRING_UP_TO_DATE: &str = "DO UPDATE SET server_id = excluded.server_id, status = excluded.status, \
@@ -149,6 +144,19 @@ const BRING_UP_TO_DATE: &str = "DO UPDATE SET server_id = excluded.server_id, st
 
 /// Every value of an execution.
 const WIDTH: usize = 20;
+
+/// So many are added by one statement: what a statement costs by itself is paid once for them.
+const TOGETHER: usize = 32;
+
+/// Adds so many executions.
+fn addition(count: usize) -> String {
+    let row = |row: usize| {
+        let places = (1..=WIDTH).map(|column| format!("${}", row * WIDTH + column)).collect::<Vec<_>>();
+        format!("({})", places.join(", "))
+    };
+    let rows = (0..count).map(row).collect::<Vec<_>>().join(", ");
+    format!("INSERT INTO mcp.executions AS kept ({ALL_COLUMNS}) VALUES {rows} ON CONFLICT")
+}
 
 impl Store {
     /// Records calls, as far as they got, all or none: `known` ones are added or brought up to date; `fresh` ones are added
@@ -162,14 +170,24 @@ impl Store {
         fresh: impl IntoIterator<Item = &'r ExecutionRecord>,
     ) -> Result<(), Error> {
         let known: Vec<_> = known.into_iter().map(as_values).collect();
-        let fresh: Vec<_> = fresh.into_iter().map(as_values).collect();
-        if known.is_empty() && fresh.is_empty() {
+        let mut fresh = fresh.into_iter().map(as_values).peekable();
+        let mut together: Vec<Vec<Value>> = Vec::new();
+        while fresh.peek().is_some() {
+            let mut some = Vec::with_capacity(TOGETHER * WIDTH);
+            some.extend(fresh.by_ref().take(TOGETHER).flatten());
+            together.push(some);
+        }
+        let rest = together.pop_if(|last| last.len() < TOGETHER * WIDTH).unwrap_or_default();
+        if known.is_empty() && together.is_empty() && rest.is_empty() {
             return Ok(());
         }
         let mut session = self.write_lightly("record executions").await?;
         let key = if session.is_postgres() { "id" } else { "submitted_at, id" };
-        session.execute_each(&format!("{ADD} ({key}) {BRING_UP_TO_DATE}"), known).await?;
-        session.execute_each(&format!("{ADD} ({key}) DO NOTHING"), fresh).await?;
+        session.execute_each(&format!("{} ({key}) {BRING_UP_TO_DATE}", addition(1)), known).await?;
+        let add = |count: usize| format!("{} ({key}) DO NOTHING", addition(count));
+        session.execute_each(&add(TOGETHER), together).await?;
+        let single = rest.chunks(WIDTH).map(<[Value]>::to_vec).collect();
+        session.execute_each(&add(1), single).await?;
         session.commit().await
     }
 
