@@ -97,17 +97,18 @@ fn tick_list(visit: &Visit<'_>, found: &[Found], list: &str, taken: &BTreeSet<St
         .enumerate()
         .map(|(at, server)| {
             let is_taken = taken.contains(&server.name);
+            let said = shown.said.get(&at).filter(|_| is_meant);
+            // Who was added just now is told below, and is no surprise.
+            let is_surprise = is_taken && !said.is_some_and(Result::is_ok);
             let problem = server
                 .problem
                 .clone()
-                .or_else(|| is_taken.then(|| "There is a server of that name already.".to_owned()));
-            row(
-                at,
-                server,
-                problem.as_deref(),
-                is_meant && shown.ticked.contains(&at),
-                shown.said.get(&at).filter(|_| is_meant),
-            )
+                .or_else(|| is_surprise.then(|| "There is a server of that name already.".to_owned()));
+            let tick = match is_taken || problem.is_some() {
+                true => Some(html!(" disabled")),
+                false => (is_meant && shown.ticked.contains(&at)).then(|| html!(" checked")),
+            };
+            row(at, server, problem.as_deref(), tick, said)
         })
         .collect();
     html!(
@@ -130,7 +131,7 @@ fn row(
     at: usize,
     server: &Found,
     problem: Option<&str>,
-    is_ticked: bool,
+    tick: Option<Html>,
     said: Option<&Result<String, String>>,
 ) -> Html {
     let config = match server.registration.get("connection_config") {
@@ -145,14 +146,10 @@ fn row(
         };
         html!(r#"<div class="flash {tone}" role="status"><pre>{text}</pre></div>"#, tone = tone, text = text)
     });
-    let state = match problem {
-        Some(_) => Some(html!(" disabled")),
-        None => is_ticked.then(|| html!(" checked")),
-    };
     html!(
         r#"<li class="field"><label class="check"><input type="checkbox" name="pick" value="{at}"{state}> <span><strong>{name}</strong> <span class="hint">{origin}</span><br><code>{config}</code>{notes}{problem}</span></label>{said}</li>"#,
         at = at,
-        state = state,
+        state = tick,
         name = server.name,
         origin = server.from,
         config = config,
