@@ -114,7 +114,7 @@ async fn one(documents: &Documents, path: &str) -> Result<Reply, Error> {
         r#"<div class="head"><h1>{name}</h1><div class="actions"><button id="run-all" data-script hidden{off}>Run all</button><button id="stop" class="danger" hidden>Stop</button></div></div>
 <p class="muted"><a href="/documents">Documents</a> · <code>{path}</code> · results are written into the file, as <code>mcp-aggregator run</code> does</p>
 <noscript><p class="flash warn">Running needs JavaScript. Everything can be read without.</p></noscript>
-<div id="run-status" class="sticky" role="status" data-path="{path}" data-changes="{changes}" hidden></div><div id="problems" role="alert"></div>
+<div id="run-status" class="sticky" role="status" data-path="{path:#}" data-changes="{changes}" hidden></div><div id="problems" role="alert"></div>
 <div class="columns document"><article id="document" class="prose-page" data-live="document.">{cut}{shown}<span id="edition" data-version="{version}" data-all="{all}" hidden></span></article><aside id="outline" data-live="document." aria-label="Outline">{map}</aside></div>"#,
         name = path.rsplit('/').next().unwrap_or(path),
         all = map::all_blocks(&outline),

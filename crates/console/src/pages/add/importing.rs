@@ -57,7 +57,7 @@ async fn shown(visit: &Visit<'_>, shown: &Shown) -> Result<Html, Error> {
     };
     Ok(html!(
         r#"<section aria-labelledby="paste"><h2 id="paste">Paste the config of a client</h2><form class="card" method="post" action="/add">{csrf}
-<div class="field"><label for="pasted">JSON of Claude Desktop, Claude Code, Cursor, VS Code or any other <span class="hint">all of it, or one entry</span></label><textarea id="pasted" name="pasted" rows="6" spellcheck="false" placeholder="{example}">{text}</textarea></div>
+<div class="field"><label for="pasted">JSON of Claude Desktop, Claude Code, Cursor, VS Code or any other <span class="hint">all of it, or one entry</span></label><textarea id="pasted" name="pasted" rows="6" spellcheck="false" placeholder="{example}">{text:#}</textarea></div>
 <button name="deed" value="paste" class="quiet">Look at it</button></form>{pasted}</section>
 <section aria-labelledby="machine"><h2 id="machine">Found on this machine</h2>{machine}</section>"#,
         csrf = visit.csrf(),
@@ -112,7 +112,7 @@ fn tick_list(visit: &Visit<'_>, found: &[Found], list: &str, taken: &BTreeSet<St
         })
         .collect();
     html!(
-        r#"<form class="card" method="post" action="/add">{csrf}{problem}<input type="hidden" name="from" value="{list}"><input type="hidden" name="pasted" value="{text}"><ul class="plain">{rows}</ul>
+        r#"<form class="card" method="post" action="/add">{csrf}{problem}<input type="hidden" name="from" value="{list:#}"><input type="hidden" name="pasted" value="{text:#}"><ul class="plain">{rows}</ul>
 <div class="actions"><button name="deed" value="try" class="quiet" data-busy="Testing …">Test what is ticked</button><button name="deed" value="take" data-busy="Testing and adding …">Test and add</button></div></form>"#,
         csrf = visit.csrf(),
         problem = shown
@@ -147,7 +147,7 @@ fn row(
         html!(r#"<div class="flash {tone}" role="status"><pre>{text}</pre></div>"#, tone = tone, text = text)
     });
     html!(
-        r#"<li class="field"><label class="check"><input type="checkbox" name="pick" value="{at}"{state}> <span><strong>{name}</strong> <span class="hint">{origin}</span><br><code>{config}</code>{notes}{problem}</span></label>{said}</li>"#,
+        r#"<li class="field"><label class="check"><input type="checkbox" name="pick" value="{at:#}"{state}> <span><strong>{name}</strong> <span class="hint">{origin}</span><br><code>{config}</code>{notes}{problem}</span></label>{said}</li>"#,
         at = at,
         state = tick,
         name = server.name,
