@@ -99,3 +99,67 @@ fn numbers_stay_as_they_are_written_and_a_mistake_can_be_mended() {
         browser.close().await;
     });
 }
+
+#[test]
+fn one_call_runs_at_a_time_and_the_history_has_what_was_run() {
+    let rest = Rest::start();
+    let puppet = Puppet::over_http(Spec::legacy().raw_tool(&TOOL.replace('\n', " ")));
+    add_puppet(&rest, "rail", &puppet);
+    let type_in = |text: &str| {
+        let text = json!(text);
+        format!("const raw = document.getElementById('raw'); raw.value = {text}; raw.dispatchEvent(new Event('input'))")
+    };
+    with_browsers(async |driver| {
+        let browser = driver.open(DESK).await;
+        browser.goto(&at(&rest.serve, "/playground?tool=rail.book")).await;
+        browser.run(&type_in(r#"{"name":"first"}"#)).await;
+        browser.click("#run").await;
+        puppet.expect("tools/call").answer(r#"{"content":[]}"#);
+        browser.wait("document.querySelector('#history').innerText.includes('first')").await;
+        browser.run(&type_in(r#"{"name":"second"}"#)).await;
+        browser.click("#run").await;
+        let call = puppet.expect("tools/call");
+        browser.wait("document.querySelector('#history button').disabled").await;
+        browser.run(&type_in(r#"{"name":"third"}"#)).await;
+        browser.run("bench.requestSubmit()").await;
+        call.answer(r#"{"content":[]}"#);
+        browser.wait("document.querySelectorAll('#history tbody tr').length === 2").await;
+        browser.wait("document.querySelector('#history tbody tr').innerText.includes('second')").await;
+        browser.wait("!document.querySelector('#history button').disabled").await;
+        assert_eq!(browser.log().await, Vec::<String>::new());
+        browser.close().await;
+    });
+}
+
+#[test]
+fn a_question_begins_with_what_is_proposed_has_boxes_to_tick_and_ends_with_its_page() {
+    let rest = Rest::start();
+    let puppet = Puppet::over_http(Spec::legacy().raw_tool(&TOOL.replace('\n', " ")));
+    add_puppet(&rest, "rail", &puppet);
+    let titled = json!([{"const": "p", "title": "Piano"}, {"const": "v", "title": "Violin"}]);
+    let schema = json!({"type": "object", "properties": {
+        "age": {"type": "integer", "default": 42},
+        "hero": {"type": "string", "oneOf": [{"const": "h1", "title": "Ann"}, {"const": "h2", "title": "Bob"}], "default": "h2"},
+        "plain": {"type": "array", "items": {"type": "string", "enum": ["Guitar", "Drums"]}, "default": ["Guitar"]},
+        "titled": {"type": "array", "items": {"anyOf": titled}},
+    }});
+    let question = json!({"message": "Who plays what?", "requestedSchema": schema}).to_string();
+    with_browsers(async |driver| {
+        let browser = driver.open(DESK).await;
+        browser.goto(&at(&rest.serve, "/playground?tool=rail.book")).await;
+        browser.click("#run").await;
+        let call = puppet.expect("tools/call");
+        call.ask("77", "elicitation/create", &question);
+        browser.wait_for_text("Violin").await;
+        browser.run("[...document.querySelectorAll('#question label')].find((label) => label.innerText.includes('Violin')).click()").await;
+        browser.click("#question button[type=submit]").await;
+        let content = json!({"age": 42, "hero": "h2", "plain": ["Guitar"], "titled": ["v"]});
+        assert_eq!(puppet.response(77)["result"], json!({"action": "accept", "content": content}));
+
+        call.ask("78", "elicitation/create", &question);
+        browser.wait_for_text("Violin").await;
+        browser.goto(&at(&rest.serve, "/system")).await;
+        puppet.expect("notifications/cancelled");
+        browser.close().await;
+    });
+}

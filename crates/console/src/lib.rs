@@ -49,6 +49,9 @@ const FLASHES: usize = 1000;
 /// Whose a secret is, if it is a token.
 pub type Whose = Arc<dyn Fn(&str) -> Option<Arc<str>> + Send + Sync>;
 
+/// Who understands the configs of clients.
+pub type ConfigReader = Box<dyn Fn(&str) -> Result<Vec<Found>, String> + Send + Sync>;
+
 /// A document with its map, on its way.
 pub type Opening = Pin<Box<dyn Future<Output = Result<(Document, Outline), Error>> + Send>>;
 
@@ -67,9 +70,9 @@ pub struct Outside {
     /// The names of all tokens.
     pub token_names: Vec<String>,
     /// The servers in the config of any client.
-    pub read_config: fn(&str) -> Result<Vec<Found>, String>,
+    pub read_config: ConfigReader,
     /// The servers that programs on this machine know.
-    pub on_this_machine: fn() -> Vec<Found>,
+    pub on_this_machine: Box<dyn Fn() -> Vec<Found> + Send + Sync>,
     /// The documents, where a folder of them is served.
     pub documents: Option<Documents>,
 }

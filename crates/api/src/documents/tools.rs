@@ -44,6 +44,11 @@ pub(crate) fn own_session() -> String {
     format!("run {} {}", RUNS.fetch_add(1, Ordering::Relaxed), Timestamp::now())
 }
 
+/// Whether the session has made all the calls it may make.
+fn is_over(error: &Error) -> bool {
+    error.context()["limit"] == "session_limit"
+}
+
 impl Toolbox for ServiceTools {
     fn servers(&self) -> Vec<Server> {
         self.servers.clone()
@@ -82,11 +87,7 @@ impl Toolbox for ServiceTools {
             Err(error @ (Error::ExecutionCancelled { .. } | Error::ExecutionStopped)) => {
                 Err(Failure::stopped(error.to_string()))
             }
-            Err(Error::LimitReached { message, context })
-                if context.get("limit").is_some_and(|it| it == "session_limit") =>
-            {
-                Err(Failure::run_over(message))
-            }
+            Err(error @ Error::LimitReached { .. }) if is_over(&error) => Err(Failure::run_over(error.to_string())),
             Err(
                 error @ (Error::LimitReached { .. } | Error::ServerUnavailable { .. } | Error::ServerNotFound { .. }),
             ) => Err(Failure::not_tried(error.to_string())),
@@ -94,8 +95,11 @@ impl Toolbox for ServiceTools {
         }
     }
 
+    fn nobody_to_ask(&self) -> Option<&str> {
+        self.asking.model.is_none().then_some(NO_MODEL)
+    }
+
     async fn ask(&self, question: &Question) -> Result<Answer, Failure> {
-        // An answer that is there already is worth more than the news that nobody can be asked.
         let model = self.asking.model.clone().ok_or_else(|| Failure::stopped(NO_MODEL))?;
         let tools = self.service.tools(question.server.as_deref()).await;
         let tools = tools.map_err(|error| Failure::new(error.to_string()))?.into_iter().filter(|tool| tool.enabled);

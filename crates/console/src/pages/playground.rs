@@ -38,8 +38,11 @@ pub(crate) async fn show(visit: &Visit<'_>) -> Result<Reply, Error> {
 async fn page(visit: &Visit<'_>, name: &str, arguments: Option<String>, outcome: Option<Html>) -> Result<Reply, Error> {
     let tool = if name.is_empty() { None } else { find(visit, name).await? };
     let suggestions = visit.service().tools_page(None, Part::first(SUGGESTED)).await?.items;
-    let suggestions: Html =
-        suggestions.iter().filter(|tool| tool.enabled).map(|tool| html!(r#"<option value="{}">"#, tool.name)).collect();
+    let suggestions: Html = suggestions
+        .iter()
+        .filter(|tool| tool.enabled)
+        .map(|tool| html!(r#"<option value="{:#}">"#, tool.name))
+        .collect();
     let bench = match &tool {
         Some(tool) => bench(visit, tool, arguments, outcome),
         None if name.is_empty() => html!(
@@ -51,7 +54,7 @@ async fn page(visit: &Visit<'_>, name: &str, arguments: Option<String>, outcome:
         ),
     };
     let body = html!(
-        r#"<h1>Playground</h1><form class="filters" method="get" action="/playground"><label class="grow">Tool<input name="tool" value="{name}" list="tools" autocomplete="off" spellcheck="false" placeholder="server.tool"></label><datalist id="tools">{suggestions}</datalist><button class="quiet">Open</button></form>
+        r#"<h1>Playground</h1><form class="filters" method="get" action="/playground"><label class="grow">Tool<input name="tool" value="{name:#}" list="tools" autocomplete="off" spellcheck="false" placeholder="server.tool"></label><datalist id="tools">{suggestions}</datalist><button class="quiet">Open</button></form>
 {bench}<section aria-labelledby="history-title" id="history" hidden><h2 id="history-title">What you ran</h2><div class="scroll"><table class="cards"><tbody></tbody></table></div></section>"#,
         name = name,
         suggestions = suggestions,
@@ -90,8 +93,8 @@ fn bench(visit: &Visit<'_>, tool: &ToolRecord, arguments: Option<String>, outcom
     let arguments = arguments.unwrap_or_else(|| serde_json::to_string_pretty(&example(&schema)).unwrap_or_default());
     html!(
         r#"<div class="columns"><section aria-labelledby="ask"><h2 id="ask"><a href="{definition}">{short}</a></h2><p class="muted">of {server}{off}</p><details id="about" open><summary>What it does</summary><pre class="prose">{description}</pre></details>
-<form class="card" id="bench" method="post" action="/playground" data-server="{server_name}" data-tool="{original}" data-name="{name}" data-schema="{schema}">{csrf}<input type="hidden" name="tool" value="{name}">
-<div id="fields"></div><div class="field"><label for="raw">Arguments <span class="hint">{hint}</span></label><textarea id="raw" name="arguments" rows="8" spellcheck="false">{arguments}</textarea></div>
+<form class="card" id="bench" method="post" action="/playground" data-server="{server_name:#}" data-tool="{original:#}" data-name="{name:#}" data-schema="{schema:#}">{csrf}<input type="hidden" name="tool" value="{name:#}">
+<div id="fields"></div><div class="field"><label for="raw">Arguments <span class="hint">{hint}</span></label><textarea id="raw" name="arguments" rows="8" spellcheck="false">{arguments:#}</textarea></div>
 <div class="actions"><button id="run" data-busy="Running …">Run</button><button id="cancel" type="button" class="danger" hidden>Cancel</button><span id="problem" class="hint" role="alert"></span></div></form></section>
 <section aria-labelledby="answer"><h2 id="answer">Result</h2><div id="outcome" aria-live="polite">{outcome}</div><div id="question"></div></section></div>"#,
         definition = tool_path(&tool.server_name, &tool.original_name),

@@ -82,7 +82,7 @@ fn form(visit: &Visit<'_>, settings: &Settings, problem: Option<&Problem>) -> Ht
             let range = RANGES.iter().find(|(known, ..)| known == name);
             let least = range.map(|(_, least, _, may_be_unlimited)| if *may_be_unlimited { -1 } else { *least });
             html!(
-                r#"<div class="field"><label for="{name}">{title} <span class="hint">{about}; {default} by default</span></label><input type="number" id="{name}" name="{name}" value="{value}" min="{least}" max="{most}"{sign}></div>"#,
+                r#"<div class="field"><label for="{name}">{title} <span class="hint">{about}; {default} by default</span></label><input type="number" id="{name}" name="{name}" value="{value:#}" min="{least}" max="{most}"{sign}></div>"#,
                 name = *name,
                 sign = sign(name),
                 title = *title,
@@ -98,8 +98,8 @@ fn form(visit: &Visit<'_>, settings: &Settings, problem: Option<&Problem>) -> Ht
     let keeps = if problem.is_some() { visit.form.has("store_payloads") } else { settings.store_payloads };
     html!(
         r#"<form class="card" method="post" action="/settings">{csrf}{problem}{fields}
-<div class="field"><label for="retry_backoff_ms">Pauses between attempts <span class="hint">milliseconds, one after the other</span></label><input id="retry_backoff_ms" name="retry_backoff_ms" value="{pauses}"{pauses_sign}></div>
-<div class="field"><label for="pinned_tools">Pinned tools <span class="hint">full names, one a line: clients see them even where they see little else</span></label><textarea id="pinned_tools" name="pinned_tools" rows="3">{pinned}</textarea></div>
+<div class="field"><label for="retry_backoff_ms">Pauses between attempts <span class="hint">milliseconds, one after the other</span></label><input id="retry_backoff_ms" name="retry_backoff_ms" value="{pauses:#}"{pauses_sign}></div>
+<div class="field"><label for="pinned_tools">Pinned tools <span class="hint">full names, one a line: clients see them even where they see little else</span></label><textarea id="pinned_tools" name="pinned_tools" rows="3">{pinned:#}</textarea></div>
 <div class="field"><label class="check"><input type="checkbox" name="store_payloads"{payloads}> Keep arguments and results with executions</label></div>
 <button>Save</button></form>"#,
         csrf = visit.csrf(),
