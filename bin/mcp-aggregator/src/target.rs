@@ -11,8 +11,12 @@ use crate::admission::TOKEN_VARIABLE;
 use crate::client::{Client, Denial};
 use crate::failure::Failure;
 use crate::output::say;
-use crate::service_file;
+use crate::service_file::{self, Running};
 use crate::storage::StorageArguments;
+use crate::tenancy;
+
+/// What to do about a service that is there and cannot be asked.
+const UNHEARD: &str = "it may be just starting or stopping: try again in a moment; else stop it, or name it with --url";
 
 /// Which service, or which registry, as a user says it.
 #[derive(Debug, Args)]
@@ -83,30 +87,79 @@ impl TargetArguments {
         if let Some(url) = &self.url {
             return Ok(Some(Client::new(url, self.token()?)));
         }
-        let Ok(folder) = self.storage.folder() else { return Ok(None) };
-        let Some(running) = service_file::read(&folder) else { return Ok(None) };
-        if self.storage.database.is_some() && self.storage.location()?.to_string() != running.database {
-            return Ok(None);
+        if let Ok(folder) = self.storage.folder()
+            && let Some(running) = service_file::read(&folder)
+            && self.is_meant(&running)?
+            && let Some(service) = self.answering(&running, &folder).await?
+        {
+            return Ok(Some(service));
         }
+        self.nobody_keeps_it()?;
+        Ok(None)
+    }
+
+    /// Whether that service keeps the registry that was named.
+    fn is_meant(&self, running: &Running) -> Result<bool, Failure> {
+        Ok(self.storage.database.is_none() || self.storage.location()?.to_string() == running.database)
+    }
+
+    /// The service that a file in `folder` tells of, unless it is gone. One that has its registry but does not answer is
+    /// not: what is then done without it, it would not know of.
+    async fn answering(&self, running: &Running, folder: &Path) -> Result<Option<Client>, Failure> {
+        let keeper = Location::parse(&running.database).ok().and_then(|place| tenancy::keeper(&place, Some(folder)));
         let client = Client::new(&running.url, self.token()?);
-        let is_there = running.is_alive() && !matches!(client.get("/state").await, Err(Denial::Absent(_)));
-        if !is_there {
-            say(format_args!(
-                "warning: {} says that a service runs at {}, but it does not any more",
-                folder.join("service.json").display(),
-                running.url
-            ));
+        let asked = if keeper.is_some() || running.is_alive() { Some(client.get("/state").await) } else { None };
+        match (asked, keeper) {
+            (Some(Err(Denial::Absent(failure) | Denial::Lost(failure))), Some(keeper)) => Err(Failure {
+                message: format!("{}; {keeper} still keeps the registry {}", failure.message, running.database),
+                ..failure.with_hint(UNHEARD)
+            }),
+            (None | Some(Err(Denial::Absent(_))), _) => {
+                say(format_args!(
+                    "warning: {} says that a service runs at {}, but it does not any more",
+                    folder.join("service.json").display(),
+                    running.url
+                ));
+                Ok(None)
+            }
+            (Some(Err(Denial::Lost(failure))), None) => Err(failure),
+            (Some(Ok(_) | Err(Denial::Other(_))), _) => Ok(Some(client)),
         }
-        Ok(is_there.then_some(client))
+    }
+
+    /// What another process keeps is not for us to open: neither would see what the other writes.
+    fn nobody_keeps_it(&self) -> Result<(), Failure> {
+        let Ok(location @ Location::File(_)) = self.storage.location() else { return Ok(()) };
+        match tenancy::keeper(&location, None) {
+            None => Ok(()),
+            Some(keeper) => {
+                Err(Failure::new(format!("{keeper} keeps the registry at {location}, and does not say where"))
+                    .with_hint(UNHEARD))
+            }
+        }
     }
 
     /// What opens its door, if anything is needed.
     pub(crate) fn token(&self) -> Result<Option<String>, Failure> {
         match &self.token_file {
-            Some(file) => token_in(file).map(Some),
-            None => Ok(env::var(TOKEN_VARIABLE).ok().map(|token| token.trim().to_owned())),
+            Some(file) => token_in(file).and_then(|token| sendable(token, &file.display().to_string())),
+            None => {
+                let token = env::var_os(TOKEN_VARIABLE).unwrap_or_default();
+                let unfit = |_| Failure::usage(format!("{TOKEN_VARIABLE} cannot be sent: it is no text"));
+                sendable(token.into_string().map_err(unfit)?.trim().to_owned(), TOKEN_VARIABLE)
+            }
         }
     }
+}
+
+/// A token that can stand in a header; none if it is empty, as a variable is that was cleared.
+fn sendable(token: String, from: &str) -> Result<Option<String>, Failure> {
+    let Some(letter) = token.chars().find(|letter| letter.is_control()) else {
+        return Ok(Some(token).filter(|token| !token.is_empty()));
+    };
+    let what = if "\r\n".contains(letter) { "a line break" } else { "a control character" };
+    Err(Failure::usage(format!("{from} cannot be sent: it has {what} in it"))
+        .with_hint("it must be one token; of a file with several, --token-file FILE takes the first"))
 }
 
 fn no_registry(location: &Location) -> Failure {
@@ -127,6 +180,31 @@ fn token_in(file: &Path) -> Result<String, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_token_that_cannot_be_sent_is_said_and_an_empty_one_is_none() {
+        let sent = |token: &str| sendable(token.to_owned(), "HERE").map_err(|failure| failure.message);
+        assert_eq!(sent("token"), Ok(Some("token".to_owned())));
+        assert_eq!(sent(""), Ok(None));
+        assert_eq!(sent("one\ntwo"), Err("HERE cannot be sent: it has a line break in it".to_owned()));
+        assert_eq!(sent("one\0"), Err("HERE cannot be sent: it has a control character in it".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn what_another_process_keeps_is_not_opened() {
+        let folder = tempfile::tempdir().expect("there is room for a folder");
+        let storage = StorageArguments { data_dir: Some(folder.path().to_owned()), database: None };
+        let target = TargetArguments { url: None, token_file: None, storage };
+        let location = Location::in_folder(folder.path());
+        let tenancy = tenancy::Tenancy::take(&location, Some(folder.path())).expect("nobody has it");
+        // It has not said yet where it listens; or it has, and nobody is there.
+        assert!(target.find().await.is_err());
+        let word = service_file::ServiceFile::write(folder.path(), "http://127.0.0.1:1", &location.to_string());
+        assert!(target.find().await.is_err_and(|failure| failure.message.contains("still keeps the registry")));
+        assert!(!folder.path().join("registry.db").exists(), "nothing was made");
+        drop((tenancy, word));
+        assert!(target.find().await.is_ok());
+    }
 
     #[tokio::test]
     async fn looking_makes_no_registry() {

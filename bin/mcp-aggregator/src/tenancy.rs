@@ -10,6 +10,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use registry::{Location, ServerId};
 
@@ -18,6 +19,10 @@ use crate::service_file;
 
 /// Locked in the data directory where the database is elsewhere.
 const FOLDER_LOCK: &str = "service.lock";
+
+/// How long who looks at a lock may have it, and how often it is waited for that long.
+const LOOK: Duration = Duration::from_millis(10);
+const LOOKS: u32 = 5;
 
 /// The right to keep a registry, for as long as this lives.
 #[derive(Debug)]
@@ -29,10 +34,8 @@ pub(crate) struct Tenancy {
 impl Tenancy {
     /// Takes the registry at `location` over, unless another service keeps it. In `folder` that one says where it is.
     pub(crate) fn take(location: &Location, folder: Option<&Path>) -> Result<Self, Failure> {
-        let path = match (location, folder) {
-            (Location::File(database), _) => lock_beside(database),
-            (_, Some(folder)) => folder.join(FOLDER_LOCK),
-            (_, None) => return Ok(Self { _lock: None, instance: new_instance() }),
+        let Some(path) = lock_of(location, folder) else {
+            return Ok(Self { _lock: None, instance: new_instance() });
         };
         let failed = |error: std::io::Error| Failure::new(format!("could not lock {}: {error}", path.display()));
         if let Some(folder) = path.parent() {
@@ -40,7 +43,7 @@ impl Tenancy {
         }
         let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
         let mut lock = opened.map_err(failed)?;
-        match lock.try_lock() {
+        match locked(&lock) {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(taken(location, &path, folder)),
             Err(TryLockError::Error(error)) => return Err(failed(error)),
@@ -55,6 +58,36 @@ impl Tenancy {
     pub(crate) fn instance(&self) -> &str {
         &self.instance
     }
+}
+
+/// Who keeps the registry at `location`, as far as can be told: a process, in words. It may not listen yet, or not answer.
+pub(crate) fn keeper(location: &Location, folder: Option<&Path>) -> Option<String> {
+    let path = lock_of(location, folder)?;
+    // Shared, and given back at once: several may look at the same time, and nobody is kept out.
+    let lock = File::open(&path).ok()?;
+    if !matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)) {
+        return None;
+    }
+    let pid = fs::read_to_string(&path).unwrap_or_default().trim().to_owned();
+    Some(if pid.is_empty() { "a process that is just starting".to_owned() } else { format!("process {pid}") })
+}
+
+fn lock_of(location: &Location, folder: Option<&Path>) -> Option<PathBuf> {
+    match location {
+        Location::File(database) => Some(lock_beside(database)),
+        Location::Postgres(_) => folder.map(|folder| folder.join(FOLDER_LOCK)),
+    }
+}
+
+/// Locks it. Whoever only looks whether it is locked has it for a moment, which is waited for.
+fn locked(lock: &File) -> Result<(), TryLockError> {
+    for _ in 0..LOOKS {
+        match lock.try_lock() {
+            Err(TryLockError::WouldBlock) => std::thread::sleep(LOOK),
+            done => return done,
+        }
+    }
+    lock.try_lock()
 }
 
 fn new_instance() -> String {
@@ -110,6 +143,18 @@ mod tests {
         Tenancy::take(&location, Some(&folder.join("other"))).unwrap();
         drop(first);
         fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn who_keeps_a_registry_is_known_for_as_long_as_it_does() {
+        let folder = tempfile::tempdir().unwrap();
+        let location = Location::in_folder(folder.path());
+        assert_eq!(keeper(&location, None), None);
+        let tenancy = Tenancy::take(&location, None).unwrap();
+        assert_eq!(keeper(&location, None).unwrap(), format!("process {}", std::process::id()));
+        drop(tenancy);
+        assert_eq!(keeper(&location, None), None);
+        Tenancy::take(&location, None).expect("who looked has let go of it");
     }
 
     #[test]

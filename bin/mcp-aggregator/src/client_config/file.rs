@@ -11,6 +11,9 @@ use std::path::{Path, PathBuf};
 /// For its user only. What is kept beside the file has the token in it, or what others put there before.
 const PRIVATE: u32 = 0o600;
 
+/// Folders that hold nothing but what a client keeps.
+const FOLDERS: [&str; 2] = [".cursor", ".vscode"];
+
 /// A file that may not be there yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ClientFile {
@@ -92,7 +95,21 @@ impl ClientFile {
             Some(before) => put(&self.path, before, self.mode())?,
             None => remove_if_there(&self.path)?,
         }
-        self.forget()
+        self.forget()?;
+        if before.is_none() {
+            self.remove_empty_folder();
+        }
+        Ok(())
+    }
+
+    /// The folder of a client that has nothing in it now most likely was made by us. If it has, it stays.
+    fn remove_empty_folder(&self) {
+        let folder = self.path.parent().filter(|folder| FOLDERS.iter().any(|name| folder.ends_with(name)));
+        if let Some(folder) = folder
+            && let Err(error) = fs::remove_dir(folder)
+        {
+            tracing::debug!(folder = %folder.display(), %error, "the folder stays");
+        }
     }
 
     /// Writes it, and forgets that it was ours.

@@ -52,12 +52,12 @@ fn of_vectors(option: Option<String>) -> Result<Finding, Failure> {
 async fn of_machine(arguments: &DoctorArguments) -> Result<Vec<Finding>, Failure> {
     let service = match arguments.target.running().await {
         Ok(service) => service,
-        Err(failure) => return Ok(vec![failed("service", failure)]),
+        Err(failure) => return Ok(without_answer(arguments, failure)),
     };
     let Some(service) = service else { return Ok(without_service(arguments).await) };
     let health = match service.get("/health").await {
         Ok(health) => health,
-        Err(denial) => return Ok(vec![failed("service", denial.into())]),
+        Err(denial) => return Ok(without_answer(arguments, denial.into())),
     };
     let mut findings = vec![Finding::ok("service", format!("runs at {}", service.url())), database(&health)];
     findings.extend(vectors(&health));
@@ -68,6 +68,13 @@ async fn of_machine(arguments: &DoctorArguments) -> Result<Vec<Finding>, Failure
         findings.extend(offered::examine(&tools));
     }
     Ok(findings)
+}
+
+/// A service that cannot be asked, and what can be seen of its surroundings without it.
+fn without_answer(arguments: &DoctorArguments, failure: Failure) -> Vec<Finding> {
+    let room = surroundings::room(&arguments.target.storage);
+    let wanted = arguments.listen.map(|listen| surroundings::port(Some(listen)));
+    std::iter::once(failed("service", failure)).chain(room).chain(wanted).collect()
 }
 
 /// Where the service compares vectors, if that should be elsewhere.

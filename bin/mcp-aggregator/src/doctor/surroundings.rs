@@ -111,6 +111,12 @@ fn disk(file: &Path) -> Option<Finding> {
     })
 }
 
+/// How much room there is for the registry.
+pub(crate) fn room(storage: &StorageArguments) -> Option<Finding> {
+    let Ok(Location::File(file)) = storage.location() else { return None };
+    Some(disk(&file).unwrap_or_else(|| Finding::ok("disk", format!("there is room where {} is", file.display()))))
+}
+
 /// Whether a container engine answers.
 pub(crate) async fn engine() -> Finding {
     match Engine::find().await {

@@ -116,7 +116,7 @@ impl Execution<'_> {
         let body = Bytes::from(reply::object(members));
         let response = service.send(Method::POST, "/execute", body, LONGEST_CALL).await;
         let response =
-            response.map_err(|(Denial::Absent(failure) | Denial::Other(failure))| Failure::new(failure.message))?;
+            response.map_err(|denial: Denial| Failure::new(crate::failure::Failure::from(denial).message))?;
         if response.status.is_success() {
             return Ok(String::from_utf8_lossy(&response.body).into_owned());
         }
