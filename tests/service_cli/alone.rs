@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::thread;
 
 use testkit::{Serve, Signal, wait_until};
 
@@ -88,6 +89,21 @@ fn a_token_that_cannot_be_sent_does_not_make_a_running_service_look_gone() {
     }
     let listed = home.run_with(&["list"], &[TOKEN]).stdout;
     assert!(row(&listed, "notes")[1] != "disabled" && !listed.contains("sneaky"), "{listed}");
+}
+
+#[test]
+fn what_is_added_while_a_service_starts_is_not_lost() {
+    for _ in 0..5 {
+        let home = Home::new();
+        // As one pastes it: nobody waits for the service.
+        let starting = thread::scope(|scope| {
+            let starting = scope.spawn(|| home.serve());
+            home.add("memory");
+            starting.join().unwrap()
+        });
+        wait_until("the service has it", || (row(&home.ok(&["list"]), "memory")[1] == "connected").then_some(()));
+        drop(starting);
+    }
 }
 
 #[test]

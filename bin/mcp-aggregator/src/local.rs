@@ -9,6 +9,7 @@ use service::Problem;
 use service::servers::Registration;
 
 use crate::failure::Failure;
+use crate::refusal::NO_ROOM;
 use crate::storage::with_causes;
 use crate::suggestion;
 
@@ -196,6 +197,7 @@ fn failed(error: Error) -> Failure {
         Error::AlreadyExists { name } => failure
             .of_kind("SERVER_ALREADY_EXISTS")
             .with_hint(format!("`mcp-aggregator show {name}` shows it, `mcp-aggregator remove {name}` removes it")),
+        Error::Full { .. } => failure.with_hint(NO_ROOM),
         _ => failure,
     }
 }

@@ -25,7 +25,7 @@ static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 /// Waits for `work`. If it takes long, a terminal is told `what` is being done and for how long already, and the word is
 /// wiped out at the end.
 pub(crate) async fn shown<T>(what: &str, work: impl Future<Output = T>) -> T {
-    let Some(_turn) = Turn::take(io::stderr().is_terminal()) else { return work.await };
+    let Some(_turn) = Turn::take(io::stderr().is_terminal() && !is_dumb()) else { return work.await };
     let what = cut(&printable(what), WIDTH);
     let began = Instant::now();
     let mut work = std::pin::pin!(work);
@@ -39,6 +39,11 @@ pub(crate) async fn shown<T>(what: &str, work: impl Future<Output = T>) -> T {
         IS_SHOWN.store(true, Ordering::Relaxed);
         wait = TICK;
     }
+}
+
+/// Whether a terminal cannot take anything back that was written.
+pub(crate) fn is_dumb() -> bool {
+    std::env::var_os("TERM").is_some_and(|name| name == "dumb")
 }
 
 /// The right to tell: what is done within something else, of which is told already, says nothing.

@@ -97,9 +97,17 @@ fn no_key(error: &KeyError) -> Failure {
 
 fn not_opened(location: &Location, error: &OpenError) -> Failure {
     let failure = Failure::new(format!("could not open the registry at {location}: {}", with_causes(error)));
-    match error.hint() {
-        Some(hint) => failure.with_hint(hint),
-        None => failure,
+    match (location, error) {
+        (Location::File(file), OpenError::Store(registry::Error::Unavailable { .. })) => {
+            failure.with_hint(format!("another program may hold it; `fuser {}` shows which", file.display()))
+        }
+        (Location::File(_), OpenError::File { .. }) => {
+            failure.with_hint("is it a registry, and yours to write? --data-dir and --database name another place")
+        }
+        _ => match error.hint() {
+            Some(hint) => failure.with_hint(hint),
+            None => failure,
+        },
     }
 }
 

@@ -8,9 +8,10 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 use registry::{Location, ServerId};
 
@@ -20,9 +21,12 @@ use crate::service_file;
 /// Locked in the data directory where the database is elsewhere.
 const FOLDER_LOCK: &str = "service.lock";
 
-/// How long who looks at a lock may have it, and how often it is waited for that long.
+/// How long a command that works on the registry is waited for, and how often is looked whether it is done.
+const VISIT: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(10);
-const LOOKS: u32 = 5;
+
+/// Locks that this command shares with others, until it ends.
+static VISITS: Mutex<Vec<File>> = Mutex::new(Vec::new());
 
 /// The right to keep a registry, for as long as this lives.
 #[derive(Debug)]
@@ -79,15 +83,34 @@ fn lock_of(location: &Location, folder: Option<&Path>) -> Option<PathBuf> {
     }
 }
 
-/// Locks it. Whoever only looks whether it is locked has it for a moment, which is waited for.
+/// Locks it. Who only looks at the registry, or changes something in it without a service, is soon done, and waited for.
 fn locked(lock: &File) -> Result<(), TryLockError> {
-    for _ in 0..LOOKS {
+    let deadline = Instant::now() + VISIT;
+    loop {
         match lock.try_lock() {
-            Err(TryLockError::WouldBlock) => std::thread::sleep(LOOK),
+            Err(TryLockError::WouldBlock) if Instant::now() < deadline => {}
             done => return done,
         }
+        // Visitors share it with us; a service does not.
+        lock.try_lock_shared()?;
+        lock.unlock().map_err(TryLockError::Error)?;
+        std::thread::sleep(LOOK);
     }
-    lock.try_lock()
+}
+
+/// Comes to the registry at `location`, beside others who do but not beside a service; none begins to keep it before this
+/// command is over. Whether that could be.
+pub(crate) fn visit(location: &Location) -> bool {
+    let Some(path) = lock_of(location, None) else { return true };
+    let folder = path.parent().map(|folder| fs::DirBuilder::new().recursive(true).mode(0o700).create(folder));
+    let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
+    // Whoever opens the registry next tells better what is wrong with such a place.
+    let (None | Some(Ok(())), Ok(lock)) = (folder, opened) else { return true };
+    if matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)) {
+        return false;
+    }
+    VISITS.lock().expect("nothing panics while it holds this").push(lock);
+    true
 }
 
 fn new_instance() -> String {
@@ -107,7 +130,9 @@ fn instance_in(file: &Path) -> Result<String, Failure> {
 }
 
 fn lock_beside(database: &Path) -> PathBuf {
-    let mut name = database.as_os_str().to_owned();
+    // However it is spelled, and whatever links lead to it.
+    let whole = database.canonicalize().unwrap_or_else(|_| database.to_owned());
+    let mut name = whole.into_os_string();
     name.push(".lock");
     name.into()
 }
@@ -155,6 +180,21 @@ mod tests {
         drop(tenancy);
         assert_eq!(keeper(&location, None), None);
         Tenancy::take(&location, None).expect("who looked has let go of it");
+    }
+
+    #[test]
+    fn a_service_waits_for_who_visits_its_registry_and_nobody_visits_one_that_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let location = Location::in_folder(&folder.path().join("new"));
+        assert!(visit(&location) && visit(&location), "several may come");
+        let starting = std::thread::spawn({
+            let location = location.clone();
+            move || Tenancy::take(&location, None)
+        });
+        VISITS.lock().unwrap().clear();
+        let tenancy = starting.join().unwrap().unwrap();
+        assert!(!visit(&location));
+        drop(tenancy);
     }
 
     #[test]

@@ -125,12 +125,17 @@ impl Prepared<'_> {
         };
         telling.end_line();
         let ended = outcome.as_ref().and_then(|outcome| outcome.as_ref().ok());
-        self.keep(&dialogue.transcript(&model.provider().model, ended))?;
-        match outcome {
+        let mut transcript = dialogue.transcript(&model.provider().model, ended);
+        let concluded = match outcome {
             None => Err(Failure::interrupted()),
             Some(Err(failure)) => Err(helper::unanswered(&failure)),
             Some(Ok(outcome)) => conclude(&outcome),
+        };
+        if let Err(failure) = &concluded {
+            transcript["error"] = failure.to_json()["error"].clone();
         }
+        self.keep(&transcript)?;
+        concluded
     }
 
     /// The words are part of the JSON, if that is wanted.

@@ -23,14 +23,16 @@ use crate::{config, session, suggestion};
 enum Change {
     /// It is as it should be.
     Nothing,
-    /// This is to be in it; what was before is kept.
-    Write(String),
+    /// This is to be in it; what it was before us is kept.
+    Write { text: String, before: Option<String> },
     /// It is to be what it was before us: this, or not there.
     GiveBack(Option<String>),
     /// Only our entry goes: somebody else has changed the rest meanwhile.
     TakeOut(String),
     /// One of several entries of ours goes; the file stays ours.
     TakeOne(String),
+    /// Somebody has taken us out already: what was kept for that is not needed any more.
+    Forget,
 }
 
 pub(crate) fn run(arguments: &ConnectArguments, client: Client) -> Result<(), Failure> {
@@ -134,7 +136,14 @@ fn connecting(
         return Err(Failure::new(format!("{} has another server that is called `{name}`", file.path().display()))
             .with_hint("choose another name for us with --as NAME"));
     }
-    edit::set(text, group, name, entry).map(Change::Write).map_err(|why| {
+    // If we were there before and somebody has changed the rest since, that is what comes back without us.
+    let is_known =
+        !existing.is_null() && file.since().map_err(|error| unreadable(file.path(), &error))? == Since::Changed;
+    let before = match is_known {
+        true => edit::take_out(text, group, name).ok(),
+        false => before.map(str::to_owned),
+    };
+    edit::set(text, group, name, entry).map(|text| Change::Write { text, before }).map_err(|why| {
         let whole = json!({ group: { name: entry } }).to_string();
         let shown = mask::masked(&whole, group).unwrap_or_default();
         unfit(file.path(), &why, &format!("put into it {shown}"))
@@ -157,7 +166,7 @@ fn undoing(client: Client, file: &ClientFile, now: Option<&str>, name: &str) -> 
             several if several.iter().any(|one| one == name) => taken_out().map(Change::TakeOne),
             several => Err(not_there(path, name, several)),
         },
-        Since::Changed if known[group][name].is_null() => Err(not_there(path, name, &[])),
+        Since::Changed if known[group][name].is_null() => Ok(Change::Forget),
         Since::Changed => taken_out().map(Change::TakeOut),
     }
 }
@@ -181,7 +190,9 @@ fn not_there(path: &Path, name: &str, ours: &[String]) -> Failure {
 fn carry_out(file: &ClientFile, change: &Change) -> io::Result<()> {
     match change {
         Change::Nothing => Ok(()),
-        Change::Write(text) | Change::TakeOne(text) => file.replace(text),
+        Change::Write { text, before } => file.replace(text, before.as_deref()),
+        Change::TakeOne(text) => file.replace(text, None),
+        Change::Forget => file.forget(),
         Change::GiveBack(before) => file.give_back(before.as_deref()),
         Change::TakeOut(text) => file.release(text),
     }
@@ -197,8 +208,8 @@ fn show(
 ) -> Result<(), Failure> {
     let path = file.path().display().to_string();
     let lines = match change {
-        Change::Nothing => Vec::new(),
-        Change::Write(text) | Change::TakeOut(text) | Change::TakeOne(text) => {
+        Change::Nothing | Change::Forget => Vec::new(),
+        Change::Write { text, .. } | Change::TakeOut(text) | Change::TakeOne(text) => {
             differing(&path, client, before.unwrap_or_default(), text)
         }
         Change::GiveBack(earlier) => {
@@ -206,7 +217,7 @@ fn show(
         }
     };
     if arguments.one.json {
-        let changed = !matches!(change, Change::Nothing);
+        let changed = !matches!(change, Change::Nothing | Change::Forget);
         return output::print_json(
             &json!({"client": client.word(), "file": path, "would_change": changed, "diff": lines}),
         );
@@ -228,8 +239,8 @@ fn differing(path: &str, client: Client, before: &str, after: &str) -> Vec<Strin
 fn tell(arguments: &ConnectArguments, client: Client, file: &ClientFile, change: &Change) -> Result<(), Failure> {
     let path = file.path().display();
     if arguments.one.json {
-        let backup = Some(file.backup()).filter(|backup| matches!(change, Change::Write(_)) && backup.exists());
-        let changed = !matches!(change, Change::Nothing);
+        let backup = Some(file.backup()).filter(|backup| matches!(change, Change::Write { .. }) && backup.exists());
+        let changed = !matches!(change, Change::Nothing | Change::Forget);
         return output::print_json(
             &json!({"client": client.word(), "file": file.path(), "changed": changed, "backup": backup}),
         );
@@ -243,7 +254,13 @@ fn tell(arguments: &ConnectArguments, client: Client, file: &ClientFile, change:
             say(format_args!("took `{}` out of {path}; it was changed since, and the rest stays", arguments.entry));
         }
         Change::TakeOne(_) => say(format_args!("took `{}` out of {path}", arguments.entry)),
-        Change::Write(_) => {
+        Change::Forget => {
+            say(format_args!(
+                "there is no `{}` in {path} any more; what was kept to undo it is removed",
+                arguments.entry
+            ));
+        }
+        Change::Write { .. } => {
             say(format_args!("connected {word}: {path}"));
             if file.backup().exists() {
                 say(format_args!("what it was is in {}", file.backup().display()));

@@ -147,6 +147,28 @@ fn each_entry_of_ours_goes_by_itself_and_what_is_said_of_it_is_true() {
 }
 
 #[test]
+fn whatever_happened_in_between_nothing_of_ours_stays_after_undo() {
+    let user = User::new();
+    let file = user.write(".cursor/mcp.json", CURSOR);
+    let servers = user.servers();
+    let connect = |config: &str| expect(&user.run(&["connect", "cursor", "--stdio", "--config", config]), 0);
+    connect(&servers);
+    let edited = fs::read_to_string(&file).unwrap().replace("git-server", "other-server");
+    fs::write(&file, edited).unwrap();
+    let others = user.write("others.json", r#"{"mcpServers": {}}"#);
+    connect(others.to_str().unwrap());
+    expect(&user.run(&["connect", "cursor", "--undo"]), 0);
+    assert_eq!(fs::read_to_string(&file).unwrap(), CURSOR.replace("git-server", "other-server"));
+    // Somebody else takes us out.
+    connect(&servers);
+    fs::write(&file, CURSOR).unwrap();
+    let output = user.run(&["connect", "cursor", "--undo"]);
+    expect(&output, 0);
+    assert!(output.stderr.contains("any more"), "{}", output.stderr);
+    assert_eq!((fs::read_to_string(&file).unwrap().as_str(), beside(&file)), (CURSOR, 1));
+}
+
+#[test]
 fn no_secret_is_shown_and_none_is_written_into_what_is_shared() {
     const TOKEN: &str = "tok-laptop-0123456789";
     let user = User::new();
