@@ -315,8 +315,6 @@ pub(crate) struct ServeArguments {
     /// {"id", "name", "description", "examples": []}; `mcp-aggregator skills --json` shows all
     #[arg(long, verbatim_doc_comment, value_name = "FILE")]
     pub(crate) skills: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) advisers: AdviserArguments,
     /// Keep the vectors by which tools are found in Qdrant, too, and compare them there:
     /// http://HOST[:PORT][/COLLECTION], the port for gRPC; else the variable MCP_VECTORS. A key goes into QDRANT_API_KEY
     #[arg(long, verbatim_doc_comment, value_name = "URL")]
@@ -346,7 +344,9 @@ pub(crate) struct ServeArguments {
     /// Keep no account of the calls of MCP clients: for the benchmark, which shows what that costs
     #[arg(long, hide = true)]
     pub(crate) no_history: bool,
-    // Last, for its heading is that of all options behind it.
+    // Last, for their headings are those of all options behind them.
+    #[command(flatten)]
+    pub(crate) advisers: AdviserArguments,
     #[command(flatten)]
     pub(crate) assistant: AssistantArguments,
 }

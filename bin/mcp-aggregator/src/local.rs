@@ -175,7 +175,11 @@ async fn note(store: &Store, action: &str, target: &str, details: Value) -> Resu
 fn refuse(problems: &[Problem]) -> Result<(), Failure> {
     let line = |problem: &Problem| match &problem.loc[1..] {
         [] => problem.msg.clone(),
-        place => format!("{}: {}", place.join("."), problem.msg),
+        place => {
+            let place = place.join(".");
+            // What was typed has no such part.
+            format!("{}: {}", place.strip_prefix("connection_config.").unwrap_or(&place), problem.msg)
+        }
     };
     match problems {
         [] => Ok(()),

@@ -39,6 +39,8 @@ fn detail(detail: &Value) -> String {
     let line = |problem: &Value| {
         let place = problem["loc"].as_array().into_iter().flatten().skip(1).map(text).collect::<Vec<_>>().join(".");
         let message = text(&problem["msg"]);
+        // What was typed has no such part.
+        let place = place.strip_prefix("connection_config.").unwrap_or(&place);
         if place.is_empty() { message } else { format!("{place}: {message}") }
     };
     match problems.as_slice() {

@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal};
 use assistant::Told;
 
 use crate::output::{self, say};
+use crate::progress;
 use crate::table::{cut, printable};
 use crate::visible::visible;
 
@@ -32,6 +33,7 @@ impl Telling {
     pub(crate) fn tell(&mut self, told: Told<'_>) {
         match told {
             Told::Words(words) if self.with_words && !words.is_empty() => {
+                progress::hush(true);
                 self.print(&if self.is_terminal { visible(words) } else { words.into() });
                 self.is_in_line = !words.ends_with('\n');
             }
@@ -52,6 +54,7 @@ impl Telling {
         if std::mem::take(&mut self.is_in_line) {
             self.print("\n");
         }
+        progress::hush(false);
     }
 
     fn print(&self, words: &str) {

@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use crate::output::say;
 use crate::session::{self, Signals};
 use crate::table::printable;
-use crate::{config, documents, exit, output, words};
+use crate::{config, documents, exit, output, progress, words};
 
 /// A question, ready to be asked.
 struct Prepared<'a> {
@@ -118,8 +118,10 @@ impl Prepared<'_> {
         let mut telling = self.telling();
         let outcome = {
             let mut tell = |told: assistant::Told<'_>| telling.tell(told);
+            let what = format!("asking {}", model.provider().model);
+            let running = Box::pin(dialogue.run(model, &hands, &mut tell));
             tokio::select! {
-                outcome = dialogue.run(model, &hands, &mut tell) => Some(outcome),
+                outcome = progress::shown(&what, running) => Some(outcome),
                 () = stop => None,
             }
         };
@@ -181,7 +183,7 @@ fn wholly_by_service(prepared: &Prepared<'_>, no_model: Failure) -> Result<(), F
         let answer = {
             let mut tell = |told: assistant::Told<'_>| telling.tell(told);
             tokio::select! {
-                answer = ask_service(&service, &body, &mut tell) => answer,
+                answer = progress::shown("waiting for the answer", Box::pin(ask_service(&service, &body, &mut tell))) => answer,
                 () = signals.next() => Err(Unasked::Failed(Failure::interrupted())),
             }
         };

@@ -16,7 +16,8 @@ pub(crate) fn run(arguments: &NamesArguments) -> Result<(), Failure> {
     let found = session::block_on(async {
         let found = async {
             match arguments.verb.as_str() {
-                "call" => tools(arguments).await,
+                "call" | "off" => tools(arguments, true).await,
+                "on" => tools(arguments, false).await,
                 _ => servers(arguments).await,
             }
         };
@@ -42,13 +43,14 @@ async fn servers(arguments: &NamesArguments) -> Result<Vec<String>, Failure> {
     Ok(servers.iter().filter_map(|server| server["name"].as_str().map(str::to_owned)).collect())
 }
 
-async fn tools(arguments: &NamesArguments) -> Result<Vec<String>, Failure> {
+/// The tools that are switched on, or off.
+async fn tools(arguments: &NamesArguments, are_on: bool) -> Result<Vec<String>, Failure> {
     let tools = match arguments.target.there().await? {
         Some(Target::Service(service)) => service.get("/tools").await?,
         Some(Target::Registry(store)) => local::all_tools(&store).await?,
         None => return Ok(Vec::new()),
     };
-    let on = tools.as_array().into_iter().flatten().filter(|tool| tool["enabled"] != false);
+    let on = tools.as_array().into_iter().flatten().filter(|tool| (tool["enabled"] != false) == are_on);
     Ok(on.filter_map(|tool| tool["name"].as_str().map(str::to_owned)).collect())
 }
 
