@@ -21,6 +21,7 @@ pub mod config;
 pub mod container;
 mod expand;
 pub mod item;
+pub mod jsonc;
 pub mod names;
 pub mod offer;
 mod schema;
