@@ -1,6 +1,6 @@
 //! Calls that were made, whatever way they came in.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -148,6 +148,26 @@ const WIDTH: usize = 20;
 /// So many are added by one statement: what a statement costs by itself is paid once for them.
 const TOGETHER: usize = 32;
 
+/// What records executions; long, and made once.
+struct Recording {
+    bring_up_to_date: String,
+    add: String,
+    add_together: String,
+}
+
+impl Recording {
+    fn of(key: &str) -> Self {
+        Self {
+            bring_up_to_date: format!("{} ({key}) {BRING_UP_TO_DATE}", addition(1)),
+            add: format!("{} ({key}) DO NOTHING", addition(1)),
+            add_together: format!("{} ({key}) DO NOTHING", addition(TOGETHER)),
+        }
+    }
+}
+
+static IN_SQLITE: LazyLock<Recording> = LazyLock::new(|| Recording::of("submitted_at, id"));
+static IN_POSTGRES: LazyLock<Recording> = LazyLock::new(|| Recording::of("id"));
+
 /// Adds so many executions.
 fn addition(count: usize) -> String {
     let row = |row: usize| {
@@ -182,12 +202,11 @@ impl Store {
             return Ok(());
         }
         let mut session = self.write_lightly("record executions").await?;
-        let key = if session.is_postgres() { "id" } else { "submitted_at, id" };
-        session.execute_each(&format!("{} ({key}) {BRING_UP_TO_DATE}", addition(1)), known).await?;
-        let add = |count: usize| format!("{} ({key}) DO NOTHING", addition(count));
-        session.execute_each(&add(TOGETHER), together).await?;
-        let single = rest.chunks(WIDTH).map(<[Value]>::to_vec).collect();
-        session.execute_each(&add(1), single).await?;
+        let sql: &Recording = if session.is_postgres() { &IN_POSTGRES } else { &IN_SQLITE };
+        session.execute_each(&sql.bring_up_to_date, known).await?;
+        session.execute_each(&sql.add_together, together).await?;
+        let rest: Vec<Vec<Value>> = rest.chunks(WIDTH).map(<[Value]>::to_vec).collect();
+        session.execute_each(&sql.add, rest).await?;
         session.commit().await
     }
 
