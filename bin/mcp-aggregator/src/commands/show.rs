@@ -67,6 +67,8 @@ fn lines(server: &Value) -> Vec<String> {
     let mut lines = aligned(&rows);
     let error = server["error_message"].as_str().unwrap_or_default();
     lines.extend(error.lines().map(|line| format!("  | {}", printable(line))));
+    let notices = server["server_info"]["notices"].as_array().map(Vec::as_slice).unwrap_or_default();
+    lines.extend(notices.iter().filter_map(Value::as_str).map(|notice| format!("notice: {}", printable(notice))));
     let tools = server["tools"].as_array().map(Vec::as_slice).unwrap_or_default();
     lines.push(format!("tools ({})", tools.len()));
     lines.extend(tools.iter().map(|tool| format!("  {}", text(tool, "name"))));
