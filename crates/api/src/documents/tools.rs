@@ -44,11 +44,6 @@ pub(crate) fn own_session() -> String {
     format!("run {} {}", RUNS.fetch_add(1, Ordering::Relaxed), Timestamp::now())
 }
 
-/// Whether the session has made all the calls it may make.
-fn is_over(error: &Error) -> bool {
-    error.context()["limit"] == "session_limit"
-}
-
 impl Toolbox for ServiceTools {
     fn servers(&self) -> Vec<Server> {
         self.servers.clone()
@@ -87,8 +82,14 @@ impl Toolbox for ServiceTools {
             Err(error @ (Error::ExecutionCancelled { .. } | Error::ExecutionStopped)) => {
                 Err(Failure::stopped(error.to_string()))
             }
-            // Nothing was called, and no later call of this run would be: what the document has is worth more.
-            Err(error @ Error::LimitReached { .. }) if is_over(&error) => Err(Failure::stopped(error.to_string())),
+            Err(Error::LimitReached { message, context })
+                if context.get("limit").is_some_and(|it| it == "session_limit") =>
+            {
+                Err(Failure::run_over(message))
+            }
+            Err(
+                error @ (Error::LimitReached { .. } | Error::ServerUnavailable { .. } | Error::ServerNotFound { .. }),
+            ) => Err(Failure::not_tried(error.to_string())),
             Err(error) => Err(Failure::new(error.to_string())),
         }
     }
