@@ -40,6 +40,8 @@ fn a_tool_is_run_by_form_shows_progress_asks_and_answers() {
         let question = json!({"message": "Window or aisle?", "requestedSchema": schema});
         call.ask("77", "elicitation/create", &question.to_string());
         browser.wait_for_text("Window or aisle?").await;
+        browser.wait("!document.querySelector('#question form').checkValidity()").await;
+        browser.run("const side = document.querySelector('#question select'); side.value = '0'; side.dispatchEvent(new Event('input'))").await;
         browser.click("#question button[type=submit]").await;
         assert_eq!(puppet.response(77)["result"], json!({"action": "accept", "content": {"side": "window"}}));
         call.answer(r#"{"content":[{"type":"text","text":"seat 12A"}]}"#);
@@ -160,6 +162,56 @@ fn a_question_begins_with_what_is_proposed_has_boxes_to_tick_and_ends_with_its_p
         browser.wait_for_text("Violin").await;
         browser.goto(&at(&rest.serve, "/system")).await;
         puppet.expect("notifications/cancelled");
+        browser.close().await;
+    });
+}
+
+#[test]
+fn forms_understand_what_libraries_write_and_change_nothing_that_nobody_touched() {
+    const TOOL: &str = r##"{"name":"pyd","inputSchema":{"type":"object","required":["item"],"$defs":{"Item":{"type":"object","required":["size"],"properties":{"size":{"$ref":"#/$defs/Size"},"next":{"anyOf":[{"$ref":"#/$defs/Item"},{"type":"null"}]}}},"Size":{"enum":["small","large"]}},"properties":{"item":{"allOf":[{"$ref":"#/$defs/Item"}]},"since":{"anyOf":[{"type":"string"},{"type":"null"}],"default":null},"tags":{"type":"array","items":{"type":"string"}},"line":{"type":"string"},"count":{"type":"integer"}}}}"##;
+    let rest = Rest::start();
+    let puppet = Puppet::over_http(Spec::legacy().raw_tool(TOOL));
+    add_puppet(&rest, "py", &puppet);
+    let field = |name: &str| {
+        let name = json!(name);
+        format!(
+            "[...document.querySelectorAll('#fields label')].find((label) => label.firstChild.data === {name}).nextElementSibling"
+        )
+    };
+    with_browsers(async |driver| {
+        let browser = driver.open(DESK).await;
+        browser.goto(&at(&rest.serve, "/playground?tool=py.pyd")).await;
+        browser.wait("document.querySelector('#fields select')").await;
+        let raw = browser.run("return JSON.parse(document.getElementById('raw').value)").await;
+        assert_eq!(raw, json!({"item": {"size": "small"}}));
+        let fill = |name: &str, value: &str| {
+            format!("const it = {}; it.value = {}; it.dispatchEvent(new Event('input'))", field(name), json!(value))
+        };
+        browser.run(r#"const raw = document.getElementById('raw'); raw.value = '{"item":{"size":"huge"},"line":"a\nb","count":"many"}'; raw.dispatchEvent(new Event('input'))"#).await;
+        browser.run(&fill("since", "yesterday")).await;
+        browser.run(&fill("tags", "one\ntwo words")).await;
+        let raw = browser.run("return JSON.parse(document.getElementById('raw').value)").await;
+        let expected = json!({"item": {"size": "huge"}, "since": "yesterday", "tags": ["one", "two words"], "line": "a\nb", "count": "many"});
+        assert_eq!(raw, expected);
+        assert_eq!(browser.run(&format!("return {}.tagName", field("line"))).await, "TEXTAREA");
+
+        browser.click("#run").await;
+        let call = puppet.expect("tools/call");
+        let numbers = json!({"type": "object", "properties": {"ratio": {"type": "number"}}});
+        call.ask("5", "elicitation/create", &json!({"message": "How much?", "requestedSchema": numbers}).to_string());
+        browser.wait_for_text("How much?").await;
+        browser
+            .run("const real = fetch; fetch = (to, what) => { window.answered = what?.body; return real(to, what); }")
+            .await;
+        browser.fill("#question input", "12345678901234567890123").await;
+        browser.click("#question button[type=submit]").await;
+        puppet.response(5);
+        let answered = browser.run("return window.answered").await;
+        assert!(answered.as_str().unwrap().contains(r#""content":{"ratio":12345678901234567890123}"#), "{answered}");
+        let huge = "x".repeat(12_000_000);
+        call.answer(&json!({"content": [{"type": "text", "text": huge}]}).to_string());
+        browser.wait_for_text("Save all 12000000 characters").await;
+        assert_eq!(browser.log().await, Vec::<String>::new());
         browser.close().await;
     });
 }

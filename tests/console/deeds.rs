@@ -236,3 +236,36 @@ fn what_a_form_shows_comes_back_as_it_was() {
     let stale = visitor.get("/servers/fake/edit");
     assert_eq!((stale.status, stale.headers["location"].as_str()), (303, "/servers/fake"));
 }
+
+#[test]
+fn who_saves_settings_changes_only_what_they_changed() {
+    let rest = Rest::start();
+    let visitor = Visitor::new(&rest);
+    let now = rest.get("/settings").json();
+    expect(200, &rest.patch("/settings", &json!({"session_limit": 77})));
+    let old = now["session_limit"].to_string();
+    let saved =
+        visitor.submit("/settings", &[("was", &now.to_string()), ("session_limit", &old), ("timeout_ms", "4321")]);
+    assert!(saved.body.contains("Saved."), "{saved:?}");
+    let after = rest.get("/settings").json();
+    assert_eq!((&after["session_limit"], &after["timeout_ms"]), (&json!(77), &json!(4321)));
+}
+
+#[test]
+fn a_server_without_its_secrets_is_not_started() {
+    let rest = Rest::start();
+    let visitor = Visitor::new(&rest);
+    let config = json!({"command": program("fake-server"), "env": {"API_TOKEN": "hunter2-hunter2"}});
+    let server = json!({"name": "fake", "transport_type": "stdio", "connection_config": config});
+    expect(201, &rest.post("/servers", &server));
+    let exported = visitor.submit("/export", &[("secrets", "masked")]).body;
+    let other = Rest::start();
+    let visitor = Visitor::new(&other);
+    assert!(visitor.submit("/import", &[("backup", &exported)]).body.contains("1 new server"));
+    assert!(visitor.page("/servers/fake").contains("its secrets are missing"));
+    for deed in ["enable", "test", "connect"] {
+        let done = visitor.submit(&format!("/servers/fake/{deed}"), &[]);
+        assert!(done.body.contains("its secrets are missing"), "{deed}: {done:?}");
+        assert_ne!(other.get("/servers/fake").json()["status"], "connected", "{deed}");
+    }
+}

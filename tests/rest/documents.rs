@@ -154,7 +154,7 @@ fn a_run_makes_no_more_calls_than_its_session_may() {
     let text = [block("one", "size", ""), block("one", "size", ""), block("one", "size", "")].join("\n");
     let told = run(&rest, &json!({"text": text}));
     let third = &told["blocks"][2];
-    assert_eq!(third["status"], "stopped", "what the document has is kept");
+    assert_eq!((&third["status"], &third["ends_run"]), (&json!("failed"), &json!(true)));
     assert!(third["message"].as_str().unwrap().contains('2'), "{third}");
     assert_eq!(run(&rest, &json!({"text": text, "blocks": [1]}))["ok"], true, "the next run begins anew");
     let mine = |blocks: Value| run(&rest, &json!({"text": text, "session": "mine", "blocks": blocks}));

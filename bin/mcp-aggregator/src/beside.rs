@@ -45,9 +45,17 @@ impl Annexe for Beside {
         Box::pin(async move {
             // Who has lost the way is told so by the console.
             let path = parts.uri.path();
+            let signed_out = self.console.until_signed_out(&parts);
             match self.console.has(path) || !self.api.has(path) {
                 true => self.console.answer(parts, body, principal).await.map(ForeignBody::new),
-                false => self.api.answer(parts, body, principal).await.map(ForeignBody::new),
+                false => {
+                    let response = self.api.answer(parts, body, principal).await.map(ForeignBody::new);
+                    // What is heard by a session is heard no longer than it lasts.
+                    match signed_out {
+                        Some(over) if is_stream(&response) => response.map(|body| body.until(over)),
+                        _ => response,
+                    }
+                }
             }
         })
     }
@@ -59,6 +67,12 @@ impl Annexe for Beside {
     fn leave(&self) {
         self.api.leave();
     }
+}
+
+/// Whether a response goes on without an end.
+fn is_stream(response: &Foreign) -> bool {
+    let kind = response.headers().get(http::header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    kind.is_some_and(|kind| kind.starts_with("text/event-stream"))
 }
 
 /// What the console needs to know of us.

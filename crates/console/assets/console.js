@@ -22,6 +22,7 @@ document.addEventListener('click', async (event) => {
 // What cannot be undone is asked for twice; what takes a while says so.
 document.addEventListener('submit', (event) => {
   const button = event.submitter;
+  if (event.target.getAttribute('action') === '/logout') sessionStorage.clear();
   const question = button?.dataset.confirm;
   if (question && !confirm(question)) {
     event.preventDefault();
@@ -61,7 +62,12 @@ function renew(fresh) {
   document.querySelectorAll('input[name=csrf]').forEach((input) => { input.value = secret; });
 }
 
+// What somebody types is theirs, whatever becomes of the page around it.
+let isTyped = false;
+document.addEventListener('input', () => { isTyped = true; });
+
 async function refresh() {
+  if (!parts().length) return;
   // Nobody looks: it is enough to catch up when somebody does.
   if (running || document.hidden) { wanted = true; return; }
   running = true;
@@ -72,6 +78,7 @@ async function refresh() {
     const fresh = new DOMParser().parseFromString(await response.text(), 'text/html');
     renew(fresh);
     if (live.querySelector('a')) { live.textContent = 'live'; live.classList.add('on'); }
+    if (response.status === 404 && isTyped) return;
     if (response.status === 404) {
       // What this page was about is gone.
       document.getElementById('main').replaceChildren(...document.adoptNode(fresh.getElementById('main')).childNodes);

@@ -110,7 +110,7 @@ async function runBlock(number, run) {
     say(number, 'idle', 'not run');
     return 'not run';
   }
-  if (over.status === 'stopped') {
+  if (over.status === 'stopped' || over.ends_run) {
     say(number, 'idle', 'not run', over.message);
     throw new Halt(`Block ${number} was not run: ${over.message ?? 'it was stopped'}`);
   }

@@ -125,6 +125,11 @@ impl Console {
         if is_look || visitor.is_meant(secret) { visitor.principal } else { None }
     }
 
+    /// Ready when the session is over by which a request was let in; nothing if it came in by itself.
+    pub fn until_signed_out(&self, parts: &Parts) -> Option<impl Future<Output = ()> + Send + use<>> {
+        self.sessions.lasting(&parts.headers).filter(|_| !parts.headers.contains_key(http::header::AUTHORIZATION))
+    }
+
     /// Answers a request. `principal` is the name of its token, or empty if it showed none.
     pub async fn answer(&self, parts: Parts, body: Bytes, principal: Arc<str>) -> Response<Body> {
         let visit = Visit::new(self, &parts, &body, principal);

@@ -44,11 +44,6 @@ pub(crate) fn own_session() -> String {
     format!("run {} {}", RUNS.fetch_add(1, Ordering::Relaxed), Timestamp::now())
 }
 
-/// Whether the session has made all the calls it may make.
-fn is_over(error: &Error) -> bool {
-    error.context()["limit"] == "session_limit"
-}
-
 impl Toolbox for ServiceTools {
     fn servers(&self) -> Vec<Server> {
         self.servers.clone()

@@ -211,6 +211,7 @@ fn outcome() -> Schema {
         .with("took_ms", Schema::count().or_null())
         .with("message", Schema::text().or_null().about("Why it failed or was stopped."))
         .with("problem", problem().about("Why it was not called."))
+        .with("ends_run", Schema::truth().about("It was not called, and no block after it could be: the run is over."))
         .with("request", request.or_null().about("What was called, or would be."))
         .with("written", Schema::word(fates).or_null().about("What became of its result."));
     let edit = Schema::object()

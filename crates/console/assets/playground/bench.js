@@ -70,8 +70,10 @@ function open() {
       const failed = Boolean(answer.message.error) || result?.isError === true;
       state = answer.message.error ? 'error' : failed ? 'failed' : 'done';
       const box = make('div', { className: 'result' }, failed ? badge('bad', answer.message.error ? 'error' : 'the tool says it failed') : badge('ok', 'done'));
-      if (answer.message.error) box.append(make('pre', { className: 'error', textContent: `${answer.message.error.message} (${answer.message.error.code})` }));
+      if (answer.message.error) box.append(make('pre', { className: 'error', textContent: visible(`${answer.message.error.message} (${answer.message.error.code})`) }));
+      if (answer.message.error?.data !== undefined) box.append(block(JSON.stringify(answer.message.error.data, null, 2)));
       (Array.isArray(result?.content) ? result.content : []).forEach((part) => box.append(shown(part)));
+      if (isObject(result) && !Array.isArray(result.content) && result.structuredContent === undefined) box.append(block(JSON.stringify(result, null, 2)));
       if (result?.structuredContent !== undefined) box.append(make('details', {}, make('summary', { textContent: 'Structured content' }), block(indented(structured(answer.text)))));
       const times = make('p', { className: 'muted', id: 'times', textContent: `${milliseconds(took)} seen from here` });
       box.append(times, ...said(sent, answer.text, args));
@@ -121,9 +123,9 @@ function open() {
     if (message.method === 'notifications/progress') {
       const { progress, total, message: text } = message.params ?? {};
       if (typeof total === 'number' && total > 0) Object.assign(bar, { max: total, value: progress });
-      words.textContent = [text, typeof total === 'number' ? `${progress} of ${total}` : progress].filter((part) => part !== undefined).join(' · ');
+      words.textContent = visible([text, typeof total === 'number' ? `${progress} of ${total}` : progress].filter((part) => part !== undefined).join(' · '));
     } else if (message.method === 'notifications/message') {
-      words.textContent = typeof message.params?.data === 'string' ? message.params.data : JSON.stringify(message.params?.data);
+      words.textContent = visible(typeof message.params?.data === 'string' ? message.params.data : JSON.stringify(message.params?.data) ?? '');
     } else if (message.method === 'elicitation/create') {
       ask(message);
     } else if (message.id !== undefined && message.method) {
@@ -137,9 +139,10 @@ function open() {
     const answers = group(isObject(schema) ? schema : {}, '', true, () => {}, true);
     const reply = (action) => {
       let content;
-      try { content = action === 'accept' ? JSON.parse(answers.get()) : undefined; } catch (error) { tell(error.message); return; }
+      try { content = action === 'accept' ? `,"content":${answers.get()}` : ''; } catch (error) { tell(error.message); return; }
       box.remove();
-      client.post({ jsonrpc: '2.0', id: message.id, result: content === undefined ? { action } : { action, content } }).catch((error) => tell(error.message));
+      // As it was written: numbers are not read and written again.
+      client.post(`{"jsonrpc":"2.0","id":${JSON.stringify(message.id)},"result":{"action":"${action}"${content}}}`).catch((error) => tell(error.message));
     };
     const button = (word, action, className) => { const it = make('button', { type: action === 'accept' ? 'submit' : 'button', className, textContent: word }); if (action !== 'accept') it.addEventListener('click', () => reply(action)); return it; };
     const box = make('form', { className: 'card' }, make('h3', { textContent: `${server} asks` }), make('p', { textContent: visible(String(text ?? '')) }), make('p', { className: 'hint', textContent: 'Nobody has checked who wants to know. Give no passwords.' }), answers.box,

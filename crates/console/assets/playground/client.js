@@ -15,7 +15,7 @@ class Client {
       const text = await response.text();
       let why = text;
       try { const told = JSON.parse(text); why = told.error?.message ?? told.detail ?? text; } catch { /* it is no JSON, and stands as it is */ }
-      throw new Error(`${response.status}: ${why}`);
+      throw Object.assign(new Error(`${response.status}: ${why}`), { status: response.status });
     }
     return response;
   }
@@ -24,7 +24,9 @@ class Client {
     const request = { jsonrpc: '2.0', id: this.next++, method: 'initialize', params: { protocolVersion: version, capabilities: { elicitation: {} }, clientInfo: { name: 'mcp-aggregator console', version: '1' } } };
     const response = await this.post(request);
     this.session = response.headers.get('Mcp-Session-Id');
-    await this.messages(response, () => {});
+    let refusal = null;
+    await this.messages(response, (message) => { refusal = message.error?.message ?? refusal; });
+    if (refusal || !this.session) throw new Error(refusal ?? 'the service gave no session');
     await this.post({ jsonrpc: '2.0', method: 'notifications/initialized' });
   }
 
@@ -58,12 +60,24 @@ class Client {
     const request = `{"jsonrpc":"2.0","id":"${id}","method":"tools/call","params":{"name":${JSON.stringify(name)},"arguments":${args},"_meta":{"progressToken":"${id}"}}}`;
     begun(id, request);
     let answer = null;
-    await this.messages(await this.post(request), (message, text) => {
+    await this.messages(await this.sent(request), (message, text) => {
       if (message.id === id && !message.method) answer = { message, text };
       else hear(message);
     });
     if (!answer) throw new Error('the connection ended without an answer');
     return answer;
+  }
+
+  // A session that was forgotten meanwhile is begun anew, once: whoever does not know it has done nothing.
+  async sent(request) {
+    try {
+      return await this.post(request);
+    } catch (error) {
+      if (error.status !== 404) throw error;
+      this.session = null;
+      await this.connect();
+      return this.post(request);
+    }
   }
 
   cancel(id) {

@@ -1,10 +1,12 @@
 // What was run: of this tab only, for arguments may be secret.
 
-const kept = () => { try { return JSON.parse(sessionStorage.getItem('runs') ?? '[]'); } catch { return []; } };
+// Who signs in next in the same tab is somebody else.
+const runs = `runs of ${document.querySelector('.principal')?.textContent ?? ''}`;
+const kept = () => { try { return JSON.parse(sessionStorage.getItem(runs) ?? '[]'); } catch { return []; } };
 
 function remember(entry) {
   const all = [{ ...entry, at: Date.now() }, ...kept()].slice(0, 20);
-  try { sessionStorage.setItem('runs', JSON.stringify(all)); } catch { /* there is no room for it, and it is no loss */ }
+  try { sessionStorage.setItem(runs, JSON.stringify(all)); } catch { /* there is no room for it, and it is no loss */ }
   list();
 }
 

@@ -16,10 +16,38 @@ let counter = 0;
 
 // Numbers are never read and written again: `1.0` would become `1`, and long ones would lose digits. JSON is cut into its
 // signs and put together again instead. Everything here wants JSON that was looked at by `JSON.parse`.
-const signs = (text) => text.match(/"(?:\\.|[^"\\])*"|[{}[\],:]|[^\s{}[\],:"]+/g) ?? [];
+// No pattern does it: a string may be many megabytes long, which is too much for one.
+function signs(text) {
+  const found = [];
+  const plain = /[^\s{}[\],:"]+/y;
+  for (let at = 0; at < text.length;) {
+    const letter = text[at];
+    let end = at + 1;
+    if (letter === '"') {
+      for (end = text.indexOf('"', end); end > 0 && isEscaped(text, end);) end = text.indexOf('"', end + 1);
+      end = end < 0 ? text.length : end + 1;
+    } else if (!'{}[],:'.includes(letter)) {
+      plain.lastIndex = at;
+      if (!plain.test(text)) { at += 1; continue; }
+      end = plain.lastIndex;
+    }
+    found.push(text.slice(at, end));
+    at = end;
+  }
+  return found;
+}
+function isEscaped(text, at) {
+  let first = at;
+  while (text[first - 1] === '\\') first -= 1;
+  return (at - first) % 2 === 1;
+}
 const compact = (text) => signs(text).join('');
 
+// What is longer is shown as it came: nobody reads it to its end.
+const longestIndented = 2000000;
+
 function indented(text) {
+  if (text.length > longestIndented) return text;
   try { JSON.parse(text); } catch { return text; }
   let out = '';
   let depth = 0;

@@ -35,8 +35,8 @@ function shown(part) {
   }
   if (part.type === 'resource_link') {
     const uri = String(part.uri ?? '');
-    const name = String(part.title ?? part.name ?? uri);
-    const link = /^https?:\/\//i.test(uri) ? make('a', { href: uri, rel: 'noopener noreferrer', target: '_blank', textContent: uri }) : make('code', { textContent: uri });
+    const name = visible(String(part.title ?? part.name ?? uri));
+    const link = /^https?:\/\//i.test(uri) ? make('a', { href: uri, rel: 'noopener noreferrer', target: '_blank', textContent: visible(uri) }) : make('code', { textContent: visible(uri) });
     return make('p', {}, `${name}: `, link);
   }
   if (part.type === 'resource' && typeof part.resource?.text === 'string') {

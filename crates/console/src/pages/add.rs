@@ -77,7 +77,7 @@ fn by_hand(visit: &Visit<'_>, written: &Form, note: Option<Note>) -> Html {
     });
     let field = |name: &str, title: &str, hint: &str, example: &str| {
         html!(
-            r#"<div class="field"><label for="f-{name}">{title} <span class="hint">{hint}</span></label><input id="f-{name}" name="{name}" value="{value:#}" placeholder="{example}" autocomplete="off" spellcheck="false"{sign}></div>"#,
+            r#"<div class="field"><label for="f-{name}">{title} <span class="hint">{hint}</span></label><input id="f-{name}" name="{name}" value="{value:#}" placeholder="{example}" spellcheck="false"{sign}></div>"#,
             name = name,
             sign = sign(name),
             title = title,

@@ -127,20 +127,40 @@ fn ascii(value: &Value) -> String {
 
 /// The least that a tool must be given.
 fn example(schema: &Value) -> Value {
+    example_in(schema, schema, 0)
+}
+
+fn example_in(schema: &Value, root: &Value, depth: usize) -> Value {
     let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    let member = |name: &str| (name.to_owned(), example_of(&schema["properties"][name]));
+    let member = |name: &str| (name.to_owned(), example_of(&schema["properties"][name], root, depth));
     Value::Object(required.map(member).collect::<Map<_, _>>())
 }
 
-fn example_of(schema: &Value) -> Value {
+/// Schemas may name themselves; so deep they are followed.
+const DEEPEST: usize = 6;
+
+/// What a schema refers to, or allows beside `null`.
+fn meant<'s>(schema: &'s Value, root: &'s Value) -> Option<&'s Value> {
+    if let Some(target) = schema["$ref"].as_str() {
+        return root.pointer(target.strip_prefix('#')?);
+    }
+    let all = ["allOf", "anyOf", "oneOf"].iter().find_map(|key| schema[*key].as_array())?;
+    all.iter().find(|one| one["type"] != "null")
+}
+
+fn example_of(schema: &Value, root: &Value, depth: usize) -> Value {
     if let Some(value) = schema.get("default").or(schema.get("const")).or_else(|| schema["enum"].get(0)) {
         return value.clone();
+    }
+    if let Some(meant) = meant(schema, root).filter(|_| depth < DEEPEST && schema["type"].is_null()) {
+        return example_of(meant, root, depth + 1);
     }
     match schema["type"].as_str() {
         Some("number" | "integer") => schema.get("minimum").cloned().unwrap_or(json!(0)),
         Some("boolean") => json!(false),
         Some("array") => json!([]),
-        Some("object") => example(schema),
+        Some("object") if depth >= DEEPEST => json!({}),
+        Some("object") => example_in(schema, root, depth + 1),
         Some("null") => Value::Null,
         _ => json!(""),
     }

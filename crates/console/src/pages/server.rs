@@ -30,7 +30,7 @@ pub(crate) async fn show(visit: &Visit<'_>, name: &str) -> Result<Reply, Error> 
     let tools = service.tools_page(Some(name), Part::first(TOOLS)).await?;
     let record = &server.record;
     let body = html!(
-        r#"<div id="top" data-live="server. tools."><div class="head"><h1>{name} {status}</h1>{actions}</div>{description}{trouble}</div>
+        r#"<div id="top" data-live="server. tools."><div class="head"><h1>{name} {status}</h1>{actions}</div>{description}{missing}{trouble}</div>
 <div class="columns"><div>
 <section aria-labelledby="facts-title"><h2 id="facts-title">At a glance</h2><div class="card" id="facts" data-live="server. tools. execution.">{facts}</div></section>
 <section aria-labelledby="tools-title"><h2 id="tools-title">Tools</h2><div id="tools" data-live="tools. server.">{tools}</div></section>
@@ -44,6 +44,9 @@ pub(crate) async fn show(visit: &Visit<'_>, name: &str) -> Result<Reply, Error> 
         status = words::status(record.status),
         actions = actions(visit, &server),
         description = record.description.as_deref().map(|text| html!(r#"<p class="muted">{}</p>"#, text)),
+        missing = record.connection_config.is_masked().then(|| {
+            html!(r#"<p class="flash warn">It cannot be started: {}.</p>"#, service::servers::SECRETS_ARE_MISSING)
+        }),
         trouble = trouble(&server, &health),
         facts = facts(visit, &server, &health),
         tools = tool_list(&server, &tools.items, tools.total),
