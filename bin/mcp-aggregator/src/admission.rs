@@ -2,8 +2,10 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use front::{SHORTEST_GOOD, Tokens};
 
@@ -17,7 +19,7 @@ pub(crate) fn tokens(file: Option<&Path>, variable: Option<&str>) -> Result<Opti
     let tokens = all_tokens(file, variable)?;
     for name in tokens.iter().flat_map(Tokens::guessable) {
         tracing::warn!(
-            token = name,
+            token = %name,
             "a token of less than {SHORTEST_GOOD} characters can be guessed; `openssl rand -hex 32` makes a good one"
         );
     }
@@ -25,6 +27,37 @@ pub(crate) fn tokens(file: Option<&Path>, variable: Option<&str>) -> Result<Opti
         tracing::warn!(file = %file.display(), "everybody on this machine can read the tokens; `chmod 600` the file");
     }
     Ok(tokens)
+}
+
+/// How often it is looked whether the file has changed.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Follows the file: who is taken out of it is let in no more. As long as it makes no sense, what it said before counts.
+pub(crate) async fn follow(tokens: Arc<Tokens>, file: PathBuf) {
+    let variable = std::env::var(TOKEN_VARIABLE).ok();
+    let mut seen = stamp(&file);
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let stamp = stamp(&file);
+        if stamp == seen {
+            continue;
+        }
+        seen = stamp;
+        match self::tokens(Some(&file), variable.as_deref()) {
+            Ok(Some(now)) => {
+                tokens.replace(&now);
+                tracing::info!(file = %file.display(), tokens = ?tokens, "the token file has changed");
+            }
+            Ok(None) => {}
+            Err(failure) => tracing::error!("{}; the tokens before stay", failure.message),
+        }
+    }
+}
+
+/// What tells one state of a file from another.
+fn stamp(file: &Path) -> Option<(SystemTime, u64, u64)> {
+    let metadata = fs::metadata(file).ok()?;
+    Some((metadata.modified().ok()?, metadata.len(), metadata.ino()))
 }
 
 /// A file whose owner does not mind the group is none of our business; one for everybody usually is a mistake.

@@ -84,7 +84,8 @@ pub(crate) fn outside(
     url: &str,
 ) -> Outside {
     let documents = folder.map(|folder| documents(Arc::clone(service), Arc::clone(folder), has_assistant));
-    let token_names = tokens.iter().flat_map(|tokens| tokens.names()).map(str::to_owned).collect();
+    let named = tokens.clone();
+    let token_names = Box::new(move || named.iter().flat_map(|tokens| tokens.names()).collect());
     let whose = tokens.map(|tokens| Arc::new(move |secret: &str| tokens.whose(secret)) as Whose);
     let (here, also_here) = (url.to_owned(), url.to_owned());
     let read_config = Box::new(move |text: &str| read_config(text, &here));

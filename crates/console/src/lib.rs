@@ -68,7 +68,7 @@ pub struct Outside {
     /// Whose a secret is. Nothing where everybody may come in.
     pub whose: Option<Whose>,
     /// The names of all tokens.
-    pub token_names: Vec<String>,
+    pub token_names: Box<dyn Fn() -> Vec<Arc<str>> + Send + Sync>,
     /// The servers in the config of any client.
     pub read_config: ConfigReader,
     /// The servers that programs on this machine know.
@@ -147,6 +147,9 @@ impl Console {
         loop {
             looks.tick().await;
             self.pulse.look(&self.service.reading());
+            if let Some(whose) = &self.outside.whose {
+                self.sessions.end_all_but(|token| whose(token).is_some());
+            }
             self.look_at_usage().await;
         }
     }

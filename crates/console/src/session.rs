@@ -96,6 +96,11 @@ impl Sessions {
         Some(async move { while alive.changed().await.is_ok() {} })
     }
 
+    /// Ends every session whose token does not open any more.
+    pub(crate) fn end_all_but(&self, opens: impl Fn(&str) -> bool) {
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, session| opens(&session.token));
+    }
+
     /// Ends a session.
     pub(crate) fn end(&self, id: &str) {
         self.opened.lock().unwrap_or_else(PoisonError::into_inner).remove(id);

@@ -120,6 +120,12 @@ impl Shared {
             tracing::debug!("a session was left alone for too long and ended");
             self.farewell(&session);
         }
+        if let Some(tokens) = &self.tokens {
+            for session in self.sessions.all().iter().filter(|session| !tokens.has(&session.asker.principal)) {
+                tracing::info!(token = %session.asker.principal, "a session was ended: its token was taken away");
+                self.end(session);
+            }
+        }
         self.sessions.for_each(|session| session.prune(&self.limits));
     }
 

@@ -35,7 +35,7 @@ pub(crate) struct Session {
     /// Where answers go that have no stream of their own.
     pub(crate) answering: Arc<Answering>,
     transport: Transport,
-    asker: Asker,
+    pub(crate) asker: Asker,
     /// Streams of requests that can be resumed.
     streams: Mutex<BTreeMap<u32, Arc<Stream>>>,
     last_stream: AtomicU32,

@@ -1,7 +1,7 @@
 //! Who may come in: named bearer tokens.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use hyper::HeaderMap;
 use hyper::header::AUTHORIZATION;
@@ -14,8 +14,9 @@ pub const SHORTEST_GOOD: usize = 16;
 
 /// The tokens that open the door. Each has a name, which is all that is ever told of it.
 #[derive(Default)]
-pub struct Tokens(Vec<Token>);
+pub struct Tokens(RwLock<Vec<Token>>);
 
+#[derive(Clone)]
 struct Token {
     name: Arc<str>,
     secret: Box<[u8]>,
@@ -52,7 +53,7 @@ pub(crate) enum Denied {
 impl Tokens {
     /// Reads a file with one `name:token` a line. Blank lines and lines that begin with `#` mean nothing.
     pub fn read(text: &str) -> Result<Self, TokenError> {
-        let mut tokens = Self::default();
+        let tokens = Self::default();
         for (index, line) in text.lines().enumerate() {
             let line = line.trim();
             if line.is_empty() || line.starts_with('#') {
@@ -62,12 +63,12 @@ impl Tokens {
             let (name, secret) = line.split_once(':').ok_or(wrong("expected `name:token`"))?;
             tokens.add(name.trim(), secret.trim()).map_err(wrong)?;
         }
-        if tokens.0.is_empty() { Err(TokenError::None) } else { Ok(tokens) }
+        if tokens.all().is_empty() { Err(TokenError::None) } else { Ok(tokens) }
     }
 
     /// Adds the token that comes from the environment. One that has a name already keeps it: whoever uses commands of
     /// ours has the same token in the environment that the file of the service has.
-    pub fn with_default(mut self, secret: &str) -> Result<Self, TokenError> {
+    pub fn with_default(self, secret: &str) -> Result<Self, TokenError> {
         if self.find(secret.trim().as_bytes()).is_some() {
             return Ok(self);
         }
@@ -76,25 +77,42 @@ impl Tokens {
     }
 
     /// The names of tokens that are short enough to be guessed.
-    pub fn guessable(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().filter(|token| token.secret.len() < SHORTEST_GOOD).map(|token| &*token.name)
+    pub fn guessable(&self) -> Vec<Arc<str>> {
+        let all = self.all();
+        let guessable = all.iter().filter(|token| token.secret.len() < SHORTEST_GOOD);
+        guessable.map(|token| Arc::clone(&token.name)).collect()
+    }
+
+    /// From now on, others open the door.
+    pub fn replace(&self, by: &Self) {
+        let others = by.all().clone();
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = others;
+    }
+
+    /// Whether there still is a token of that name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.all().iter().any(|token| &*token.name == name)
+    }
+
+    fn all(&self) -> RwLockReadGuard<'_, Vec<Token>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whose a secret is, if it is a token.
     pub fn whose(&self, secret: &str) -> Option<Arc<str>> {
-        self.find(secret.as_bytes()).cloned()
+        self.find(secret.as_bytes())
     }
 
     /// The names of all tokens.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().map(|token| &*token.name)
+    pub fn names(&self) -> Vec<Arc<str>> {
+        self.all().iter().map(|token| Arc::clone(&token.name)).collect()
     }
 
-    fn add(&mut self, name: &str, secret: &str) -> Result<(), &'static str> {
+    fn add(&self, name: &str, secret: &str) -> Result<(), &'static str> {
         if name.is_empty() {
             return Err("the name in front of the `:` is missing");
         }
-        if self.0.iter().any(|token| &*token.name == name) {
+        if self.has(name) {
             return Err("the name is already taken");
         }
         if secret.is_empty() {
@@ -107,7 +125,8 @@ impl Tokens {
         if self.find(secret.as_bytes()).is_some() {
             return Err("another name already has the same token");
         }
-        self.0.push(Token { name: name.into(), secret: secret.as_bytes().into() });
+        let token = Token { name: name.into(), secret: secret.as_bytes().into() };
+        self.0.write().unwrap_or_else(PoisonError::into_inner).push(token);
         Ok(())
     }
 
@@ -119,24 +138,25 @@ impl Tokens {
         if values.next().is_some() || !scheme.eq_ignore_ascii_case(b"Bearer ") {
             return Err(Denied::Wrong);
         }
-        self.find(secret.trim_ascii()).cloned().ok_or(Denied::Wrong)
+        self.find(secret.trim_ascii()).ok_or(Denied::Wrong)
     }
 
     /// Compares with every token, and each in full, so that the time it takes tells nothing about any of them.
-    fn find(&self, secret: &[u8]) -> Option<&Arc<str>> {
+    fn find(&self, secret: &[u8]) -> Option<Arc<str>> {
+        let all = self.all();
         let mut found = None;
-        for token in &self.0 {
+        for token in all.iter() {
             if bool::from(token.secret.ct_eq(secret)) {
                 found = Some(&token.name);
             }
         }
-        found
+        found.cloned()
     }
 }
 
 impl fmt::Debug for Tokens {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_list().entries(self.0.iter().map(|token| &token.name)).finish()
+        out.debug_list().entries(self.all().iter().map(|token| &token.name)).finish()
     }
 }
 
@@ -162,7 +182,7 @@ mod tests {
     fn a_token_that_is_in_the_environment_too_keeps_its_name() {
         let tokens = Tokens::read("ann:secret-1").unwrap().with_default("secret-1").unwrap();
         assert_eq!(admitted(&tokens, "Bearer secret-1").unwrap(), "ann");
-        assert_eq!(tokens.names().collect::<Vec<_>>(), ["ann"]);
+        assert_eq!(tokens.names(), ["ann".into()]);
     }
 
     #[test]
@@ -193,7 +213,7 @@ mod tests {
     #[test]
     fn a_token_that_can_be_guessed_is_found_by_its_name() {
         let tokens = Tokens::read("ann:0123456789abcdef\nbob:0123456789abcde").unwrap();
-        assert_eq!(tokens.guessable().collect::<Vec<_>>(), ["bob"]);
+        assert_eq!(tokens.guessable(), ["bob".into()]);
     }
 
     #[test]

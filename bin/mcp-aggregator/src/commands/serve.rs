@@ -22,7 +22,7 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use upstream::Stop;
 
-use crate::admission::{TOKEN_VARIABLE, check_door, tokens};
+use crate::admission::{TOKEN_VARIABLE, check_door, follow, tokens};
 use crate::arguments::ServeArguments;
 use crate::beside::{Beside, outside};
 use crate::failure::Failure;
@@ -121,6 +121,7 @@ pub(crate) fn run_announced(arguments: ServeArguments, announce: impl FnOnce(Soc
         let service_file = say_where(&storage, address);
         announce(address, tokens.is_some());
         let tokens = tokens.map(Arc::new);
+        let following = tokens.clone().zip(token_file).map(|(tokens, file)| tokio::spawn(follow(tokens, file)));
         let url = format!("http://{}", reached_at(address));
         let around = outside(tokens.clone(), &service, documents.as_ref(), model.is_some(), &url);
         let console = Arc::new(Console::new(Arc::clone(&service), around));
@@ -139,6 +140,9 @@ pub(crate) fn run_announced(arguments: ServeArguments, announce: impl FnOnce(Soc
         let served = serve(front, listener, &mut signals).await;
         clearing.abort();
         watching.abort();
+        if let Some(following) = following {
+            following.abort();
+        }
         drop(service_file);
         stop(&service, &mut signals).await;
         containers.settle().await;

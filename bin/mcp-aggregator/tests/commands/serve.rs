@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Stdio};
 use std::thread;
 
-use testkit::{Config, fake};
+use testkit::{Config, fake, wait_until};
 
 use crate::{PROGRAM, Run, expect, one, run};
 
@@ -106,6 +106,29 @@ fn tokens_are_asked_for_and_never_told() {
     let words = served.stop();
     assert!(words.contains("Bearer <token>"), "{words}");
     assert!(!words.contains("hunter2") && !words.contains("swordfish"), "{words}");
+}
+
+#[test]
+fn a_token_that_is_taken_out_of_the_file_opens_no_more_and_a_new_one_does() {
+    let config = one();
+    let tokens = config.folder().join("tokens");
+    std::fs::write(&tokens, "ann:ann-0123456789abcdef\nbob:bob-0123456789abcdef\n").unwrap();
+    let log = config.folder().join("log");
+    let with = ["--token-file", tokens.to_str().unwrap(), "--log-file", log.to_str().unwrap()];
+    let served = serve(Run::new("serve", config.path()).args(&with));
+    let status = |token: &str| {
+        let answer = served.ask(&format!("GET /api/v1/aggregator/state HTTP/1.1\r\nAuthorization: Bearer {token}"));
+        answer.get(9..12).unwrap_or_default().to_owned()
+    };
+    let statuses = || ["ann", "bob", "eve"].map(|name| status(&format!("{name}-0123456789abcdef")));
+    assert_eq!(statuses(), ["200", "200", "401"]);
+    std::fs::write(&tokens, "ann:ann-0123456789abcdef\neve:eve-0123456789abcdef\n").unwrap();
+    wait_until("the file is read again", || (statuses() == ["200", "401", "200"]).then_some(()));
+    std::fs::write(&tokens, "no token at all\n").unwrap();
+    let logged = || std::fs::read_to_string(&log).unwrap_or_default();
+    wait_until("what is wrong is told", || logged().contains("the tokens before stay").then_some(()));
+    assert_eq!(statuses(), ["200", "401", "200"]);
+    served.stop();
 }
 
 #[test]

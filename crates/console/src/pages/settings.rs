@@ -122,16 +122,15 @@ chmod 600 tokens
 mcp-aggregator serve --token-file tokens</pre></div>"#
         );
     }
-    let names: Html = outside
-        .token_names
+    let names: Html = (outside.token_names)()
         .iter()
         .map(|name| {
-            let is_own = visit.visitor.principal.as_deref() == Some(name.as_str());
+            let is_own = visit.visitor.principal.as_ref() == Some(name);
             html!("<li><code>{}</code>{}</li>", name, is_own.then(|| html!(r#" <span class="tag">you</span>"#)))
         })
         .collect();
     html!(
-        r#"<div class="card"><p>These may come in. Only their names are known here.</p><ul>{}</ul><p class="muted">Add or take away lines in the token file, and start again.</p></div>"#,
+        r#"<div class="card"><p>These may come in. Only their names are known here.</p><ul>{}</ul><p class="muted">Add or take away lines in the token file: it is followed while we run.</p></div>"#,
         names
     )
 }
