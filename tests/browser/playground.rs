@@ -187,7 +187,7 @@ fn forms_understand_what_libraries_write_and_change_nothing_that_nobody_touched(
         let fill = |name: &str, value: &str| {
             format!("const it = {}; it.value = {}; it.dispatchEvent(new Event('input'))", field(name), json!(value))
         };
-        browser.run(r#"const raw = document.getElementById('raw'); raw.value = '{"item":{"size":"huge"},"line":"a\nb","count":"many"}'; raw.dispatchEvent(new Event('input'))"#).await;
+        browser.run(r#"const raw = document.getElementById('raw'); raw.value = '{"item":{"size":"huge"},"line":"a\\nb","count":"many"}'; raw.dispatchEvent(new Event('input'))"#).await;
         browser.run(&fill("since", "yesterday")).await;
         browser.run(&fill("tags", "one\ntwo words")).await;
         let raw = browser.run("return JSON.parse(document.getElementById('raw').value)").await;

@@ -243,14 +243,21 @@ fn a_map_as_json_is_what_editors_expect() {
         "section_type": "heading", "heading_text": "# A", "server": "other", "inherit_to_children": true,
         "origin": "comment", "line": 2, "is_inherited": false
     });
+    let shown = serde_json::to_value(&map).unwrap();
+    let problem = &shown["sections"][0]["blocks"][0]["problem"];
+    assert!(problem["trouble"] == "refused" && problem["faults"][0]["line"] == 4, "{problem}");
     assert_eq!(
-        serde_json::to_value(&map).unwrap(),
+        shown,
         serde_json::json!({
             "sections": [{
                 "level": 1, "heading": "A", "line": 1, "bound": bound, "server": "other",
-                "blocks": [{ "number": 1, "line": 4, "addressee": { "server": "echo" }, "bound": bound }]
+                "blocks": [{
+                    "number": 1, "line": 4, "addressee": { "server": "echo" }, "bound": bound, "title": "echo.say",
+                    "problem": problem
+                }]
             }],
-            "remarks": []
+            "remarks": [],
+            "version": map.version
         })
     );
 }

@@ -222,7 +222,8 @@ fn field_of(place: &[String], kind: &str) -> Option<(&'static str, &'static str)
         ["description"] => return Some(("description", "Description")),
         _ => return None,
     };
-    Some(match key {
+    // One of several is at the field of all.
+    Some(match key.split('[').next().unwrap_or(key) {
         "command" => ("command", "Command"),
         "args" if is_docker => ("docker_args", "Arguments"),
         "args" => ("args", "Arguments"),
