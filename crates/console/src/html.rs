@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 
 /// Markup that may stand in a page as it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -107,6 +108,12 @@ impl Shown for String {
 }
 
 impl Shown for Cow<'_, str> {
+    fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        str::show(self, f)
+    }
+}
+
+impl Shown for Arc<str> {
     fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         str::show(self, f)
     }

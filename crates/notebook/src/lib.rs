@@ -65,4 +65,4 @@ pub use region::Note;
 pub use render::Attachment;
 pub use run::{Finished, Progress, Report, RunOptions, Status, run};
 pub use schema::misfits;
-pub use toolbox::{Answer, Failure, Lookup, Question, Request, Server, Toolbox};
+pub use toolbox::{Answer, Extent, Failure, Lookup, Question, Request, Server, Toolbox};

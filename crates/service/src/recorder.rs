@@ -305,9 +305,18 @@ impl Batch {
         self.notes.is_empty() && self.ended.is_empty()
     }
 
-    /// All of it. That something was under way is news only before its end.
-    fn records(&self) -> impl Iterator<Item = &ExecutionRecord> {
-        self.notes.iter().chain(self.ended.iter().map(|over| &over.record))
+    /// What may have been written before. That something was under way is news only before its end.
+    fn known(&self) -> impl Iterator<Item = &ExecutionRecord> {
+        self.notes.iter().chain(self.ended(true))
+    }
+
+    /// What was not.
+    fn fresh(&self) -> impl Iterator<Item = &ExecutionRecord> {
+        self.ended(false)
+    }
+
+    fn ended(&self, is_noted: bool) -> impl Iterator<Item = &ExecutionRecord> {
+        self.ended.iter().filter(move |over| over.is_noted == is_noted).map(|over| &over.record)
     }
 }
 
@@ -315,7 +324,7 @@ impl Batch {
 /// others out.
 async fn write(store: &Store, batch: &Batch) -> Result<u64, registry::Error> {
     let count = (batch.notes.len() + batch.ended.len()) as u64;
-    let error = match store.record(batch.records()).await {
+    let error = match store.record(batch.known(), batch.fresh()).await {
         Ok(()) => return Ok(count),
         Err(error) => error,
     };
@@ -323,8 +332,8 @@ async fn write(store: &Store, batch: &Batch) -> Result<u64, registry::Error> {
         return Err(error);
     }
     let mut refused = 0;
-    for record in batch.records() {
-        match store.record([record]).await {
+    for record in batch.known().chain(batch.fresh()) {
+        match store.record([record], []).await {
             Ok(()) => {}
             Err(error) if error.is_retryable() => return Err(error),
             Err(_) => refused += 1,

@@ -82,6 +82,14 @@ impl Toolbox for ServiceTools {
             Err(error @ (Error::ExecutionCancelled { .. } | Error::ExecutionStopped)) => {
                 Err(Failure::stopped(error.to_string()))
             }
+            Err(Error::LimitReached { message, context })
+                if context.get("limit").is_some_and(|it| it == "session_limit") =>
+            {
+                Err(Failure::run_over(message))
+            }
+            Err(
+                error @ (Error::LimitReached { .. } | Error::ServerUnavailable { .. } | Error::ServerNotFound { .. }),
+            ) => Err(Failure::not_tried(error.to_string())),
             Err(error) => Err(Failure::new(error.to_string())),
         }
     }
