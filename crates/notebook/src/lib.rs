@@ -56,7 +56,7 @@ pub use binding::{Binding, Bindings, Bound, Origin, Section, bindings_for, match
 pub use block::{Addressee, Block, Display, Format, blocks};
 pub use document::{Document, Fence, Heading};
 pub use file::{FileError, Saved, assets_folder, check_writable, read, save, write_attachments};
-pub use folder::{Folder, FolderError, Listing};
+pub use folder::{Folder, FolderError, Listing, Stamp};
 pub use outline::{Outline, OutlineBlock, OutlineSection, outline};
 pub use place::{Place, PlaceBlock, place};
 pub use plan::{Plan, Selection, SelectionError, Step};

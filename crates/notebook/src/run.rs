@@ -83,9 +83,8 @@ pub struct Finished {
     pub(crate) shown: Option<Shown>,
     #[serde(skip)]
     pub(crate) source: Source,
-    /// Blocks that have not begun shall not.
-    #[serde(skip)]
-    ends_run: bool,
+    /// Blocks that have not begun shall not: they could not be called either.
+    pub ends_run: bool,
 }
 
 /// What of it stands in the document.

@@ -124,6 +124,11 @@ pub trait Toolbox: Sync {
         ready(Err(Failure::new(nobody)))
     }
 
+    /// Why nobody can be asked, if that is known beforehand. Blocks for the assistant are not run then.
+    fn nobody_to_ask(&self) -> Option<&str> {
+        None
+    }
+
     /// What time it is.
     fn now(&self) -> Timestamp {
         Timestamp::now()

@@ -19,7 +19,7 @@ use crate::keeper::{Handle, Order};
 use crate::usage::UsageView;
 use crate::{Actor, Error, Problem, Service, spec, trial};
 
-pub use crate::spec::problems_with_config;
+pub use crate::spec::{SECRETS_ARE_MISSING, problems_with_config};
 
 /// How long a reader waits for what was discovered just now to be written.
 const WRITING_PATIENCE: Duration = Duration::from_secs(1);
@@ -293,7 +293,12 @@ impl Service {
     /// Changes a server; it is connected anew only if that is needed.
     pub async fn update(&self, by: &Actor, id_or_name: &str, update: Update) -> Result<ServerView, Error> {
         let key = id_or_name.to_owned();
+        let before = self.house.find(id_or_name)?.shown().record.name.clone();
         let handle = to_the_end(Arc::clone(&self.house).update(by.clone(), key, update)).await?;
+        let after = handle.shown().record.name.clone();
+        if before != after {
+            self.rename_pins(by, &before, &after).await?;
+        }
         Ok(view(&handle))
     }
 

@@ -121,8 +121,9 @@ pub(crate) fn run_announced(arguments: ServeArguments, announce: impl FnOnce(Soc
         let service_file = say_where(&storage, address);
         announce(address, tokens.is_some());
         let tokens = tokens.map(Arc::new);
-        let console =
-            Arc::new(Console::new(Arc::clone(&service), outside(tokens.clone(), &service, documents.as_ref())));
+        let url = format!("http://{}", reached_at(address));
+        let around = outside(tokens.clone(), &service, documents.as_ref(), model.is_some(), &url);
+        let console = Arc::new(Console::new(Arc::clone(&service), around));
         let watching = tokio::spawn({
             let console = Arc::clone(&console);
             async move { console.watch().await }

@@ -70,6 +70,8 @@ fn lines(server: &Value) -> Vec<String> {
         lines.push("last error".to_owned());
     }
     lines.extend(error.lines().map(|line| format!("  | {}", printable(line))));
+    let notices = server["server_info"]["notices"].as_array().map(Vec::as_slice).unwrap_or_default();
+    lines.extend(notices.iter().filter_map(Value::as_str).map(|notice| format!("notice: {}", printable(notice))));
     let tools = server["tools"].as_array().map(Vec::as_slice).unwrap_or_default();
     lines.push(format!("tools ({})", tools.len()));
     lines.extend(tools.iter().map(|tool| format!("  {}", text(tool, "name"))));

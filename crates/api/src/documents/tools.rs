@@ -94,8 +94,11 @@ impl Toolbox for ServiceTools {
         }
     }
 
+    fn nobody_to_ask(&self) -> Option<&str> {
+        self.asking.model.is_none().then_some(NO_MODEL)
+    }
+
     async fn ask(&self, question: &Question) -> Result<Answer, Failure> {
-        // An answer that is there already is worth more than the news that nobody can be asked.
         let model = self.asking.model.clone().ok_or_else(|| Failure::stopped(NO_MODEL))?;
         let tools = self.service.tools(question.server.as_deref()).await;
         let tools = tools.map_err(|error| Failure::new(error.to_string()))?.into_iter().filter(|tool| tool.enabled);
