@@ -9,6 +9,7 @@ use super::chromium::DESK;
 use super::{at, with_browsers};
 use crate::console::add_puppet;
 use crate::console::documents::with_documents;
+use crate::rest::expect;
 
 /// A picture of one pixel.
 const PIXEL: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
@@ -57,9 +58,11 @@ fn pictures_and_errors_are_shown_refusals_explained_and_a_run_is_stopped() {
         let browser = driver.open(DESK).await;
         browser.goto(&at(&rest.serve, "/documents?path=mixed.md")).await;
         browser.wait("document.getElementById('live').textContent === 'live'").await;
+        let foreseen = "document.querySelector('#document').innerText.includes('has no tool `nothing_like_it`')";
+        browser.wait(foreseen).await;
         browser.click("#run-all").await;
         browser.wait("document.querySelector('.cell-result img')?.naturalWidth === 1").await;
-        browser.wait("document.querySelector('#problems').innerText.includes('nothing_like_it')").await;
+        browser.wait("document.querySelector('[data-state=\"2\"]').innerText.startsWith('refused')").await;
         browser.wait("document.querySelector('[data-state=\"3\"]').innerText === 'running'").await;
         browser.click("#stop").await;
         browser.wait("document.querySelector('[data-state=\"3\"]').innerText === 'stopped'").await;
@@ -69,6 +72,65 @@ fn pictures_and_errors_are_shown_refusals_explained_and_a_run_is_stopped() {
         });
         let strangers = "return document.querySelectorAll('img:not([src^=\"/\"]), [onerror]').length";
         assert_eq!(browser.run(strangers).await, 0);
+        assert_eq!(browser.log().await, Vec::<String>::new());
+        browser.close().await;
+    });
+}
+
+/// Two blocks that say what they are.
+const TWO: &str = "# Two\n\n```one\ntool: echo\ntext: first\n```\n\n```one\ntool: echo\ntext: second\n```\n";
+
+#[test]
+fn a_page_runs_the_block_that_it_shows_or_none_and_follows_its_file() {
+    let (rest, place) = with_documents();
+    let file = place.path().join("notes/two.md");
+    let write = |text: &str| fs::write(&file, text).expect("the test can write there");
+    write(TWO);
+    let longer = TWO.replace("# Two\n", "# Two\n\n```one\ntool: echo\ntext: before\n```\n");
+    with_browsers(async |driver| {
+        let browser = driver.open(DESK).await;
+        browser.goto(&at(&rest.serve, "/documents?path=two.md")).await;
+        browser.wait("document.getElementById('live').textContent === 'live'").await;
+        browser.run("window.followed = refresh; refresh = () => {};").await;
+        write(&longer);
+        browser.click("#block-run-2").await;
+        browser.wait_for_text("The document was changed meanwhile").await;
+        browser.wait("document.getElementById('run-status').innerText === '1 not run'").await;
+        assert_eq!(fs::read_to_string(&file).unwrap(), longer, "nothing is written");
+        assert_eq!(rest.get("/executions?source=user-codeblock").json(), json!([]), "and nothing was called");
+
+        browser.run("refresh = window.followed; refresh()").await;
+        browser.wait("document.querySelector('#block-run-3')").await;
+        write(TWO);
+        browser.wait("!document.querySelector('#block-run-3')").await;
+        browser.click("#block-run-2").await;
+        browser.wait("document.querySelector('[data-state=\"2\"]').innerText.startsWith('done')").await;
+        let written = fs::read_to_string(&file).unwrap();
+        assert!(written.find("text: second").unwrap() < written.find("<!-- mcp-result ").unwrap(), "{written}");
+        // The browser notes every refusal of a request.
+        let log = browser.log().await;
+        assert!(log.iter().all(|line| line.contains("409")), "{log:?}");
+        browser.close().await;
+    });
+}
+
+#[test]
+fn a_run_that_may_make_no_more_calls_ends_and_leaves_what_is_there() {
+    let (rest, place) = with_documents();
+    let file = place.path().join("notes/two.md");
+    fs::write(&file, format!("{TWO}\n```assistant\nWell?\n```\n")).expect("the test can write there");
+    with_browsers(async |driver| {
+        let browser = driver.open(DESK).await;
+        browser.goto(&at(&rest.serve, "/documents?path=two.md")).await;
+        browser.wait_for_text("this service has no assistant").await;
+        browser.click("#run-all").await;
+        browser.wait("document.getElementById('run-status').innerText === '2 done, 1 not run'").await;
+        let before = fs::read_to_string(&file).unwrap();
+        expect(200, &rest.patch("/settings", &json!({"session_limit": 1})));
+        browser.click("#run-all").await;
+        browser.wait("document.getElementById('run-status').innerText === '1 done, 2 not run'").await;
+        browser.wait("document.querySelector('#problems a[href=\"/settings\"]')").await;
+        assert_eq!(fs::read_to_string(&file).unwrap(), before, "good results are not replaced");
         assert_eq!(browser.log().await, Vec::<String>::new());
         browser.close().await;
     });

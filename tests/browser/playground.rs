@@ -40,6 +40,8 @@ fn a_tool_is_run_by_form_shows_progress_asks_and_answers() {
         let question = json!({"message": "Window or aisle?", "requestedSchema": schema});
         call.ask("77", "elicitation/create", &question.to_string());
         browser.wait_for_text("Window or aisle?").await;
+        browser.wait("!document.querySelector('#question form').checkValidity()").await;
+        browser.run("const side = document.querySelector('#question select'); side.value = '0'; side.dispatchEvent(new Event('input'))").await;
         browser.click("#question button[type=submit]").await;
         assert_eq!(puppet.response(77)["result"], json!({"action": "accept", "content": {"side": "window"}}));
         call.answer(r#"{"content":[{"type":"text","text":"seat 12A"}]}"#);
@@ -95,6 +97,120 @@ fn numbers_stay_as_they_are_written_and_a_mistake_can_be_mended() {
         puppet.expect("notifications/cancelled");
         browser.wait("document.querySelector('#outcome .badge')?.innerText === 'cancelled'").await;
         browser.wait("document.querySelector('#history').innerText.includes('cancelled')").await;
+        assert_eq!(browser.log().await, Vec::<String>::new());
+        browser.close().await;
+    });
+}
+
+#[test]
+fn one_call_runs_at_a_time_and_the_history_has_what_was_run() {
+    let rest = Rest::start();
+    let puppet = Puppet::over_http(Spec::legacy().raw_tool(&TOOL.replace('\n', " ")));
+    add_puppet(&rest, "rail", &puppet);
+    let type_in = |text: &str| {
+        let text = json!(text);
+        format!("const raw = document.getElementById('raw'); raw.value = {text}; raw.dispatchEvent(new Event('input'))")
+    };
+    with_browsers(async |driver| {
+        let browser = driver.open(DESK).await;
+        browser.goto(&at(&rest.serve, "/playground?tool=rail.book")).await;
+        browser.run(&type_in(r#"{"name":"first"}"#)).await;
+        browser.click("#run").await;
+        puppet.expect("tools/call").answer(r#"{"content":[]}"#);
+        browser.wait("document.querySelector('#history').innerText.includes('first')").await;
+        browser.run(&type_in(r#"{"name":"second"}"#)).await;
+        browser.click("#run").await;
+        let call = puppet.expect("tools/call");
+        browser.wait("document.querySelector('#history button').disabled").await;
+        browser.run(&type_in(r#"{"name":"third"}"#)).await;
+        browser.run("bench.requestSubmit()").await;
+        call.answer(r#"{"content":[]}"#);
+        browser.wait("document.querySelectorAll('#history tbody tr').length === 2").await;
+        browser.wait("document.querySelector('#history tbody tr').innerText.includes('second')").await;
+        browser.wait("!document.querySelector('#history button').disabled").await;
+        assert_eq!(browser.log().await, Vec::<String>::new());
+        browser.close().await;
+    });
+}
+
+#[test]
+fn a_question_begins_with_what_is_proposed_has_boxes_to_tick_and_ends_with_its_page() {
+    let rest = Rest::start();
+    let puppet = Puppet::over_http(Spec::legacy().raw_tool(&TOOL.replace('\n', " ")));
+    add_puppet(&rest, "rail", &puppet);
+    let titled = json!([{"const": "p", "title": "Piano"}, {"const": "v", "title": "Violin"}]);
+    let schema = json!({"type": "object", "properties": {
+        "age": {"type": "integer", "default": 42},
+        "hero": {"type": "string", "oneOf": [{"const": "h1", "title": "Ann"}, {"const": "h2", "title": "Bob"}], "default": "h2"},
+        "plain": {"type": "array", "items": {"type": "string", "enum": ["Guitar", "Drums"]}, "default": ["Guitar"]},
+        "titled": {"type": "array", "items": {"anyOf": titled}},
+    }});
+    let question = json!({"message": "Who plays what?", "requestedSchema": schema}).to_string();
+    with_browsers(async |driver| {
+        let browser = driver.open(DESK).await;
+        browser.goto(&at(&rest.serve, "/playground?tool=rail.book")).await;
+        browser.click("#run").await;
+        let call = puppet.expect("tools/call");
+        call.ask("77", "elicitation/create", &question);
+        browser.wait_for_text("Violin").await;
+        browser.run("[...document.querySelectorAll('#question label')].find((label) => label.innerText.includes('Violin')).click()").await;
+        browser.click("#question button[type=submit]").await;
+        let content = json!({"age": 42, "hero": "h2", "plain": ["Guitar"], "titled": ["v"]});
+        assert_eq!(puppet.response(77)["result"], json!({"action": "accept", "content": content}));
+
+        call.ask("78", "elicitation/create", &question);
+        browser.wait_for_text("Violin").await;
+        browser.goto(&at(&rest.serve, "/system")).await;
+        puppet.expect("notifications/cancelled");
+        browser.close().await;
+    });
+}
+
+#[test]
+fn forms_understand_what_libraries_write_and_change_nothing_that_nobody_touched() {
+    const TOOL: &str = r##"{"name":"pyd","inputSchema":{"type":"object","required":["item"],"$defs":{"Item":{"type":"object","required":["size"],"properties":{"size":{"$ref":"#/$defs/Size"},"next":{"anyOf":[{"$ref":"#/$defs/Item"},{"type":"null"}]}}},"Size":{"enum":["small","large"]}},"properties":{"item":{"allOf":[{"$ref":"#/$defs/Item"}]},"since":{"anyOf":[{"type":"string"},{"type":"null"}],"default":null},"tags":{"type":"array","items":{"type":"string"}},"line":{"type":"string"},"count":{"type":"integer"}}}}"##;
+    let rest = Rest::start();
+    let puppet = Puppet::over_http(Spec::legacy().raw_tool(TOOL));
+    add_puppet(&rest, "py", &puppet);
+    let field = |name: &str| {
+        let name = json!(name);
+        format!(
+            "[...document.querySelectorAll('#fields label')].find((label) => label.firstChild.data === {name}).nextElementSibling"
+        )
+    };
+    with_browsers(async |driver| {
+        let browser = driver.open(DESK).await;
+        browser.goto(&at(&rest.serve, "/playground?tool=py.pyd")).await;
+        browser.wait("document.querySelector('#fields select')").await;
+        let raw = browser.run("return JSON.parse(document.getElementById('raw').value)").await;
+        assert_eq!(raw, json!({"item": {"size": "small"}}));
+        let fill = |name: &str, value: &str| {
+            format!("const it = {}; it.value = {}; it.dispatchEvent(new Event('input'))", field(name), json!(value))
+        };
+        browser.run(r#"const raw = document.getElementById('raw'); raw.value = '{"item":{"size":"huge"},"line":"a\nb","count":"many"}'; raw.dispatchEvent(new Event('input'))"#).await;
+        browser.run(&fill("since", "yesterday")).await;
+        browser.run(&fill("tags", "one\ntwo words")).await;
+        let raw = browser.run("return JSON.parse(document.getElementById('raw').value)").await;
+        let expected = json!({"item": {"size": "huge"}, "since": "yesterday", "tags": ["one", "two words"], "line": "a\nb", "count": "many"});
+        assert_eq!(raw, expected);
+        assert_eq!(browser.run(&format!("return {}.tagName", field("line"))).await, "TEXTAREA");
+
+        browser.click("#run").await;
+        let call = puppet.expect("tools/call");
+        let numbers = json!({"type": "object", "properties": {"ratio": {"type": "number"}}});
+        call.ask("5", "elicitation/create", &json!({"message": "How much?", "requestedSchema": numbers}).to_string());
+        browser.wait_for_text("How much?").await;
+        browser
+            .run("const real = fetch; fetch = (to, what) => { window.answered = what?.body; return real(to, what); }")
+            .await;
+        browser.fill("#question input", "12345678901234567890123").await;
+        browser.click("#question button[type=submit]").await;
+        puppet.response(5);
+        let answered = browser.run("return window.answered").await;
+        assert!(answered.as_str().unwrap().contains(r#""content":{"ratio":12345678901234567890123}"#), "{answered}");
+        let huge = "x".repeat(12_000_000);
+        call.answer(&json!({"content": [{"type": "text", "text": huge}]}).to_string());
+        browser.wait_for_text("Save all 12000000 characters").await;
         assert_eq!(browser.log().await, Vec::<String>::new());
         browser.close().await;
     });

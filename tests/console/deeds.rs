@@ -4,7 +4,7 @@ use serde_json::json;
 use testkit::program;
 
 use super::Visitor;
-use crate::rest::Rest;
+use crate::rest::{Rest, expect};
 
 #[test]
 fn a_server_is_tried_added_changed_and_removed() {
@@ -108,6 +108,9 @@ fn what_is_wrong_with_a_form_is_told_at_its_field_and_what_was_typed_stays() {
     assert!(taken.body.contains("Name: there is a server of that name already."), "before any test: {taken:?}");
     let empty = new("x", "http", ("url", ""));
     assert!(empty.body.contains("Address: where is it?") && empty.body.contains("aria-invalid"), "{empty:?}");
+    let named = new("9x", "stdio", ("command", "/no/such"));
+    assert!(named.body.contains("value=\"9x\"") && named.body.contains("Name: "), "{named:?}");
+    assert_eq!(named.body.matches("aria-invalid").count(), 1, "{named:?}");
 }
 
 #[test]
@@ -203,4 +206,66 @@ fn settings_are_changed_and_everything_goes_out_and_comes_in() {
     let taken = Visitor::new(&other).submit("/import", &[("backup", &exported.body)]);
     assert!(taken.body.contains("1 new server"), "{taken:?}");
     assert!(visitor.page("/audit?action=registry.export").contains("registry.export"));
+}
+
+#[test]
+fn this_service_is_not_offered_to_itself() {
+    let rest = Rest::start();
+    let visitor = Visitor::new(&rest);
+    let address = rest.serve.address();
+    let entries = json!({"all": {"url": format!("http://{address}/mcp")}, "bridge": {"command": "npx", "args": ["mcp-remote", format!("http://localhost:{}/mcp", address.port())]}});
+    let config = json!({ "mcpServers": entries }).to_string();
+    let shown = visitor.submit("/add", &[("deed", "paste"), ("pasted", &config)]);
+    assert_eq!(shown.body.matches("it is this service itself").count(), 2, "{shown:?}");
+    let picked = [("deed", "take"), ("from", "paste"), ("pasted", &config), ("pick", "0"), ("pick", "1")];
+    assert_eq!(visitor.submit("/add", &picked).status, 422, "not even if somebody insists");
+    assert_eq!(rest.get("/servers").json(), json!([]));
+}
+
+#[test]
+fn what_a_form_shows_comes_back_as_it_was() {
+    let rest = Rest::start();
+    rest.register("fake", &[]);
+    let visitor = Visitor::new(&rest);
+    let odd = "\u{645}\u{6cc}\u{200c}\u{62e} \u{1f468}\u{200d}\u{1f469} \u{202e}turned";
+    let page = visitor.submit("/add", &[("deed", "test"), ("name", "x"), ("description", odd), ("kind", "http")]);
+    let value = odd.replace('\u{202e}', "&#8238;");
+    assert!(page.body.contains(&format!("value=\"{value}\"")), "{page:?}");
+    expect(200, &rest.patch("/servers/fake", &json!({ "description": odd })));
+    assert!(visitor.page("/servers/fake").contains(&format!("value=\"{value}\"")));
+    let stale = visitor.get("/servers/fake/edit");
+    assert_eq!((stale.status, stale.headers["location"].as_str()), (303, "/servers/fake"));
+}
+
+#[test]
+fn who_saves_settings_changes_only_what_they_changed() {
+    let rest = Rest::start();
+    let visitor = Visitor::new(&rest);
+    let now = rest.get("/settings").json();
+    expect(200, &rest.patch("/settings", &json!({"session_limit": 77})));
+    let old = now["session_limit"].to_string();
+    let saved =
+        visitor.submit("/settings", &[("was", &now.to_string()), ("session_limit", &old), ("timeout_ms", "4321")]);
+    assert!(saved.body.contains("Saved."), "{saved:?}");
+    let after = rest.get("/settings").json();
+    assert_eq!((&after["session_limit"], &after["timeout_ms"]), (&json!(77), &json!(4321)));
+}
+
+#[test]
+fn a_server_without_its_secrets_is_not_started() {
+    let rest = Rest::start();
+    let visitor = Visitor::new(&rest);
+    let config = json!({"command": program("fake-server"), "env": {"API_TOKEN": "hunter2-hunter2"}});
+    let server = json!({"name": "fake", "transport_type": "stdio", "connection_config": config});
+    expect(201, &rest.post("/servers", &server));
+    let exported = visitor.submit("/export", &[("secrets", "masked")]).body;
+    let other = Rest::start();
+    let visitor = Visitor::new(&other);
+    assert!(visitor.submit("/import", &[("backup", &exported)]).body.contains("1 new server"));
+    assert!(visitor.page("/servers/fake").contains("its secrets are missing"));
+    for deed in ["enable", "test", "connect"] {
+        let done = visitor.submit(&format!("/servers/fake/{deed}"), &[]);
+        assert!(done.body.contains("its secrets are missing"), "{deed}: {done:?}");
+        assert_ne!(other.get("/servers/fake").json()["status"], "connected", "{deed}");
+    }
 }

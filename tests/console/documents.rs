@@ -51,7 +51,7 @@ fn a_document_is_listed_and_shown_with_the_server_of_every_section_and_why() {
         "a comment binds `## Sums`",
         "inherited from",
         "not bound: the first enabled server",
-        r#"data-run="1 2 3""#,
+        r#"data-all="1 2 3""#,
         r#"data-run="1 2""#,
         r#"<img src="/documents/picture?path=friday.assets%2Fa.png" alt="plot">"#,
         r#"<a href="/documents?path=work%2Fb.md">next</a>"#,

@@ -90,3 +90,16 @@ fn what_did_not_come_from_a_page_of_ours_changes_nothing() {
     assert_eq!(rest.serve.fetch(&evil).status, 403);
     assert_eq!(rest.get("/servers/fake").status, 200);
 }
+
+#[test]
+fn who_signs_out_hears_nothing_any_more() {
+    let rest = guarded();
+    let visitor = Visitor::new(&rest);
+    visitor.submit("/login", &[("token", TOKEN)]);
+    let cookie = visitor.cookie.borrow().clone().expect("a session has a cookie");
+    let mut connection = rest.serve.connect();
+    let mut events = connection.ask(&Ask::new("GET", &format!("{PREFIX}/events")).header("Cookie", &cookie));
+    assert_eq!(events.status, 200);
+    visitor.submit("/logout", &[]);
+    while events.next_message().is_some() {}
+}

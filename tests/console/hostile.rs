@@ -40,5 +40,7 @@ fn markup_in_names_descriptions_and_results_is_shown_and_not_obeyed() {
             assert!(!page.contains(sign), "{sign} in {page}");
         }
     }
+    let switched = visitor.submit("/tools", &[("deed", "off"), ("tool", &name), ("tool", "evil.gone")]);
+    assert!(switched.body.contains("Switched off: 1 tool."), "its name is sent as it is: {switched:?}");
     assert!(visitor.page("/tools").contains("&lt;img src=x onerror=alert(1)&gt;"), "it is shown as it is");
 }

@@ -217,9 +217,11 @@ fn without_a_model_nobody_answers_and_an_answer_that_is_there_stays() {
     let rest = rest.restarted(false);
     expect_error(503, "ASSISTANT_UNAVAILABLE", &rest.post("/assistant/ask", &json!({"question": "Well?"})));
     let told = expect(200, &rest.post("/documents/run", &json!({"text": answered})));
-    assert_eq!((&told["ok"], &told["blocks"][0]["status"]), (&json!(false), &json!("stopped")));
+    let block = &told["blocks"][0];
+    assert_eq!((&told["ok"], &block["status"]), (&json!(false), &json!("refused")));
     assert_eq!(told["text"], answered);
-    assert!(told["blocks"][0]["message"].as_str().unwrap().contains("--assistant-model"), "{told}");
+    assert_eq!(block["problem"]["trouble"], "no_assistant");
+    assert!(block["problem"]["faults"][0]["what"].as_str().unwrap().contains("--assistant-model"), "{told}");
 }
 
 #[test]

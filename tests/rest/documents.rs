@@ -154,7 +154,7 @@ fn a_run_makes_no_more_calls_than_its_session_may() {
     let text = [block("one", "size", ""), block("one", "size", ""), block("one", "size", "")].join("\n");
     let told = run(&rest, &json!({"text": text}));
     let third = &told["blocks"][2];
-    assert_eq!(third["status"], "failed");
+    assert_eq!((&third["status"], &third["ends_run"]), (&json!("failed"), &json!(true)));
     assert!(third["message"].as_str().unwrap().contains('2'), "{third}");
     assert_eq!(run(&rest, &json!({"text": text, "blocks": [1]}))["ok"], true, "the next run begins anew");
     let mine = |blocks: Value| run(&rest, &json!({"text": text, "session": "mine", "blocks": blocks}));
@@ -231,6 +231,49 @@ fn documents_of_the_folder_are_listed_read_run_and_written() {
     assert!(fs::read_to_string(&file).unwrap().contains("<!-- mcp-result "));
     let whole = rest.get("/executions?source=user-codeblock").json()[0]["document_path"].clone();
     assert!(whole.as_str().unwrap().ends_with("/notes/a.md"), "{whole}");
+}
+
+#[test]
+fn a_run_of_another_version_than_the_one_looked_at_is_refused_and_changes_are_heard() {
+    let (rest, place) = with_documents();
+    rest.register("one", &[]);
+    let file = place.path().join("notes/a.md");
+    let version = || expect(200, &rest.post("/documents/map", &json!({"path": "a.md"})))["version"].clone();
+    let seen = version();
+    let first = |version: &Value| json!({"path": "a.md", "blocks": [1], "version": version, "save": true});
+    let mut connection = rest.serve.connect();
+    let mut news = connection.ask(&Ask::new("GET", &format!("{PREFIX}/documents/changes?path=a.md")));
+    assert_eq!(run(&rest, &first(&seen))["ok"], true);
+    assert_eq!(news.next_message().expect("the file was written").kind.as_deref(), Some("document.changed"));
+    assert_eq!(version(), seen, "results are no change");
+
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, text.replace("# A\n", &format!("# A\n\n{}", block("one", "size", "")))).unwrap();
+    expect_error(409, "DOCUMENT_CHANGED", &rest.post("/documents/run", &first(&seen)));
+    assert_eq!(news.next_message().expect("it was written again").json()["is_there"], true);
+    let now = version();
+    assert_eq!(run(&rest, &first(&now))["ok"], true);
+
+    // The text is the same, but other blocks are blocks: numbers mean something else.
+    fs::write(&file, format!("{}\n{}", block("two", "size", ""), block("one", "size", ""))).unwrap();
+    let seen = version();
+    rest.register("two", &[]);
+    expect_error(409, "DOCUMENT_CHANGED", &rest.post("/documents/run", &first(&seen)));
+    expect_error(404, "DOCUMENT_NOT_FOUND", &rest.get("/documents/changes?path=none.md"));
+}
+
+#[test]
+fn a_document_that_cannot_be_written_is_there_and_nothing_of_it_is_run() {
+    let (rest, place) = with_documents();
+    rest.register("one", &[]);
+    let file = place.path().join("notes/a.md");
+    let mut mode = fs::metadata(&file).unwrap().permissions();
+    mode.set_readonly(true);
+    fs::set_permissions(&file, mode).unwrap();
+    let refused = rest.post("/documents/run", &json!({"path": "a.md", "save": true}));
+    expect_error(409, "DOCUMENT_NOT_WRITABLE", &refused);
+    assert!(refused.body.contains("read-only"), "{refused:?}");
+    assert_eq!(rest.get("/executions").json(), json!([]));
 }
 
 #[test]

@@ -45,9 +45,17 @@ impl Annexe for Beside {
         Box::pin(async move {
             // Who has lost the way is told so by the console.
             let path = parts.uri.path();
+            let signed_out = self.console.until_signed_out(&parts);
             match self.console.has(path) || !self.api.has(path) {
                 true => self.console.answer(parts, body, principal).await.map(ForeignBody::new),
-                false => self.api.answer(parts, body, principal).await.map(ForeignBody::new),
+                false => {
+                    let response = self.api.answer(parts, body, principal).await.map(ForeignBody::new);
+                    // What is heard by a session is heard no longer than it lasts.
+                    match signed_out {
+                        Some(over) if is_stream(&response) => response.map(|body| body.until(over)),
+                        _ => response,
+                    }
+                }
             }
         })
     }
@@ -61,51 +69,68 @@ impl Annexe for Beside {
     }
 }
 
+/// Whether a response goes on without an end.
+fn is_stream(response: &Foreign) -> bool {
+    let kind = response.headers().get(http::header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    kind.is_some_and(|kind| kind.starts_with("text/event-stream"))
+}
+
 /// What the console needs to know of us.
-pub(crate) fn outside(tokens: Option<Arc<Tokens>>, service: &Arc<Service>, folder: Option<&Arc<Folder>>) -> Outside {
-    let documents = folder.map(|folder| documents(Arc::clone(service), Arc::clone(folder)));
+pub(crate) fn outside(
+    tokens: Option<Arc<Tokens>>,
+    service: &Arc<Service>,
+    folder: Option<&Arc<Folder>>,
+    has_assistant: bool,
+    url: &str,
+) -> Outside {
+    let documents = folder.map(|folder| documents(Arc::clone(service), Arc::clone(folder), has_assistant));
     let token_names = tokens.iter().flat_map(|tokens| tokens.names()).map(str::to_owned).collect();
     let whose = tokens.map(|tokens| Arc::new(move |secret: &str| tokens.whose(secret)) as Whose);
+    let (here, also_here) = (url.to_owned(), url.to_owned());
+    let read_config = Box::new(move |text: &str| read_config(text, &here));
+    let on_this_machine = Box::new(move || on_this_machine(&also_here));
     Outside { whose, token_names, read_config, on_this_machine, documents }
 }
 
 /// Documents with their maps, as the API draws them.
-fn documents(service: Arc<Service>, folder: Arc<Folder>) -> Documents {
+fn documents(service: Arc<Service>, folder: Arc<Folder>, has_assistant: bool) -> Documents {
     let opened = Arc::clone(&folder);
     let open = move |path: String| -> console::Opening {
         let (service, folder) = (Arc::clone(&service), Arc::clone(&opened));
-        Box::pin(async move { api::open_document(&service, &folder, path).await })
+        Box::pin(async move { api::open_document(&service, &folder, path, has_assistant).await })
     };
     Documents { folder, open: Box::new(open) }
 }
 
 /// The servers in the config of any client.
-fn read_config(text: &str) -> Result<Vec<Found>, String> {
+fn read_config(text: &str, url: &str) -> Result<Vec<Found>, String> {
     let file = pasted::understood(text)?;
-    Ok(fitting(found_in(&file, "what you pasted")))
+    Ok(fitting(found_in(&file, "what you pasted"), url))
 }
 
 /// The servers that programs on this machine know.
-fn on_this_machine() -> Vec<Found> {
+fn on_this_machine(url: &str) -> Vec<Found> {
     let machine = Machine::this();
     let files = Client::ALL.into_iter().flat_map(|client| machine.files(client));
     let read = |path: std::path::PathBuf| {
         let file = read_jsonc(&std::fs::read_to_string(&path).ok()?).ok()?;
         Some(found_in(&file, &path.display().to_string()))
     };
-    fitting(files.filter_map(read).flatten().collect())
+    fitting(files.filter_map(read).flatten().collect(), url)
 }
 
-/// Servers under names that they can have here.
-fn fitting(found: Vec<crate::import::Found>) -> Vec<Found> {
-    let planned = plan(found, &[], None).into_iter();
+/// Servers under names that they can have here. `url` is where we are: what leads back to us is never added.
+fn fitting(found: Vec<crate::import::Found>, url: &str) -> Vec<Found> {
+    let planned = plan(found, &[], Some(url)).into_iter();
     planned
         .map(|planned| {
             let crate::import::Found { from, registration, notes, .. } = planned.found;
             let problem = match planned.fate {
                 Fate::Add | Fate::Exists => None,
                 Fate::Twice { first } => Some(format!("the same as in {first}")),
-                Fate::Ours => Some("it is this service".to_owned()),
+                Fate::Ours => {
+                    Some("it is this service itself: it would serve its own tools again and again".to_owned())
+                }
                 Fate::Unusable { why } => Some(why),
             };
             Found { name: planned.name, from, registration, notes, problem }

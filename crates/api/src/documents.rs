@@ -3,21 +3,24 @@
 //!
 //! - here: which document is meant, and what surrounds it: the servers there are, and what the registry binds it to
 //! - `tools`: who makes its calls; `running`: a run, from what is wanted to its answer, in one piece or as events
+//! - `foresight`: what stands in the way of blocks, told before anybody runs them; `following`: news of a file
 
+mod following;
+mod foresight;
 mod running;
 mod tools;
 
 use std::path::Path;
 use std::sync::Arc;
 
-use notebook::{
-    Binding, Bindings, Document, FileError, Folder, FolderError, Origin, Outline, Section, Server, outline,
-};
+use notebook::{Binding, FileError, Folder, FolderError, Origin, Section, Server};
 use registry::Page;
 use service::bindings::ShownBinding;
 use service::{Error, Service};
 
 use crate::asked::{Asked, refuse};
+pub(crate) use following::news;
+pub use foresight::open_document;
 pub(crate) use running::{Output, Run};
 pub(crate) use tools::{Asking, ServiceTools, own_session};
 
@@ -65,22 +68,6 @@ impl Meant {
     }
 }
 
-/// A document of a folder, and its map: sections, blocks, the server of each and why.
-pub async fn open_document(
-    service: &Service,
-    folder: &Arc<Folder>,
-    path: String,
-) -> Result<(Document, Outline), Error> {
-    let meant = Meant::in_folder(Some(folder), path).await?;
-    let Surroundings { servers, registered } = Surroundings::of(service, meant.path.as_deref()).await?;
-    away(move || {
-        let document = Document::parse(meant.text);
-        let outline = outline(&document, &servers, &Bindings::of(&document, &registered));
-        Ok((document, outline))
-    })
-    .await
-}
-
 /// What surrounds a document.
 #[derive(Debug, Clone)]
 pub(crate) struct Surroundings {
@@ -122,14 +109,28 @@ fn binding(shown: ShownBinding) -> (String, Binding) {
     (kept.document, binding)
 }
 
-/// Why a document cannot be had. What the disk says is for the log, not for whoever asks.
+/// Why a document cannot be had, or not be written. What the disk says is for the log, not for whoever asks.
 pub(crate) fn not_found(path: &str, error: &FolderError) -> Error {
     let why = match error {
+        FolderError::File(FileError::Write { source, .. }) => {
+            tracing::warn!(%path, error = %source, "a document could not be written");
+            let why = match source.kind() {
+                std::io::ErrorKind::PermissionDenied => "it is read-only for this service",
+                std::io::ErrorKind::ReadOnlyFilesystem => "it is on a disk that can only be read",
+                std::io::ErrorKind::StorageFull => "the disk is full",
+                _ => "the disk refuses it; the log tells more",
+            };
+            return Error::DocumentNotWritable { path: path.to_owned(), why: why.to_owned() };
+        }
+        FolderError::File(FileError::Restless { .. }) => {
+            let why = "somebody else writes it all the time".to_owned();
+            return Error::DocumentNotWritable { path: path.to_owned(), why };
+        }
         FolderError::NoDocument { why, .. } => (*why).to_owned(),
         FolderError::File(FileError::NotText { .. }) => "it is not a text in UTF-8".to_owned(),
         FolderError::File(error) => {
             tracing::warn!(%path, %error, cause = ?std::error::Error::source(error), "a document could not be used");
-            "it could not be read or written".to_owned()
+            "it could not be read".to_owned()
         }
     };
     Error::DocumentNotFound { path: path.to_owned(), why }

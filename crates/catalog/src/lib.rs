@@ -23,6 +23,7 @@ pub mod config;
 pub mod container;
 mod expand;
 pub mod item;
+pub mod jsonc;
 mod mending;
 pub mod names;
 pub mod offer;

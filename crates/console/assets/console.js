@@ -22,6 +22,7 @@ document.addEventListener('click', async (event) => {
 // What cannot be undone is asked for twice; what takes a while says so.
 document.addEventListener('submit', (event) => {
   const button = event.submitter;
+  if (event.target.getAttribute('action') === '/logout') sessionStorage.clear();
   const question = button?.dataset.confirm;
   if (question && !confirm(question)) {
     event.preventDefault();
@@ -61,7 +62,12 @@ function renew(fresh) {
   document.querySelectorAll('input[name=csrf]').forEach((input) => { input.value = secret; });
 }
 
+// What somebody types is theirs, whatever becomes of the page around it.
+let isTyped = false;
+document.addEventListener('input', () => { isTyped = true; });
+
 async function refresh() {
+  if (!parts().length) return;
   // Nobody looks: it is enough to catch up when somebody does.
   if (running || document.hidden) { wanted = true; return; }
   running = true;
@@ -72,6 +78,7 @@ async function refresh() {
     const fresh = new DOMParser().parseFromString(await response.text(), 'text/html');
     renew(fresh);
     if (live.querySelector('a')) { live.textContent = 'live'; live.classList.add('on'); }
+    if (response.status === 404 && isTyped) return;
     if (response.status === 404) {
       // What this page was about is gone.
       document.getElementById('main').replaceChildren(...document.adoptNode(fresh.getElementById('main')).childNodes);
@@ -154,7 +161,7 @@ function follow() {
 if (live) follow();
 
 // Signs that would be obeyed instead of shown: control characters, and those that turn the direction of a text.
-const visible = (text) => text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g,
+const visible = (text) => text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g,
   (sign) => (sign === '\r' ? '' : `\u27e8U+${sign.charCodeAt(0).toString(16).toUpperCase().padStart(4, '0')}\u27e9`));
 
 // What a server writes to stderr, line by line as it is written. It may write faster than anybody reads.
@@ -212,12 +219,17 @@ if (kinds) {
   choose();
 }
 
+let isDrawn = false;
 // A drawer: what a link leads to, shown beside the list it stands in.
 document.addEventListener('click', async (event) => {
   const link = event.target.closest('a[data-drawer]');
   if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
   event.preventDefault();
-  const fresh = new DOMParser().parseFromString(await (await fetch(link.href)).text(), 'text/html');
+  // Who clicks twice means one.
+  if (isDrawn) return;
+  isDrawn = true;
+  const fresh = await fetch(link.href).then((response) => response.text()).then((text) => new DOMParser().parseFromString(text, 'text/html')).finally(() => { isDrawn = false; });
+  if (document.querySelector('dialog.drawer')) return;
   const drawer = document.createElement('dialog');
   drawer.className = 'drawer';
   drawer.setAttribute('aria-label', fresh.title);

@@ -5,30 +5,42 @@
 const told = document.getElementById('run-status');
 const problems = document.getElementById('problems');
 const stop = document.getElementById('stop');
-// How it stands with every block that was run from this page: [tone, words].
+const runAll = document.getElementById('run-all');
+// Which document the page shows: one word for it, and its blocks. It changes when the page is brought up to date.
+const edition = () => document.getElementById('edition')?.dataset ?? {};
+// How it stands with every block that was run from this page: [tone, words, why].
 const states = new Map();
+// They belong to the blocks of one document, and to no other that is shown in its place.
+let statesOf = null;
 let current = null;
 
 function draw() {
+  const known = edition().version === statesOf ? states : new Map();
   document.querySelectorAll('[data-state]').forEach((place) => {
-    const [tone, words] = states.get(place.dataset.state) ?? [];
+    const [tone, words] = known.get(place.dataset.state) ?? [];
     if (!tone) { place.replaceChildren(); return; }
     const badge = Object.assign(document.createElement('span'), { className: `badge ${tone}` });
     badge.append(document.createElement('i'), words);
     place.replaceChildren(badge);
   });
+  document.querySelectorAll('[data-why]').forEach((place) => {
+    place.textContent = known.get(place.dataset.why)?.[2] ?? '';
+    place.hidden = !place.textContent;
+  });
   document.querySelectorAll('[data-run]').forEach((button) => { button.disabled = current !== null || !button.dataset.run; });
+  runAll.disabled = current !== null || !edition().all;
   stop.hidden = current === null;
   told.hidden = !told.textContent;
 }
 
-function say(number, tone, words) {
-  states.set(String(number), [tone, words]);
+function say(number, tone, words, why) {
+  states.set(String(number), [tone, words, why]);
   draw();
 }
 
 function complain(text) {
   const line = Object.assign(document.createElement('pre'), { className: 'error', textContent: text });
+  if (text.includes('session_limit')) line.append(' ', Object.assign(document.createElement('a'), { href: '/settings', textContent: 'Settings' }));
   problems.append(line);
 }
 
@@ -52,8 +64,13 @@ async function events(response, each) {
   }
 }
 
-async function runOne(number, session, force) {
-  const body = { path: told.dataset.path, blocks: [number], save: true, output: 'none', session, force };
+// What ends a run before its last block.
+class Halt extends Error {}
+const CHANGED = 'The document was changed meanwhile, in an editor or by somebody else, so nothing more was run. It is shown as it is now: look at it, then run it.';
+
+// The service is told which document this page shows. A number means another block in another text.
+async function runOne(number, run, force) {
+  const body = { path: told.dataset.path, version: run.version, blocks: [number], save: true, output: 'none', session: run.session, force };
   const response = await fetch('/api/v1/aggregator/documents/run', {
     method: 'POST',
     headers: { 'Content-Type': 'application/json', Accept: 'text/event-stream', 'X-CSRF-Token': csrf },
@@ -62,62 +79,101 @@ async function runOne(number, session, force) {
   });
   if (!response.ok) {
     const why = await response.json().catch(() => ({}));
+    if (why.error_code === 'DOCUMENT_CHANGED') throw new Halt(CHANGED);
     throw new Error(typeof why.detail === 'string' ? why.detail : why.detail?.map?.((one) => one.msg).join('\n') ?? `refused with ${response.status}`);
   }
   let over = null;
+  let written = null;
   await events(response, (name, data) => {
     if (name === 'block.executing') say(number, 'warn', 'running');
     if (name === 'block.finished') over = data;
+    if (name === 'document.finished') written = data.blocks?.[0]?.written;
     if (name === 'document.failed') throw new Error(data.detail ?? 'the run failed');
   });
   if (!over) throw new Error('the connection ended before the block was over');
-  return over;
+  return { ...over, written };
 }
 
-async function runBlock(number, session) {
-  let over = await runOne(number, session, false);
-  // What somebody wrote into a result is not lost without being asked about.
-  if (over.problem?.trouble === 'edited_result' && confirm(`The result of block ${number} was edited. Replace it?`)) {
-    over = await runOne(number, session, true);
+const reasons = (over) => (over.problem?.faults ?? []).map((fault) => fault.what).join('\n');
+
+async function runBlock(number, run) {
+  let over = await runOne(number, run, false);
+  if (over.problem?.trouble === 'edited_result') {
+    // What somebody wrote into a result is not lost without being asked about.
+    if (!confirm(`The result of block ${number} was edited. Replace it?`)) {
+      say(number, 'idle', 'not run', 'Its result was edited, and is kept.');
+      return 'not run';
+    }
+    over = await runOne(number, run, true);
   }
-  const tone = { done: 'ok', failed: 'bad', refused: 'bad', stopped: 'idle' }[over.status] ?? 'idle';
-  say(number, tone, over.status + took(over.took_ms));
-  if (over.status === 'refused') complain(`Block ${number}: ${(over.problem?.faults ?? []).map((fault) => `line ${fault.line}: ${fault.what}`).join('\n')}`);
+  if (over.problem?.trouble === 'no_assistant') {
+    say(number, 'idle', 'not run');
+    return 'not run';
+  }
+  if (over.status === 'stopped' || over.ends_run) {
+    say(number, 'idle', 'not run', over.message);
+    throw new Halt(`Block ${number} was not run: ${over.message ?? 'it was stopped'}`);
+  }
+  const tone = { done: 'ok', failed: 'bad', refused: 'bad' }[over.status] ?? 'idle';
+  // A refusal that stands under the block already need not be told beside it.
+  const isTold = over.written === 'written' || over.written === 'unchanged';
+  const lost = { block_changed: 'Its result was not written: the block was changed meanwhile.', kept: 'Its result was not written: the one that is there was edited meanwhile.', unfit: 'Its result was not written: it would have changed more than its own place.' }[over.written];
+  say(number, tone, over.status + took(over.took_ms), over.status === 'refused' && !isTold ? reasons(over) : lost);
   return over.status;
 }
 
 async function run(numbers) {
   current = new AbortController();
   problems.replaceChildren();
+  if (statesOf !== edition().version) states.clear();
+  statesOf = edition().version;
   numbers.forEach((number) => states.set(String(number), ['idle', 'waiting']));
-  const session = `console-${crypto.getRandomValues(new Uint32Array(2)).join('-')}`;
-  const counted = { done: 0 };
+  const run = { version: edition().version, session: `console-${crypto.getRandomValues(new Uint32Array(2)).join('-')}` };
+  const counted = new Map();
+  const count = (status, number) => counted.set(status, [...(counted.get(status) ?? []), number]);
   let at = 0;
   try {
     for (; at < numbers.length; at += 1) {
       told.textContent = `Running block ${numbers[at]} (${at + 1} of ${numbers.length}) …`;
       draw();
-      const status = await runBlock(numbers[at], session);
-      counted[status] = (counted[status] ?? 0) + 1;
+      count(await runBlock(numbers[at], run), numbers[at]);
       refresh();
     }
   } catch (error) {
-    numbers.slice(at).forEach((number) => states.set(String(number), ['idle', 'not run']));
-    states.set(String(numbers[at]), error.name === 'AbortError' ? ['idle', 'stopped'] : ['bad', 'failed']);
-    if (error.name === 'AbortError') counted.stopped = numbers.length - at;
-    else complain(`Block ${numbers[at]}: ${error.message}`);
+    const isStopped = error.name === 'AbortError';
+    numbers.slice(at).forEach((number) => states.set(String(number), ['idle', 'not run', states.get(String(number))?.[2]]));
+    if (isStopped) states.set(String(numbers[at]), ['idle', 'stopped']);
+    else if (!(error instanceof Halt)) states.set(String(numbers[at]), ['bad', 'failed']);
+    numbers.slice(at).forEach((number) => count(isStopped ? 'stopped' : 'not run', number));
+    if (!isStopped) complain(error instanceof Halt ? error.message : `Block ${numbers[at]}: ${error.message}`);
   } finally {
     current = null;
-    told.textContent = Object.entries(counted).map(([status, count]) => `${count} ${status}`).join(', ');
+    sum(counted);
     draw();
     refresh();
   }
+}
+
+// How many went which way; the few that went wrong can be gone to.
+function sum(counted) {
+  told.replaceChildren();
+  counted.forEach((numbers, status) => {
+    told.append(`${told.textContent ? ', ' : ''}${numbers.length} ${status}`);
+    if (!['failed', 'refused'].includes(status) || numbers.length > 20) return;
+    told.append(': ', ...numbers.flatMap((number, at) => [at ? ' ' : '', Object.assign(document.createElement('a'), { href: `#block-${number}`, textContent: `block ${number}` })]));
+  });
 }
 
 document.addEventListener('click', (event) => {
   const button = event.target.closest('[data-run]');
   if (button && !current && button.dataset.run) run(button.dataset.run.split(' ').map(Number));
 });
+runAll?.addEventListener('click', () => { if (!current && edition().all) run(edition().all.split(' ').map(Number)); });
 stop?.addEventListener('click', () => current?.abort());
 // The page was brought up to date: what is known of its blocks is put there again.
 document.addEventListener('console:refreshed', draw);
+// Whoever writes the file, the page follows.
+if (told) {
+  let seen = false;
+  whileVisible(told.dataset.changes, { 'document.changed': () => refresh() }, { opened: () => { if (seen) refresh(); seen = true; } });
+}

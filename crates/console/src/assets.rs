@@ -21,9 +21,18 @@ pub(crate) static SCRIPT: LazyLock<Asset> =
 /// What hears the service's events for all tabs.
 pub(crate) static EVENTS: LazyLock<Asset> =
     LazyLock::new(|| named("events", "js", JAVASCRIPT, include_str!("../assets/events.js")));
-/// The playground.
-pub(crate) static PLAYGROUND: LazyLock<Asset> =
-    LazyLock::new(|| named("playground", "js", JAVASCRIPT, include_str!("../assets/playground.js")));
+/// The playground, whose parts are one script to browsers.
+pub(crate) static PLAYGROUND: LazyLock<Asset> = LazyLock::new(|| {
+    let parts = concat!(
+        include_str!("../assets/playground/json.js"),
+        include_str!("../assets/playground/forms.js"),
+        include_str!("../assets/playground/client.js"),
+        include_str!("../assets/playground/showing.js"),
+        include_str!("../assets/playground/bench.js"),
+        include_str!("../assets/playground/history.js"),
+    );
+    named("playground", "js", JAVASCRIPT, parts)
+});
 /// Documents that run tools.
 pub(crate) static DOCUMENTS: LazyLock<Asset> =
     LazyLock::new(|| named("documents", "js", JAVASCRIPT, include_str!("../assets/documents.js")));

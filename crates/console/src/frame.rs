@@ -123,7 +123,7 @@ fn who(around: &Around<'_>) -> Html {
 
 /// What every form has to bring along.
 pub(crate) fn csrf_field(csrf: &str) -> Html {
-    html!(r#"<input type="hidden" name="csrf" value="{}">"#, csrf)
+    html!(r#"<input type="hidden" name="csrf" value="{:#}">"#, csrf)
 }
 
 fn flash(flash: &Flash) -> Html {

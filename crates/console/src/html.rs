@@ -2,9 +2,13 @@
 //!
 //! [`html!`] is `format!` with that rule. Names in the template must be given values in the call (nothing is captured),
 //! so no value can slip past.
+//!
+//! What is shown is made visible as well; what a form or a script gives back must be what it was. That is asked for by
+//! `{name:#}`: in `value`, in a `textarea`, and in `data-` attributes that scripts read.
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 
 /// Markup that may stand in a page as it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -67,7 +71,8 @@ fn replacement(letter: char) -> Option<Cow<'static, str>> {
         '\u{0}'..='\u{1f}' => return char::from_u32(0x2400 + letter as u32).map(|sign| sign.to_string().into()),
         '\u{7f}' => "\u{2421}",
         '\u{80}'..='\u{9f}'
-        | '\u{200b}'..='\u{200f}'
+        // Those between join letters, in Persian, in Hindi, in emoji.
+        | '\u{200b}' | '\u{200e}' | '\u{200f}'
         | '\u{2028}'..='\u{202e}'
         | '\u{2060}'..='\u{206f}'
         | '\u{feff}'
@@ -80,11 +85,22 @@ fn replacement(letter: char) -> Option<Cow<'static, str>> {
     Some(shown.into())
 }
 
+/// The same for what must come back as it is: what cannot be seen is named by its number. Browsers take some numbers for
+/// others, so those stay.
+fn exact(letter: char) -> Option<Cow<'static, str>> {
+    match letter {
+        '&' | '<' | '>' | '"' | '\'' => replacement(letter),
+        '\u{0}' | '\u{80}'..='\u{9f}' => None,
+        _ => replacement(letter).map(|_| format!("&#{};", letter as u32).into()),
+    }
+}
+
 impl Shown for str {
     fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let replaced = if f.alternate() { exact } else { replacement };
         let mut rest = self;
         while let Some((at, letter, instead)) =
-            rest.char_indices().find_map(|(at, letter)| Some((at, letter, replacement(letter)?)))
+            rest.char_indices().find_map(|(at, letter)| Some((at, letter, replaced(letter)?)))
         {
             f.write_str(&rest[..at])?;
             f.write_str(&instead)?;
@@ -107,6 +123,12 @@ impl Shown for String {
 }
 
 impl Shown for Cow<'_, str> {
+    fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        str::show(self, f)
+    }
+}
+
+impl Shown for Arc<str> {
     fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         str::show(self, f)
     }
@@ -155,5 +177,37 @@ mod tests {
     #[test]
     fn what_cannot_be_seen_is_shown() {
         assert_eq!(html!("{}", "a\u{1b}[1m\u{202e}b\nc\u{0}").0, "a\u{241b}[1m\u{27e8}U+202E\u{27e9}b\nc\u{2400}");
+        let family = "\u{1f468}\u{200d}\u{1f469} \u{645}\u{6cc}\u{200c}\u{62e}";
+        assert_eq!(html!("{}", family).0, family, "what joins letters is one of them");
+    }
+
+    #[test]
+    fn what_a_form_gives_back_is_what_it_was() {
+        let odd = "\u{200d}\u{202e}\u{1b}";
+        assert_eq!(html!(r#"<input value="{v:#}">"#, v = odd).0, "<input value=\"\u{200d}&#8238;&#27;\">");
+        assert_eq!(html!("{v:#}", v = Some("<\"&\r")).0, "&lt;&quot;&amp;&#13;");
+    }
+
+    #[test]
+    fn every_value_of_a_form_is_asked_for_exactly() {
+        fn sources(folder: &std::path::Path, found: &mut Vec<std::path::PathBuf>) {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() { sources(&path, found) } else { found.push(path) }
+            }
+        }
+        let mut files = Vec::new();
+        sources(std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src")), &mut files);
+        for file in files {
+            let text = std::fs::read_to_string(&file).unwrap();
+            let given_back = ["value=\"{", "data-path=\"{", "data-name=\"{"];
+            let inexact = given_back
+                .iter()
+                .flat_map(|sign| text.split(sign).skip(1))
+                .filter(|rest| rest.split_once('}').is_some_and(|(name, _)| !name.ends_with(":#") && name.len() < 40));
+            assert_eq!(inexact.count(), 0, "{}: `value=` without `:#`", file.display());
+            let areas = text.split("}</textarea>").collect::<Vec<_>>();
+            assert!(areas[..areas.len() - 1].iter().all(|area| area.ends_with(":#")), "{}: textarea", file.display());
+        }
     }
 }

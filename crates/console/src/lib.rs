@@ -49,6 +49,9 @@ const FLASHES: usize = 1000;
 /// Whose a secret is, if it is a token.
 pub type Whose = Arc<dyn Fn(&str) -> Option<Arc<str>> + Send + Sync>;
 
+/// Who understands the configs of clients.
+pub type ConfigReader = Box<dyn Fn(&str) -> Result<Vec<Found>, String> + Send + Sync>;
+
 /// A document with its map, on its way.
 pub type Opening = Pin<Box<dyn Future<Output = Result<(Document, Outline), Error>> + Send>>;
 
@@ -67,9 +70,9 @@ pub struct Outside {
     /// The names of all tokens.
     pub token_names: Vec<String>,
     /// The servers in the config of any client.
-    pub read_config: fn(&str) -> Result<Vec<Found>, String>,
+    pub read_config: ConfigReader,
     /// The servers that programs on this machine know.
-    pub on_this_machine: fn() -> Vec<Found>,
+    pub on_this_machine: Box<dyn Fn() -> Vec<Found> + Send + Sync>,
     /// The documents, where a folder of them is served.
     pub documents: Option<Documents>,
 }
@@ -120,6 +123,11 @@ impl Console {
         let secret = parts.headers.get(CSRF_HEADER).and_then(|secret| secret.to_str().ok());
         let is_look = matches!(parts.method, Method::GET | Method::HEAD);
         if is_look || visitor.is_meant(secret) { visitor.principal } else { None }
+    }
+
+    /// Ready when the session is over by which a request was let in; nothing if it came in by itself.
+    pub fn until_signed_out(&self, parts: &Parts) -> Option<impl Future<Output = ()> + Send + use<>> {
+        self.sessions.lasting(&parts.headers).filter(|_| !parts.headers.contains_key(http::header::AUTHORIZATION))
     }
 
     /// Answers a request. `principal` is the name of its token, or empty if it showed none.

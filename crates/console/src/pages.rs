@@ -96,7 +96,7 @@ pub(crate) fn options<'a>(choices: impl IntoIterator<Item = (&'a str, String)>, 
         .into_iter()
         .map(|(value, name)| {
             html!(
-                r#"<option value="{value}"{selected}>{name}</option>"#,
+                r#"<option value="{value:#}"{selected}>{name}</option>"#,
                 value = value,
                 selected = (value == chosen).then(|| html!(" selected")),
                 name = name,

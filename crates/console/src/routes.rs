@@ -71,6 +71,8 @@ async fn run(visit: &Visit<'_>) -> Result<Reply, Error> {
         (&Method::POST, ["login"]) => Ok(login::enter(visit).await),
         (&Method::POST, ["logout"]) => Ok(login::leave(visit)),
         (&Method::GET, ["servers", name]) => server::show(visit, name).await,
+        // What was sent there and refused left this address behind.
+        (&Method::GET, ["servers", name, _]) => Ok(Reply::Seen(crate::pages::server_path(name))),
         (&Method::POST, ["servers", name, deed]) => server::act(visit, name, deed).await,
         (&Method::GET, ["add"]) => add::show(visit).await,
         (&Method::POST, ["add"]) => add::act(visit).await,

@@ -13,6 +13,7 @@ use http::HeaderMap;
 use http::header::{COOKIE, HOST};
 use sha2::Sha256;
 use subtle::ConstantTimeEq;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 /// So long a session lives without being used.
@@ -33,6 +34,8 @@ struct Opened {
     /// To be put into what a client is told, for who asks for it.
     token: Arc<str>,
     used: Instant,
+    /// Whoever holds the other end learns that the session is over when this is dropped.
+    alive: watch::Sender<()>,
 }
 
 /// Somebody who looks at the console.
@@ -73,7 +76,9 @@ impl Sessions {
         {
             opened.remove(&oldest);
         }
-        opened.insert(id.clone(), Opened { principal: Arc::clone(&principal), token: token.into(), used: now });
+        let session =
+            Opened { principal: Arc::clone(&principal), token: token.into(), used: now, alive: watch::Sender::new(()) };
+        opened.insert(id.clone(), session);
         Visitor { csrf: self.csrf(&id), id, is_new: true, principal: Some(principal) }
     }
 
@@ -81,6 +86,14 @@ impl Sessions {
     pub(crate) fn token(&self, id: &str) -> Option<Arc<str>> {
         let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         opened.get(id).map(|session| Arc::clone(&session.token))
+    }
+
+    /// The session that sent these headers, as long as it lasts: ready when it is over. Nothing if there is none.
+    pub(crate) fn lasting(&self, headers: &HeaderMap) -> Option<impl Future<Output = ()> + Send + use<>> {
+        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut alive = opened.get(&cookie(headers)?)?.alive.subscribe();
+        // Nothing is ever sent: it only ends.
+        Some(async move { while alive.changed().await.is_ok() {} })
     }
 
     /// Ends a session.
@@ -168,7 +181,10 @@ mod tests {
         let sent = headers(&format!("other=1; mcp_console_8808={}", ann.id));
         assert_eq!(sessions.visitor(&sent).principal.as_deref(), Some("ann"));
         assert!(sessions.visitor(&sent).is_meant(Some(&ann.csrf)));
+        let over = sessions.lasting(&sent).expect("there is a session");
         sessions.end(&ann.id);
+        over.await;
+        assert!(sessions.lasting(&sent).is_none());
         assert_eq!(sessions.visitor(&sent).principal, None);
         let bob = sessions.open("bob".into(), "t");
         tokio::time::advance(IDLE).await;

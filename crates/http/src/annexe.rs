@@ -58,6 +58,11 @@ impl ForeignBody {
         Self(Box::pin(body))
     }
 
+    /// The same, but it ends when `over` does: whoever may not listen any more hears nothing any more.
+    pub fn until(self, over: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self::new(Bounded { body: self, over: Box::pin(over) })
+    }
+
     pub(crate) fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         self.0.as_mut().poll_frame(context)
     }
@@ -68,6 +73,27 @@ impl ForeignBody {
 
     pub(crate) fn size_hint(&self) -> SizeHint {
         self.0.size_hint()
+    }
+}
+
+/// A body that may end before its end.
+struct Bounded {
+    body: ForeignBody,
+    over: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+impl hyper::body::Body for Bounded {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if self.over.as_mut().poll(context).is_ready() {
+            return Poll::Ready(None);
+        }
+        self.body.poll_frame(context)
     }
 }
 

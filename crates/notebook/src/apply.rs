@@ -137,6 +137,9 @@ fn prepared<'a>(
         is_refused: finished.status == Status::Refused,
         trusts_markdown,
     };
+    if shown.gives_way && fence.result.is_some() {
+        return Err(Fate::Nothing);
+    }
     let here = document.lines.content(&document.text, fence.last_line).end;
     let (start, end) = match &fence.result {
         None => (here, here),

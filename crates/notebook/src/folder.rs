@@ -57,6 +57,14 @@ pub enum FolderError {
     File(#[from] FileError),
 }
 
+/// How a document can be told from the one that was there before, without reading it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stamp {
+    file: u64,
+    bytes: u64,
+    changed: (i64, i64),
+}
+
 impl Folder {
     /// The folder at a path; it must be there.
     pub fn open(path: &Path) -> io::Result<Self> {
@@ -108,6 +116,15 @@ impl Folder {
             _ => return Err(no_document(path, "only PNG, JPEG, GIF and WebP are pictures")),
         };
         Ok((mime, self.bytes(path)?))
+    }
+
+    /// What is another after a document was written: which file it is, how long, and when it changed.
+    pub fn stamp(&self, path: &str) -> Result<Stamp, FolderError> {
+        use std::os::unix::fs::MetadataExt;
+        must_be_document(path)?;
+        let there = self.find(path)?.metadata();
+        let there = there.map_err(|source| FileError::Read { path: self.root.join(path), source })?;
+        Ok(Stamp { file: there.ino(), bytes: there.len(), changed: (there.mtime(), there.mtime_nsec()) })
     }
 
     fn bytes(&self, path: &str) -> Result<Vec<u8>, FolderError> {

@@ -56,7 +56,7 @@ pub use binding::{Binding, Bindings, Bound, Origin, Section, bindings_for, match
 pub use block::{Addressee, Block, Display, Format, blocks};
 pub use document::{Document, Fence, Heading};
 pub use file::{FileError, Saved, assets_folder, check_writable, read, save, write_attachments};
-pub use folder::{Folder, FolderError, Listing};
+pub use folder::{Folder, FolderError, Listing, Stamp};
 pub use outline::{Outline, OutlineBlock, OutlineSection, outline};
 pub use place::{Place, PlaceBlock, place};
 pub use plan::{Plan, Selection, SelectionError, Step};
@@ -65,4 +65,4 @@ pub use region::Note;
 pub use render::Attachment;
 pub use run::{Finished, Progress, Report, RunOptions, Status, run};
 pub use schema::misfits;
-pub use toolbox::{Answer, Failure, Lookup, Question, Request, Server, Toolbox};
+pub use toolbox::{Answer, Extent, Failure, Lookup, Question, Request, Server, Toolbox};

@@ -1,11 +1,15 @@
 //! A document as a map: its sections, the server that each is bound to and why, and its blocks.
 
+use std::fmt::Write as _;
+
 use serde::Serialize;
+use sha2::{Digest, Sha256};
 
 use crate::binding::{Bindings, Bound};
 use crate::block::{self, Addressee};
 use crate::document::Document;
-use crate::problem::Fault;
+use crate::plan::{Plan, Selection};
+use crate::problem::{Fault, Problem};
 use crate::toolbox::Server;
 
 /// A document as a map.
@@ -15,6 +19,9 @@ pub struct Outline {
     pub sections: Vec<OutlineSection>,
     /// What is odd about the document.
     pub remarks: Vec<Fault>,
+    /// One word for what the document says and which of its blocks would run where: another one if any of that is
+    /// another. Results do not count, so a run does not change it.
+    pub version: String,
 }
 
 /// A section of a document.
@@ -45,6 +52,29 @@ pub struct OutlineBlock {
     pub addressee: Addressee,
     /// What it is bound to: perhaps more closely than its section.
     pub bound: Option<Bound>,
+    /// What it runs, for people: `server.tool`, or `assistant`.
+    pub title: String,
+    /// Why it would not be run, as far as that is known without asking any server.
+    pub problem: Option<Problem>,
+}
+
+impl Outline {
+    /// All blocks, each with the section it stands in.
+    pub fn blocks(&self) -> impl Iterator<Item = (&OutlineSection, &OutlineBlock)> {
+        self.sections.iter().flat_map(|section| section.blocks.iter().map(move |block| (section, block)))
+    }
+}
+
+impl OutlineBlock {
+    /// The server that is to do what it says, if there is one.
+    pub fn server<'a>(&'a self, section: &'a OutlineSection) -> Option<&'a str> {
+        let bound = self.bound.as_ref().map(|bound| bound.binding.server.as_str());
+        match &self.addressee {
+            Addressee::Server(name) => Some(name),
+            Addressee::AnyServer => bound.or(section.server.as_deref()),
+            Addressee::Assistant => None,
+        }
+    }
 }
 
 impl OutlineSection {
@@ -66,6 +96,7 @@ pub(crate) fn why(bound: Option<&Bound>, server: Option<&str>) -> String {
 /// Draws the map of a document.
 pub fn outline(document: &Document, servers: &[Server], bindings: &Bindings<'_>) -> Outline {
     let (blocks, mut remarks) = block::blocks(document, servers);
+    let plan = Plan::new(document, servers, bindings, &Selection::default(), true).expect("all blocks are meant");
     remarks.extend(bindings.faults.iter().cloned());
     remarks.extend(unknown_servers(servers, bindings));
     remarks.sort_by_key(|remark| remark.line);
@@ -81,13 +112,38 @@ pub fn outline(document: &Document, servers: &[Server], bindings: &Bindings<'_>)
         sections.push(section(0, "", 1));
     }
     sections.extend(document.headings().iter().map(|heading| section(heading.level, &heading.text, heading.line)));
-    for block in blocks {
+    for (block, step) in blocks.into_iter().zip(&plan.steps) {
         let line = block.fence.first_line;
         let Some(around) = sections.iter_mut().rev().find(|section| section.line <= line) else { continue };
         let bound = bindings.at(line);
-        around.blocks.push(OutlineBlock { number: block.number, line, addressee: block.addressee, bound });
+        let (title, problem) = (step.title(), step.problem().cloned());
+        around.blocks.push(OutlineBlock {
+            number: block.number,
+            line,
+            addressee: block.addressee,
+            bound,
+            title,
+            problem,
+        });
     }
-    Outline { sections, remarks }
+    let version = version(document, &sections);
+    Outline { sections, remarks, version }
+}
+
+/// What stands for a document as its users wrote it, and for where its blocks run.
+fn version(document: &Document, sections: &[OutlineSection]) -> String {
+    let mut digest = Sha256::new();
+    digest.update(document.without_results());
+    for (section, block) in sections.iter().flat_map(|section| section.blocks.iter().map(move |block| (section, block)))
+    {
+        let bound = block.bound.as_ref().map(|bound| bound.binding.server.as_str());
+        let line = document.line_without_results(block.line);
+        digest.update(format!("\0{line}\0{:?}\0{bound:?}\0{:?}", block.addressee, section.server));
+    }
+    digest.finalize().iter().take(8).fold(String::new(), |mut word, byte| {
+        write!(word, "{byte:02x}").expect("a string takes everything");
+        word
+    })
 }
 
 fn unknown_servers(servers: &[Server], bindings: &Bindings<'_>) -> Vec<Fault> {

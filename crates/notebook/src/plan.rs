@@ -141,7 +141,10 @@ impl Step<'_> {
     /// Looks the tool up and checks the parameters.
     pub(crate) async fn ready(&self, toolbox: &impl Toolbox) -> Result<Ready, Problem> {
         let (server, written) = match self.task.clone()? {
-            Task::Ask { question, wishes } => return Ok(Ready { action: Action::Ask(question), wishes }),
+            Task::Ask { question, wishes } => match toolbox.nobody_to_ask() {
+                None => return Ok(Ready { action: Action::Ask(question), wishes }),
+                Some(why) => return Err(Problem::new(Trouble::NoAssistant, question.line, why)),
+            },
             Task::Call { server, written } => (server, written),
         };
         let schema = match toolbox.find(&server, &written.tool).await {

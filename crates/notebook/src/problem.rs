@@ -39,6 +39,8 @@ pub enum Trouble {
     NoTool,
     /// Its section is bound to another server.
     Refused,
+    /// It is for an assistant, and there is none.
+    NoAssistant,
 }
 
 /// Why a block is not run.
@@ -57,7 +59,9 @@ impl Problem {
 
     /// Whether it can be told in the document: not if what is there now must not be touched.
     pub(crate) fn is_shown(&self) -> bool {
-        !matches!(self.trouble, Trouble::Unclosed | Trouble::TornResult | Trouble::EditedResult)
+        // An answer that is there already is worth more than the news that nobody can be asked.
+        let keeps = [Trouble::Unclosed, Trouble::TornResult, Trouble::EditedResult, Trouble::NoAssistant];
+        !keeps.contains(&self.trouble)
     }
 }
 

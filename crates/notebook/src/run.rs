@@ -13,10 +13,10 @@ use serde::Serialize;
 
 use crate::block::Wishes;
 use crate::plan::{Action, Plan, Step};
-use crate::problem::{Fault, Problem};
+use crate::problem::{Fault, Problem, Trouble};
 use crate::region::Note;
 use crate::render::{Content, Piece, taken_apart};
-use crate::toolbox::{Failure, Request, Toolbox};
+use crate::toolbox::{Extent, Failure, Request, Toolbox};
 
 /// How a plan is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,6 +83,8 @@ pub struct Finished {
     pub(crate) shown: Option<Shown>,
     #[serde(skip)]
     pub(crate) source: Source,
+    /// Blocks that have not begun shall not: they could not be called either.
+    pub ends_run: bool,
 }
 
 /// What of it stands in the document.
@@ -91,6 +93,8 @@ pub(crate) struct Shown {
     pub(crate) content: Content,
     pub(crate) note: Note,
     pub(crate) wishes: Wishes,
+    /// Nothing was called: a result that is there stays.
+    pub(crate) gives_way: bool,
 }
 
 /// By what a block is found again in a text that has changed.
@@ -141,8 +145,10 @@ pub async fn run(
     let mut finished: Vec<Option<Finished>> = plan.steps.iter().map(|_| None).collect();
     let mut under_way = FuturesUnordered::new();
     let mut stop = pin!(stop);
+    let mut is_over = false;
     loop {
-        while under_way.len() < options.jobs.max(1)
+        while !is_over
+            && under_way.len() < options.jobs.max(1)
             && let Some((place, (step, source))) = waiting.next()
         {
             progress(Progress::Executing(step));
@@ -156,13 +162,15 @@ pub async fn run(
             Either::Left(((), _)) => break,
             Either::Right((Some((place, over)), _)) => {
                 progress(Progress::Finished(&over));
+                is_over |= over.ends_run;
                 finished[place] = Some(over);
             }
             Either::Right((None, _)) => {}
         }
     }
     drop(under_way);
-    let stopped = |step: &Step<'_>| ended(step, Status::Stopped, Some("stopped before it was over".to_owned()));
+    let why = if is_over { "its turn did not come: the run had to end before" } else { "stopped before it was over" };
+    let stopped = |step: &Step<'_>| ended(step, Status::Stopped, Some(why.to_owned()));
     let mut all = Vec::with_capacity(finished.len());
     for (over, step) in finished.into_iter().zip(&plan.steps) {
         let over = over.unwrap_or_else(|| {
@@ -199,16 +207,18 @@ async fn take(step: &Step<'_>, source: Source, toolbox: &impl Toolbox, is_dry: b
     let now = toolbox.now();
     let took_ms = u64::try_from(now.duration_since(began).as_millis()).unwrap_or_default();
     let over = match answer {
-        Err(Failure { is_stopped: true, message }) => ended(step, Status::Stopped, Some(message)),
-        Err(Failure { message, .. }) => {
+        Err(Failure { extent: Extent::Stopped, message }) => ended(step, Status::Stopped, Some(message)),
+        Err(Failure { extent, message }) => {
             let content = Content { pieces: vec![Piece::Text(message.clone())], is_error: true, tokens: None };
-            let shown = Shown { note: note(&content, now, took_ms), content, wishes: ready.wishes };
-            Finished { shown: Some(shown), ..ended(step, Status::Failed, Some(message)) }
+            let gives_way = extent != Extent::Failed;
+            let shown = Shown { note: note(&content, now, took_ms), content, wishes: ready.wishes, gives_way };
+            let ends_run = extent == Extent::RunOver;
+            Finished { shown: Some(shown), ends_run, ..ended(step, Status::Failed, Some(message)) }
         }
         Ok(content) => {
             let status = if content.is_error { Status::Failed } else { Status::Done };
             let message = content.is_error.then(|| first_words(&content));
-            let shown = Shown { note: note(&content, now, took_ms), content, wishes: ready.wishes };
+            let shown = Shown { note: note(&content, now, took_ms), content, wishes: ready.wishes, gives_way: false };
             Finished { shown: Some(shown), ..ended(step, status, message) }
         }
     };
@@ -224,7 +234,8 @@ fn refused(step: &Step<'_>, problem: Problem, now: Timestamp) -> Finished {
         };
         let words = problem.faults.iter().map(line).collect::<Vec<_>>().join("\n");
         let content = Content { pieces: vec![Piece::Text(words)], is_error: true, tokens: None };
-        Shown { note: note(&content, now, 0), content, wishes: Wishes::default() }
+        let gives_way = problem.trouble == Trouble::NoServer;
+        Shown { note: note(&content, now, 0), content, wishes: Wishes::default(), gives_way }
     });
     Finished { shown, problem: Some(problem), ..ended(step, Status::Refused, None) }
 }
@@ -242,6 +253,7 @@ fn ended(step: &Step<'_>, status: Status, message: Option<String>) -> Finished {
         request: None,
         shown: None,
         source,
+        ends_run: false,
     }
 }
 

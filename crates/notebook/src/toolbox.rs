@@ -66,21 +66,44 @@ pub struct Answer {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
-    /// Whether somebody stopped it. Then the document keeps what it has.
-    pub is_stopped: bool,
+    /// How far it got.
+    pub extent: Extent,
     /// What happened, in a sentence.
     pub message: String,
+}
+
+/// How far something got that has no result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// It was tried, and went wrong. The document tells.
+    Failed,
+    /// It was never tried: what the document has is worth more than that news.
+    NotTried,
+    /// Neither was it, nor will any other be: the run is over.
+    RunOver,
+    /// Somebody stopped it. The document keeps what it has.
+    Stopped,
 }
 
 impl Failure {
     /// It went wrong.
     pub fn new(message: impl Into<String>) -> Self {
-        Self { is_stopped: false, message: message.into() }
+        Self { extent: Extent::Failed, message: message.into() }
+    }
+
+    /// It was not tried.
+    pub fn not_tried(message: impl Into<String>) -> Self {
+        Self { extent: Extent::NotTried, message: message.into() }
+    }
+
+    /// It was not tried, and trying others would be in vain.
+    pub fn run_over(message: impl Into<String>) -> Self {
+        Self { extent: Extent::RunOver, message: message.into() }
     }
 
     /// It was stopped.
     pub fn stopped(message: impl Into<String>) -> Self {
-        Self { is_stopped: true, message: message.into() }
+        Self { extent: Extent::Stopped, message: message.into() }
     }
 }
 
@@ -99,6 +122,11 @@ pub trait Toolbox: Sync {
     fn ask(&self, question: &Question) -> impl Future<Output = Result<Answer, Failure>> + Send {
         let nobody = format!("there is no assistant to answer the block in line {}", question.line);
         ready(Err(Failure::new(nobody)))
+    }
+
+    /// Why nobody can be asked, if that is known beforehand. Blocks for the assistant are not run then.
+    fn nobody_to_ask(&self) -> Option<&str> {
+        None
     }
 
     /// What time it is.

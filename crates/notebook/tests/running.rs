@@ -238,3 +238,51 @@ fn a_run_can_be_given_to_another_thread() {
     let report = finished(is_send(run(&plan, &world, RunOptions::default(), std::future::pending(), |_| {})));
     assert!(report.is_success());
 }
+
+/// Answers so many calls; the next one says why there will be no more of them.
+struct Limited {
+    left: Mutex<usize>,
+    then: Failure,
+}
+
+impl Toolbox for Limited {
+    fn servers(&self) -> Vec<Server> {
+        servers()
+    }
+
+    async fn find(&self, _server: &str, _tool: &str) -> Lookup {
+        Lookup::Unknown
+    }
+
+    async fn call(&self, _request: &Request) -> Result<String, Failure> {
+        let mut left = self.left.lock().unwrap();
+        *left = left.checked_sub(1).ok_or_else(|| self.then.clone())?;
+        Ok(r#"{"content":[{"type":"text","text":"good"}]}"#.to_owned())
+    }
+}
+
+#[test]
+fn what_was_not_run_keeps_the_result_it_has() {
+    let run = |text: &str, left: usize, then: Failure| {
+        run_with(text, &Limited { left: Mutex::new(left), then }, &[], &Selection::default(), false)
+    };
+    let (done, _) = run(THREE, 3, Failure::new("never"));
+    assert_eq!(done.text.matches("good").count(), 3);
+    for then in [Failure::not_tried("the server is away"), Failure::run_over("no more calls")] {
+        let (again, report) = run(&done.text, 1, then);
+        assert_eq!(again.text, done.text);
+        assert!(!report.is_success());
+    }
+    // What was tried is told.
+    let (again, _) = run(&done.text, 1, Failure::new("it broke"));
+    assert_eq!((again.text.matches("good").count(), again.text.matches("it broke").count()), (1, 2));
+}
+
+#[test]
+fn a_run_that_can_make_no_more_calls_ends_and_says_why_once() {
+    let toolbox = Limited { left: Mutex::new(1), then: Failure::run_over("no more calls") };
+    let (applied, report) = run_with(THREE, &toolbox, &[], &Selection::default(), false);
+    let statuses: Vec<Status> = report.finished.iter().map(|over| over.status).collect();
+    assert_eq!(statuses, [Status::Done, Status::Failed, Status::Stopped]);
+    assert_eq!(applied.text.matches("no more calls").count(), 1);
+}

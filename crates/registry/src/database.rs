@@ -17,6 +17,11 @@ pub(crate) use value::{Mismatch, Row, Value, values};
 
 use crate::error::Error;
 
+/// The values of one run of a statement.
+pub(crate) trait Values: AsRef<[Value]> + Send + Sync + 'static {}
+
+impl<T: AsRef<[Value]> + Send + Sync + 'static> Values for T {}
+
 /// How long an operation may take, its wait for a connection included.
 const LIMIT: Duration = Duration::from_secs(5);
 
@@ -144,7 +149,7 @@ impl Session {
     }
 
     /// Runs a statement once for each list of values; says how many rows were touched in all.
-    pub(crate) async fn execute_each(&mut self, sql: &str, each: Vec<Vec<Value>>) -> Result<u64, Error> {
+    pub(crate) async fn execute_each(&mut self, sql: &str, each: Vec<impl Values>) -> Result<u64, Error> {
         if each.is_empty() {
             return Ok(0);
         }

@@ -1,6 +1,6 @@
 //! Calls that were made, whatever way they came in.
 
-use std::borrow::Borrow;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -18,13 +18,16 @@ pub struct ExecutionRecord {
     /// The server it went to. The server may be gone by now.
     pub server_id: Option<ServerId>,
     /// The name that server had.
-    pub server_name: String,
+    #[serde(serialize_with = "shared")]
+    pub server_name: Arc<str>,
     /// The name of the tool, as its server knows it.
-    pub tool_name: String,
+    #[serde(serialize_with = "shared")]
+    pub tool_name: Arc<str>,
     /// Which way it came in.
     pub source: Source,
     /// Who made it: a token's name, where there are tokens.
-    pub caller: Option<String>,
+    #[serde(serialize_with = "shared_if_there")]
+    pub caller: Option<Arc<str>>,
     /// The document it was made from.
     pub document_path: Option<String>,
     /// The line in that document.
@@ -45,7 +48,8 @@ pub struct ExecutionRecord {
     /// What went wrong.
     pub error_message: Option<String>,
     /// The id that its MCP client gave it, as JSON.
-    pub request_id: Option<String>,
+    #[serde(serialize_with = "shared_if_there")]
+    pub request_id: Option<Arc<str>>,
     /// How long the request was, in bytes, whether or not it is kept.
     pub request_bytes: Option<u64>,
     /// How long the server's answer was, in bytes, whether or not it is kept.
@@ -58,7 +62,7 @@ pub struct ExecutionRecord {
 
 impl ExecutionRecord {
     /// A call that was just asked for.
-    pub fn submitted(server_name: impl Into<String>, tool_name: impl Into<String>, source: Source) -> Self {
+    pub fn submitted(server_name: impl Into<Arc<str>>, tool_name: impl Into<Arc<str>>, source: Source) -> Self {
         Self {
             id: ExecutionId::fresh(),
             server_id: None,
@@ -87,6 +91,15 @@ impl ExecutionRecord {
 #[expect(clippy::ref_option, reason = "serde hands a reference to the field")]
 fn milliseconds<S: serde::Serializer>(span: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
     span.map(|span| span.as_secs_f64() * 1000.0).serialize(serializer)
+}
+
+fn shared<S: serde::Serializer>(text: &Arc<str>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(text)
+}
+
+#[expect(clippy::ref_option, reason = "serde hands a reference to the field")]
+fn shared_if_there<S: serde::Serializer>(text: &Option<Arc<str>>, serializer: S) -> Result<S::Ok, S::Error> {
+    text.as_deref().serialize(serializer)
 }
 
 /// Which executions are wanted. The default is all of them.
@@ -120,32 +133,80 @@ const COLUMNS: Columns =
 /// An execution is looked for so long before and after the time in its id, at first.
 const AROUND: Duration = Duration::from_secs(60);
 
-/// What is over stays as it was: a report that comes late changes nothing. But what was only taken for lost, because
-/// another service began with this database, may turn out to have ended well.
-const RECORD: &str = "INSERT INTO mcp.executions AS kept (id, server_id, server_name, tool_name, source, caller, \
-    document_path, section_line, status, submitted_at, started_at, completed_at, duration_us, retries, error_message, \
-    arguments, result, request_id, request_bytes, response_bytes) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, \
-    $12, $13, $14, $15, $16, $17, $18, $19, $20) \
-    ON CONFLICT ({key}) DO UPDATE SET server_id = excluded.server_id, status = excluded.status, \
+/// A report that comes late changes nothing of what is over. But what was only taken for lost, because another service
+/// began with this database, may turn out to have ended well.
+const BRING_UP_TO_DATE: &str = "DO UPDATE SET server_id = excluded.server_id, status = excluded.status, \
     started_at = excluded.started_at, completed_at = excluded.completed_at, duration_us = excluded.duration_us, \
     retries = excluded.retries, error_message = excluded.error_message, arguments = excluded.arguments, \
     result = excluded.result, request_id = excluded.request_id, request_bytes = excluded.request_bytes, \
     response_bytes = excluded.response_bytes WHERE kept.completed_at IS NULL OR (kept.status = 'ERROR' AND kept.duration_us IS NULL AND \
     excluded.completed_at IS NOT NULL)";
 
+/// Every value of an execution.
+const WIDTH: usize = 20;
+
+/// So many are added by one statement: what a statement costs by itself is paid once for them.
+const TOGETHER: usize = 32;
+
+/// What records executions; long, and made once.
+struct Recording {
+    bring_up_to_date: String,
+    add: String,
+    add_together: String,
+}
+
+impl Recording {
+    fn of(key: &str) -> Self {
+        Self {
+            bring_up_to_date: format!("{} ({key}) {BRING_UP_TO_DATE}", addition(1)),
+            add: format!("{} ({key}) DO NOTHING", addition(1)),
+            add_together: format!("{} ({key}) DO NOTHING", addition(TOGETHER)),
+        }
+    }
+}
+
+static IN_SQLITE: LazyLock<Recording> = LazyLock::new(|| Recording::of("submitted_at, id"));
+static IN_POSTGRES: LazyLock<Recording> = LazyLock::new(|| Recording::of("id"));
+
+/// Adds so many executions.
+fn addition(count: usize) -> String {
+    let row = |row: usize| {
+        let places = (1..=WIDTH).map(|column| format!("${}", row * WIDTH + column)).collect::<Vec<_>>();
+        format!("({})", places.join(", "))
+    };
+    let rows = (0..count).map(row).collect::<Vec<_>>().join(", ");
+    format!("INSERT INTO mcp.executions AS kept ({ALL_COLUMNS}) VALUES {rows} ON CONFLICT")
+}
+
 impl Store {
-    /// Records calls, as far as they got: new ones are added, known ones brought up to date, all or none.
+    /// Records calls, as far as they got, all or none: `known` ones are added or brought up to date; `fresh` ones are added
+    /// if nothing was said of them yet, which costs less.
     ///
     /// Meant for a writer that gathers many: the same records may be given again if it is not known whether they were
     /// kept. When the power goes, the last of them may be lost; nothing else ever is.
-    pub async fn record(&self, executions: impl IntoIterator<Item: Borrow<ExecutionRecord>>) -> Result<(), Error> {
-        let each: Vec<_> = executions.into_iter().map(|execution| as_values(execution.borrow())).collect();
-        if each.is_empty() {
+    pub async fn record<'r>(
+        &self,
+        known: impl IntoIterator<Item = &'r ExecutionRecord>,
+        fresh: impl IntoIterator<Item = &'r ExecutionRecord>,
+    ) -> Result<(), Error> {
+        let known: Vec<_> = known.into_iter().map(as_values).collect();
+        let mut fresh = fresh.into_iter().map(as_values).peekable();
+        let mut together: Vec<Vec<Value>> = Vec::new();
+        while fresh.peek().is_some() {
+            let mut some = Vec::with_capacity(TOGETHER * WIDTH);
+            some.extend(fresh.by_ref().take(TOGETHER).flatten());
+            together.push(some);
+        }
+        let rest = together.pop_if(|last| last.len() < TOGETHER * WIDTH).unwrap_or_default();
+        if known.is_empty() && together.is_empty() && rest.is_empty() {
             return Ok(());
         }
         let mut session = self.write_lightly("record executions").await?;
-        let sql = RECORD.replace("{key}", if session.is_postgres() { "id" } else { "submitted_at, id" });
-        session.execute_each(&sql, each).await?;
+        let sql: &Recording = if session.is_postgres() { &IN_POSTGRES } else { &IN_SQLITE };
+        session.execute_each(&sql.bring_up_to_date, known).await?;
+        session.execute_each(&sql.add_together, together).await?;
+        let rest: Vec<Vec<Value>> = rest.chunks(WIDTH).map(<[Value]>::to_vec).collect();
+        session.execute_each(&sql.add, rest).await?;
         session.commit().await
     }
 
@@ -196,30 +257,30 @@ impl Store {
     }
 }
 
-fn as_values(execution: &ExecutionRecord) -> Vec<Value> {
+fn as_values(execution: &ExecutionRecord) -> [Value; WIDTH] {
     // Whether something is over is asked of this column.
     let completed_at = execution.completed_at.or_else(|| execution.status.is_final().then(Timestamp::now));
-    values![
-        execution.id,
-        execution.server_id,
-        &execution.server_name,
-        &execution.tool_name,
-        execution.source,
-        execution.caller.as_ref(),
-        execution.document_path.as_ref(),
-        execution.section_line,
-        execution.status,
-        execution.submitted_at,
-        execution.started_at,
-        completed_at,
-        execution.duration,
-        execution.retries,
-        execution.error_message.as_ref(),
-        execution.arguments.as_ref(),
-        execution.result.as_ref(),
-        execution.request_id.as_ref(),
-        execution.request_bytes,
-        execution.response_bytes,
+    [
+        execution.id.into(),
+        execution.server_id.into(),
+        (&execution.server_name).into(),
+        (&execution.tool_name).into(),
+        execution.source.into(),
+        execution.caller.as_ref().into(),
+        execution.document_path.as_ref().into(),
+        execution.section_line.into(),
+        execution.status.into(),
+        execution.submitted_at.into(),
+        execution.started_at.into(),
+        completed_at.into(),
+        execution.duration.into(),
+        execution.retries.into(),
+        execution.error_message.as_ref().into(),
+        execution.arguments.as_ref().into(),
+        execution.result.as_ref().into(),
+        execution.request_id.as_ref().into(),
+        execution.request_bytes.into(),
+        execution.response_bytes.into(),
     ]
 }
 

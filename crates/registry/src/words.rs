@@ -18,6 +18,14 @@ pub struct UnknownWord {
     pub allowed: String,
 }
 
+/// A word of ours in upper case.
+const fn upper_case<const LENGTH: usize>(word: &str) -> [u8; LENGTH] {
+    let mut upper = [0; LENGTH];
+    upper.copy_from_slice(word.as_bytes());
+    upper.make_ascii_uppercase();
+    upper
+}
+
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident: $what:literal { $($(#[$variant_doc:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
         $(#[$doc])*
@@ -36,8 +44,16 @@ macro_rules! words {
             }
 
             /// The word as the database has it.
-            pub(crate) fn stored(self) -> String {
-                self.as_str().to_ascii_uppercase()
+            pub(crate) const fn stored(self) -> &'static str {
+                match self {
+                    $(Self::$variant => {
+                        const STORED: [u8; $word.len()] = upper_case($word);
+                        match std::str::from_utf8(&STORED) {
+                            Ok(stored) => stored,
+                            Err(_) => panic!("upper case letters are text"),
+                        }
+                    })+
+                }
             }
         }
 

@@ -237,7 +237,7 @@ async fn what_is_recorded_does_not_keep_others_from_reading() {
     let recording = tokio::spawn(async move {
         for _ in 0..10 {
             let some: Vec<_> = (0..2000).map(|_| ExecutionRecord::submitted("one", "echo", Source::Mcp)).collect();
-            store.record(some).await.unwrap();
+            store.record([], &some).await.unwrap();
         }
     });
     while !recording.is_finished() {

@@ -28,6 +28,6 @@ async fn calls_that_the_first_version_recorded_are_kept() {
     let found = store.execution(id).await.unwrap();
     assert_eq!((found.status, found.submitted_at), (ExecutionStatus::Success, made_at));
     assert_eq!(store.executions(&ExecutionFilter::default(), Page::first(5)).await.unwrap().total, 1);
-    store.record(vec![found]).await.unwrap();
+    store.record([&found], [&found]).await.unwrap();
     assert_eq!(store.executions(&ExecutionFilter::default(), Page::first(5)).await.unwrap().total, 1, "it is the same");
 }

@@ -113,6 +113,20 @@ pub enum Error {
         /// Why not.
         why: String,
     },
+    /// The document says something else than the one that was meant.
+    #[error("document `{path}` has changed since it was looked at; look at it again, then run it")]
+    DocumentChanged {
+        /// What was asked for.
+        path: String,
+    },
+    /// The document is there, but results cannot be put into it.
+    #[error("document `{path}` cannot be written, so nothing was run: {why}")]
+    DocumentNotWritable {
+        /// What was asked for.
+        path: String,
+        /// Why not.
+        why: String,
+    },
     /// The server failed at the call, or answered with a JSON-RPC error.
     #[error("{message}")]
     ExecutionFailed {
@@ -193,6 +207,8 @@ impl Error {
             Self::ExecutionNotFound { .. } => "EXECUTION_NOT_FOUND",
             Self::BindingNotFound { .. } => "BINDING_NOT_FOUND",
             Self::DocumentNotFound { .. } => "DOCUMENT_NOT_FOUND",
+            Self::DocumentChanged { .. } => "DOCUMENT_CHANGED",
+            Self::DocumentNotWritable { .. } => "DOCUMENT_NOT_WRITABLE",
             Self::ExecutionFailed { .. } => "EXECUTION_FAILED",
             Self::ExecutionTimeout { .. } => "EXECUTION_TIMEOUT",
             Self::ExecutionCancelled { .. } => "EXECUTION_CANCELLED",
@@ -222,7 +238,9 @@ impl Error {
             }
             Self::ExecutionNotFound { id } => json!({ "execution_id": id }),
             Self::BindingNotFound { id } => json!({ "binding_id": id }),
-            Self::DocumentNotFound { path, .. } => json!({ "path": path }),
+            Self::DocumentNotFound { path, .. }
+            | Self::DocumentChanged { path }
+            | Self::DocumentNotWritable { path, .. } => json!({ "path": path }),
             Self::ExecutionFailed { context, .. }
             | Self::ExecutionTimeout { context, .. }
             | Self::ExecutionCancelled { context, .. }

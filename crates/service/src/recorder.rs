@@ -14,9 +14,9 @@ use crate::settings::Keeper;
 
 /// How long the first of a batch waits for others.
 const GATHERING: Duration = Duration::from_millis(500);
-/// With so many waiting nothing more is waited for.
-const MANY: usize = 4096;
-/// The most that is written at once.
+/// With so many waiting nothing more is waited for: few enough to be still in the processor's memory.
+const MANY: usize = 512;
+/// The most that is written at once, and the most that is known of calls under way and waits.
 const MOST_AT_ONCE: usize = 4096;
 /// The most that waits for the database: so many calls, and so many bytes.
 const MOST_WAITING: usize = 100_000;
@@ -74,7 +74,7 @@ struct Backlog {
     waiting: VecDeque<Over>,
     bytes: usize,
     /// Being written right now.
-    writing: Arc<[Over]>,
+    writing: Arc<VecDeque<Over>>,
     /// That these are under way is to be written.
     notes: Vec<ExecutionRecord>,
 }
@@ -106,7 +106,7 @@ impl Recorder {
     pub(crate) fn note(&self, record: ExecutionRecord) {
         let mut backlog = self.lock();
         // While the database is away, only ends are worth keeping.
-        if backlog.notes.len() < MANY {
+        if backlog.notes.len() < MOST_AT_ONCE {
             backlog.notes.push(record);
         }
         drop(backlog);
@@ -251,8 +251,11 @@ impl Recorder {
 
     fn take_batch(&self) -> Batch {
         let mut backlog = self.lock();
-        let count = backlog.waiting.len().min(MOST_AT_ONCE);
-        let ended: Arc<[Over]> = backlog.waiting.drain(..count).collect();
+        let later = match backlog.waiting.len() > MOST_AT_ONCE {
+            true => backlog.waiting.split_off(MOST_AT_ONCE),
+            false => VecDeque::with_capacity(MANY),
+        };
+        let ended = Arc::new(std::mem::replace(&mut backlog.waiting, later));
         backlog.bytes -= ended.iter().map(Over::weight).sum::<usize>();
         let notes = std::mem::take(&mut backlog.notes);
         backlog.writing = Arc::clone(&ended);
@@ -297,7 +300,7 @@ impl Backlog {
 /// What is written at once.
 struct Batch {
     notes: Vec<ExecutionRecord>,
-    ended: Arc<[Over]>,
+    ended: Arc<VecDeque<Over>>,
 }
 
 impl Batch {
@@ -305,9 +308,18 @@ impl Batch {
         self.notes.is_empty() && self.ended.is_empty()
     }
 
-    /// All of it. That something was under way is news only before its end.
-    fn records(&self) -> impl Iterator<Item = &ExecutionRecord> {
-        self.notes.iter().chain(self.ended.iter().map(|over| &over.record))
+    /// What may have been written before. That something was under way is news only before its end.
+    fn known(&self) -> impl Iterator<Item = &ExecutionRecord> {
+        self.notes.iter().chain(self.ended(true))
+    }
+
+    /// What was not.
+    fn fresh(&self) -> impl Iterator<Item = &ExecutionRecord> {
+        self.ended(false)
+    }
+
+    fn ended(&self, is_noted: bool) -> impl Iterator<Item = &ExecutionRecord> {
+        self.ended.iter().filter(move |over| over.is_noted == is_noted).map(|over| &over.record)
     }
 }
 
@@ -315,7 +327,7 @@ impl Batch {
 /// others out.
 async fn write(store: &Store, batch: &Batch) -> Result<u64, registry::Error> {
     let count = (batch.notes.len() + batch.ended.len()) as u64;
-    let error = match store.record(batch.records()).await {
+    let error = match store.record(batch.known(), batch.fresh()).await {
         Ok(()) => return Ok(count),
         Err(error) => error,
     };
@@ -323,8 +335,8 @@ async fn write(store: &Store, batch: &Batch) -> Result<u64, registry::Error> {
         return Err(error);
     }
     let mut refused = 0;
-    for record in batch.records() {
-        match store.record([record]).await {
+    for record in batch.known().chain(batch.fresh()) {
+        match store.record([record], []).await {
             Ok(()) => {}
             Err(error) if error.is_retryable() => return Err(error),
             Err(_) => refused += 1,

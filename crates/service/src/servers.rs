@@ -19,7 +19,7 @@ use crate::keeper::{Handle, Order};
 use crate::usage::UsageView;
 use crate::{Actor, Error, Problem, Service, spec, trial};
 
-pub use crate::spec::problems_with_config;
+pub use crate::spec::{SECRETS_ARE_MISSING, problems_with_config};
 
 /// How long a reader waits for what was discovered just now to be written.
 const WRITING_PATIENCE: Duration = Duration::from_secs(1);

@@ -98,10 +98,15 @@ fn problems_with_plain(transport: Transport, config: &Map<String, Value>) -> Vec
     found.iter().filter(is_there).map(|problem| translated(transport, config, problem)).collect()
 }
 
+/// What became of a server that was taken in without its secrets.
+pub const SECRETS_ARE_MISSING: &str = "its secrets are missing: there is `***` where they should be, as in an export without secrets; write them into its config";
+
 /// What it takes to start a server, with its variables filled in; or why it cannot be started, as a sentence.
 pub(crate) fn resolve(record: &ServerRecord) -> Result<ServerSpec, String> {
     let config = record.connection_config.reveal();
     match record.origin {
+        // A mask in the place of a secret would be sent as one.
+        Origin::Registered if record.connection_config.is_masked() => Err(SECRETS_ARE_MISSING.to_owned()),
         Origin::Registered => resolve_parts(&record.name, record.transport, config),
         // As it is in the file, which need not say how a server is reached.
         Origin::Config => resolve_entry(&record.name, &switched_on(config)),

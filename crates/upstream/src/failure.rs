@@ -135,12 +135,10 @@ impl Cause {
     /// What the user can do about it, where there is something to do.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::Start(StartError::NotInPath { .. }) => Some("install it, or set `command` to its full path"),
-            Self::Start(StartError::NotExecutable { .. }) => Some("make it executable (`chmod +x`)"),
+            Self::Start(error) => error.hint(),
             Self::Container { hint, .. } => *hint,
             Self::TooSlow { .. } => Some("if it needs more time, set MCP_AGGREGATOR_START_TIMEOUT to more seconds"),
-            Self::Start(_)
-            | Self::NoRemotes
+            Self::NoRemotes
             | Self::Broken
             | Self::Remote(_)
             | Self::Unauthorized(_)

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use assistant::{Hands, Mishap, Offer, Permission};
-use notebook::{Request, Toolbox};
+use notebook::{Extent, Request, Toolbox};
 use serde_json::{Map, Value};
 
 use super::{Consent, Offered, SOURCE};
@@ -59,9 +59,9 @@ impl Hands for CallingHands<'_> {
             }
             Way::Config(tools) => tools.call(&request).await,
         };
-        result.map_err(|failure| match failure.is_stopped {
-            true => Mishap::Stopped(failure.message),
-            false => Mishap::Failed(failure.message),
+        result.map_err(|failure| match failure.extent {
+            Extent::Stopped => Mishap::Stopped(failure.message),
+            Extent::Failed | Extent::NotTried | Extent::RunOver => Mishap::Failed(failure.message),
         })
     }
 

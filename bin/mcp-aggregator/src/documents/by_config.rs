@@ -77,13 +77,13 @@ impl ConfigTools {
     /// The name of a tool among those of all servers.
     async fn full_name(&self, request: &Request) -> Result<String, Failure> {
         let Request { server, tool, .. } = request;
-        let not_there = || Failure::new(format!("there is no server `{server}`"));
+        let not_there = || Failure::not_tried(format!("there is no server `{server}`"));
         let place = self.settled(server).await.ok_or_else(not_there)?;
         let view = self.aggregator.fleet.view();
         let snapshot = &view.snapshot;
         let state = &snapshot.servers()[place].state;
         if !state.offers() {
-            return Err(Failure::new(format!("server `{server}` is down: {state}")));
+            return Err(Failure::not_tried(format!("server `{server}` is down: {state}")));
         }
         let route = snapshot.resolve(Scope::One(place), Kind::Tool, tool);
         let route = route.ok_or_else(|| Failure::new(format!("server `{server}` has no tool `{tool}`")))?;

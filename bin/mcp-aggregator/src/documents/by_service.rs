@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Method;
-use notebook::{Answer, Failure, Lookup, Question, Request, Server, Toolbox};
+use notebook::{Answer, Extent, Failure, Lookup, Question, Request, Server, Toolbox};
 use protocol::reply;
 use serde_json::Value;
 
@@ -115,14 +115,21 @@ impl Execution<'_> {
         }
         let body = Bytes::from(reply::object(members));
         let response = service.send(Method::POST, "/execute", body, LONGEST_CALL).await;
-        let response =
-            response.map_err(|(Denial::Absent(failure) | Denial::Other(failure))| Failure::new(failure.message))?;
+        let response = response.map_err(|denial| match denial {
+            Denial::Absent(failure) => Failure::run_over(failure.message),
+            Denial::Lost(failure) | Denial::Other(failure) => Failure::new(failure.message),
+        })?;
         if response.status.is_success() {
             return Ok(String::from_utf8_lossy(&response.body).into_owned());
         }
         let message = refusal::told(service.url(), response.status, &response.body).message;
         let said: Value = serde_json::from_slice(&response.body).unwrap_or_default();
-        let is_stopped = matches!(said["error_code"].as_str(), Some("EXECUTION_CANCELLED" | "EXECUTION_STOPPED"));
-        Err(Failure { is_stopped, message })
+        let extent = match said["error_code"].as_str() {
+            Some("EXECUTION_CANCELLED" | "EXECUTION_STOPPED") => Extent::Stopped,
+            Some("LIMIT_REACHED") if said["context"]["limit"] == "session_limit" => Extent::RunOver,
+            Some("LIMIT_REACHED" | "SERVER_UNAVAILABLE" | "SERVER_NOT_FOUND") => Extent::NotTried,
+            _ => Extent::Failed,
+        };
+        Err(Failure { extent, message })
     }
 }

@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use notebook::{
     Applied, ApplyOptions, Bindings, Document, Edit, Finished, Folder, Plan, Progress, Report, RunOptions, Selection,
-    SelectionError,
+    SelectionError, outline,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -40,6 +40,8 @@ pub(crate) struct Run {
     pub(crate) output: Output,
     /// Where the results are written, if they are.
     pub(crate) folder: Option<Arc<Folder>>,
+    /// The version of the document that was looked at, if only that one is to be run.
+    pub(crate) version: Option<String>,
     /// Turns true when we stop.
     pub(crate) closing: watch::Receiver<bool>,
 }
@@ -50,7 +52,19 @@ impl Run {
         if let (Some(folder), Some(file)) = (&self.folder, &self.meant.file) {
             folder.check_writable(file).map_err(|error| not_found(file, &error))?;
         }
+        self.check_version()?;
         self.plan().map(drop)
+    }
+
+    /// Blocks are named by number, and a number is worth nothing in another text.
+    fn check_version(&self) -> Result<(), Error> {
+        let Some(wanted) = &self.version else { return Ok(()) };
+        let bindings = Bindings::of(&self.document, &self.surroundings.registered);
+        if outline(&self.document, &self.surroundings.servers, &bindings).version == *wanted {
+            return Ok(());
+        }
+        let path = self.meant.file.clone().or_else(|| self.meant.path.clone()).unwrap_or_default();
+        Err(Error::DocumentChanged { path })
     }
 
     fn plan(&self) -> Result<Plan<'_>, Error> {

@@ -82,12 +82,23 @@ impl Toolbox for ServiceTools {
             Err(error @ (Error::ExecutionCancelled { .. } | Error::ExecutionStopped)) => {
                 Err(Failure::stopped(error.to_string()))
             }
+            Err(Error::LimitReached { message, context })
+                if context.get("limit").is_some_and(|it| it == "session_limit") =>
+            {
+                Err(Failure::run_over(message))
+            }
+            Err(
+                error @ (Error::LimitReached { .. } | Error::ServerUnavailable { .. } | Error::ServerNotFound { .. }),
+            ) => Err(Failure::not_tried(error.to_string())),
             Err(error) => Err(Failure::new(error.to_string())),
         }
     }
 
+    fn nobody_to_ask(&self) -> Option<&str> {
+        self.asking.model.is_none().then_some(NO_MODEL)
+    }
+
     async fn ask(&self, question: &Question) -> Result<Answer, Failure> {
-        // An answer that is there already is worth more than the news that nobody can be asked.
         let model = self.asking.model.clone().ok_or_else(|| Failure::stopped(NO_MODEL))?;
         let tools = self.service.tools(question.server.as_deref()).await;
         let tools = tools.map_err(|error| Failure::new(error.to_string()))?.into_iter().filter(|tool| tool.enabled);

@@ -10,7 +10,7 @@ use service::{Error, Service};
 
 use crate::answer::Answer;
 use crate::asked::{Asked, refuse};
-use crate::documents::{Asking, Meant, Output, Run, ServiceTools, Surroundings, away, own_session};
+use crate::documents::{Asking, Meant, Output, Run, ServiceTools, Surroundings, away, news, own_session};
 use crate::endpoint::Endpoint;
 use crate::schema::Schema;
 use crate::schemas::documents as shapes;
@@ -46,7 +46,12 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             .takes(shapes::run())
             .answers(200, "What became of every block, and the new text.", Schema::named("DocumentRun"))
             .answers_with(200, "The same, as it happens.", "text/event-stream", Some(Schema::text()))
-            .fails(&["DOCUMENT_NOT_FOUND"]),
+            .fails(&["DOCUMENT_NOT_FOUND", "DOCUMENT_CHANGED", "DOCUMENT_NOT_WRITABLE"]),
+        Endpoint::get("/documents/changes", "Hear of changes of a document", |asked| Box::pin(changes(asked)))
+            .about("Server-sent events `document.changed`, each time the file is another than before, whoever wrote it.")
+            .needs("path", shapes::path())
+            .answers_with(200, "Events.", "text/event-stream", Some(Schema::text()))
+            .fails(&["DOCUMENT_NOT_FOUND", "VALIDATION_ERROR"]),
         Endpoint::get("/documents/context", "What may be used in a line of a document", |asked| {
             Box::pin(context(asked))
         })
@@ -83,6 +88,14 @@ async fn text(asked: Asked) -> Result<Answer, Error> {
     let path = asked.text("path").unwrap_or_default().to_owned();
     let meant = Meant::in_folder(asked.documents.as_ref(), path).await?;
     Ok(Answer::ok(&json!({ "path": meant.file, "text": meant.text })))
+}
+
+async fn changes(asked: Asked) -> Result<Answer, Error> {
+    let path = asked.text("path").unwrap_or_default().to_owned();
+    let Some(folder) = asked.documents.clone() else {
+        return Err(Error::DocumentNotFound { path, why: "no folder of documents is served".to_owned() });
+    };
+    Ok(Answer::events(news(folder, path, asked.closing.clone()).await?))
 }
 
 async fn map(asked: Asked) -> Result<Answer, Error> {
@@ -141,6 +154,7 @@ async fn run(asked: Asked) -> Result<Answer, Error> {
         },
         force: asked.says("force"),
         output: output(body.text("output").as_deref()),
+        version: body.text("version"),
         closing: asked.closing.clone(),
         meant,
         surroundings,

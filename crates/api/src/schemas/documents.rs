@@ -37,6 +37,13 @@ pub(crate) fn run() -> Schema {
             "blocks",
             Schema::list(Schema::integer(1, i64::from(i32::MAX))).about("Only these, by number from 1."),
         )
+        .may_have(
+            "version",
+            Schema::text().about(
+                "The `version` of its map: if the document is another by then, nothing is run (DOCUMENT_CHANGED). Who names \
+                 blocks by number should say which document they looked at.",
+            ),
+        )
         .may_have("section", Schema::text().about("Only those under this heading: `Tools`, or `## Tools`."))
         .may_have("line", line().about("Only the one that is in this line."))
         .may_have(
@@ -150,7 +157,12 @@ fn map() -> Schema {
         .with("number", Schema::count())
         .with("line", Schema::count())
         .with("addressee", addressee)
-        .with("bound", bound_or_null());
+        .with("bound", bound_or_null())
+        .with("title", Schema::text().about("`server.tool`, or `assistant`."))
+        .with(
+            "problem",
+            problem().about("Why it would not be run, as far as that is known without asking any server."),
+        );
     let section = Schema::object()
         .with("level", Schema::count().about("0 is what stands before the first heading."))
         .with("heading", Schema::text())
@@ -159,12 +171,25 @@ fn map() -> Schema {
         .with("server", Schema::text().or_null().about("Where an `mcp` block here would run."))
         .with("why", Schema::text().about("Why it is that one."))
         .with("blocks", Schema::list(block));
-    Schema::object().with("sections", Schema::list(section)).with("remarks", Schema::list(Schema::named("Remark")))
+    let version = "One word for what it says and where its blocks run; results do not count. A run may be bound to it.";
+    Schema::object()
+        .with("sections", Schema::list(section))
+        .with("remarks", Schema::list(Schema::named("Remark")))
+        .with("version", Schema::text().about(version))
 }
 
 fn problem() -> Schema {
-    let troubles =
-        ["unclosed", "torn_result", "edited_result", "bad_yaml", "bad_arguments", "no_server", "no_tool", "refused"];
+    let troubles = [
+        "unclosed",
+        "torn_result",
+        "edited_result",
+        "bad_yaml",
+        "bad_arguments",
+        "no_server",
+        "no_tool",
+        "refused",
+        "no_assistant",
+    ];
     Schema::object()
         .with("trouble", Schema::word(troubles))
         .with("faults", Schema::list(Schema::named("Remark")))
@@ -186,6 +211,7 @@ fn outcome() -> Schema {
         .with("took_ms", Schema::count().or_null())
         .with("message", Schema::text().or_null().about("Why it failed or was stopped."))
         .with("problem", problem().about("Why it was not called."))
+        .with("ends_run", Schema::truth().about("It was not called, and no block after it could be: the run is over."))
         .with("request", request.or_null().about("What was called, or would be."))
         .with("written", Schema::word(fates).or_null().about("What became of its result."));
     let edit = Schema::object()

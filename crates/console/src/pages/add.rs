@@ -77,7 +77,7 @@ fn by_hand(visit: &Visit<'_>, written: &Form, note: Option<Note>) -> Html {
     });
     let field = |name: &str, title: &str, hint: &str, example: &str| {
         html!(
-            r#"<div class="field"><label for="f-{name}">{title} <span class="hint">{hint}</span></label><input id="f-{name}" name="{name}" value="{value}" placeholder="{example}" autocomplete="off" spellcheck="false"{sign}></div>"#,
+            r#"<div class="field"><label for="f-{name}">{title} <span class="hint">{hint}</span></label><input id="f-{name}" name="{name}" value="{value:#}" placeholder="{example}" spellcheck="false"{sign}></div>"#,
             name = name,
             sign = sign(name),
             title = title,
@@ -88,7 +88,7 @@ fn by_hand(visit: &Visit<'_>, written: &Form, note: Option<Note>) -> Html {
     };
     let lines = |name: &str, title: &str, hint: &str, example: &str| {
         html!(
-            r#"<div class="field"><label for="f-{name}">{title} <span class="hint">{hint}</span></label><textarea id="f-{name}" name="{name}" rows="3" placeholder="{example}" spellcheck="false"{sign}>{value}</textarea></div>"#,
+            r#"<div class="field"><label for="f-{name}">{title} <span class="hint">{hint}</span></label><textarea id="f-{name}" name="{name}" rows="3" placeholder="{example}" spellcheck="false"{sign}>{value:#}</textarea></div>"#,
             name = name,
             sign = sign(name),
             title = title,
@@ -101,9 +101,9 @@ fn by_hand(visit: &Visit<'_>, written: &Form, note: Option<Note>) -> Html {
     html!(
         r#"<form class="card" method="post" action="/add">{csrf}{note}{name}{description}
 <div class="field"><label for="f-kind">What it is</label><select id="f-kind" name="kind" data-kinds>{kinds}</select></div>
-<fieldset data-kind="stdio"><legend>A program</legend>{command}{args}{env}</fieldset>
+<fieldset data-kind="stdio"><legend>A program</legend>{command}{args}{env}{cwd}</fieldset>
 <fieldset data-kind="http sse"><legend>An address</legend>{url}{headers}</fieldset>
-<fieldset data-kind="docker"><legend>A container</legend>{image}{docker_args}{docker_env}</fieldset>
+<fieldset data-kind="docker"><legend>A container</legend>{image}{docker_args}{docker_env}{volumes}{ports}</fieldset>
 <div class="field"><label class="check"><input type="checkbox" name="lazy"{lazy}> Start it only when it is needed</label></div>
 <div class="actions"><button name="deed" value="test" class="{test}" data-busy="Testing …">Test</button><button name="deed" value="save" class="{save}" data-busy="Testing and adding …">Test and add</button>
 <button name="deed" value="save-untested" class="quiet">Add without a test</button></div></form>"#,
@@ -120,11 +120,19 @@ fn by_hand(visit: &Visit<'_>, written: &Form, note: Option<Note>) -> Html {
             "NAME=value, one a line; ${VAR} is filled in when connecting",
             "GITHUB_TOKEN=${GITHUB_TOKEN}"
         ),
+        cwd = field("cwd", "Working folder", "may be empty", "/home/me/project"),
         url = field("url", "Address", "", "https://example.com/mcp"),
         headers = lines("headers", "Headers", "Name: value, one a line", "Authorization: Bearer ${TOKEN}"),
         image = field("image", "Image", "", "ghcr.io/github/github-mcp-server"),
         docker_args = lines("docker_args", "Arguments", "one a line", ""),
         docker_env = lines("docker_env", "Environment", "NAME=value, one a line", ""),
+        volumes = lines(
+            "volumes",
+            "Folders and volumes",
+            "HERE:/INSIDE, with :ro behind it to be read only; one a line",
+            "/home/me/notes:/notes:ro"
+        ),
+        ports = field("port", "Port", "only if it speaks HTTP, and on which port; else it is spoken to by stdio", ""),
         lazy = written.has("lazy").then(|| html!(" checked")),
         test = primary.0,
         save = primary.1,
@@ -165,13 +173,13 @@ async fn one(visit: &Visit<'_>, deed: &str) -> Result<Reply, Error> {
             }
             Ok(report) if report.success => {}
             Ok(report) => return Ok(again(Note::bad(report_in_words(&report)))),
-            Err(error) => return Ok(again(Note::bad(in_words_of_the_form(&told(&error))))),
+            Err(error) => return Ok(again(refusal(&error, visit.form.text("kind")))),
         }
     }
     let name = registration.name.clone();
     Ok(match visit.service().register(&visit.actor, registration).await {
         Ok(_) => visit.done(format!("{name} is added."), server_path(&name)),
-        Err(error) => again(Note::bad(in_words_of_the_form(&told(&error)))),
+        Err(error) => again(refusal(&error, visit.form.text("kind"))),
     })
 }
 
@@ -186,9 +194,48 @@ fn missing(form: &Form) -> Option<(&'static str, &'static str)> {
     all.into_iter().find(|(field, _)| form.said(field).is_none())
 }
 
-/// The same without the names that only programs know.
-fn in_words_of_the_form(text: &str) -> String {
-    text.replace("connection_config.docker.", "").replace("connection_config.", "").replace("$.mcpServers.", "")
+/// Why it was refused, at the first field that is about, and without the names that only programs know.
+fn refusal(error: &Error, kind: &str) -> Note {
+    let plain = |text: &str| text.replace("$.mcpServers.", "");
+    let Error::Validation { problems } = error else { return Note::bad(plain(&told(error))) };
+    let line = |problem: &service::Problem| match field_of(&problem.loc, kind) {
+        // What the field is called stands before it already.
+        Some((_, title)) => {
+            let key = problem.loc.last().map(String::as_str).unwrap_or_default();
+            let message = problem.msg.strip_prefix(&format!("`{key}` ")).unwrap_or(&problem.msg);
+            format!("{title}: {}", plain(message))
+        }
+        None => plain(&format!("{}: {}", problem.loc.last().map(String::as_str).unwrap_or_default(), problem.msg)),
+    };
+    let text = problems.iter().map(line).collect::<Vec<_>>().join("\n");
+    let field = problems.iter().find_map(|problem| field_of(&problem.loc, kind)).map(|(field, _)| field);
+    Note { is_good: false, text, field }
+}
+
+/// The field that a place in a registration is written in, and what that is called.
+fn field_of(place: &[String], kind: &str) -> Option<(&'static str, &'static str)> {
+    let is_docker = kind == "docker";
+    let steps: Vec<&str> = place.iter().map(String::as_str).filter(|step| *step != "body").collect();
+    let key = match steps.as_slice() {
+        ["connection_config", "docker", key, ..] | ["connection_config", key, ..] => *key,
+        ["name"] => return Some(("name", "Name")),
+        ["description"] => return Some(("description", "Description")),
+        _ => return None,
+    };
+    Some(match key {
+        "command" => ("command", "Command"),
+        "args" if is_docker => ("docker_args", "Arguments"),
+        "args" => ("args", "Arguments"),
+        "env" if is_docker => ("docker_env", "Environment"),
+        "env" => ("env", "Environment"),
+        "cwd" => ("cwd", "Working folder"),
+        "url" | "base_url" => ("url", "Address"),
+        "headers" => ("headers", "Headers"),
+        "image" => ("image", "Image"),
+        "volumes" => ("volumes", "Folders and volumes"),
+        "ports" => ("port", "Port"),
+        _ => return None,
+    })
 }
 
 /// What a form describes; else what is wrong with which field.
@@ -203,8 +250,15 @@ fn registration(form: &Form) -> Result<Registration, (&'static str, String)> {
             if let Some(env) = pairs(form, "docker_env", '=')? {
                 docker["env"] = env;
             }
+            if let Some(volumes) = listed(form, "volumes") {
+                docker["volumes"] = volumes;
+            }
+            let port = port(form)?;
+            if let Some(port) = port {
+                docker["ports"] = json!([port]);
+            }
             config.insert("docker".to_owned(), docker);
-            Transport::Stdio
+            if port.is_some() { Transport::Http } else { Transport::Stdio }
         }
         kind @ ("http" | "sse") => {
             config.insert("url".to_owned(), json!(form.text("url").trim()));
@@ -215,6 +269,7 @@ fn registration(form: &Form) -> Result<Registration, (&'static str, String)> {
             config.insert("command".to_owned(), json!(form.text("command").trim()));
             config.extend(listed(form, "args").map(|args| ("args".to_owned(), args)));
             config.extend(pairs(form, "env", '=')?.map(|env| ("env".to_owned(), env)));
+            config.extend(form.said("cwd").map(|cwd| ("cwd".to_owned(), json!(cwd))));
             Transport::Stdio
         }
     };
@@ -231,6 +286,12 @@ fn registration(form: &Form) -> Result<Registration, (&'static str, String)> {
         auto_connect: true,
         enabled: true,
     })
+}
+
+fn port(form: &Form) -> Result<Option<u16>, (&'static str, String)> {
+    let number = |text: &str| text.parse().ok().filter(|port| *port > 0);
+    let wrong = || ("port", "Port: a number from 1 to 65535, or nothing".to_owned());
+    form.said("port").map(|text| number(text).ok_or_else(wrong)).transpose()
 }
 
 fn lines<'f>(form: &'f Form, name: &str) -> impl Iterator<Item = &'f str> {
@@ -269,5 +330,26 @@ mod tests {
         assert_eq!(made.transport_type, Transport::Sse);
         assert_eq!(Value::Object(made.connection_config), json!({"url": "http://h", "headers": {"A": "b:c"}}));
         assert!(registration(&Form::read(b"kind=http&headers=nonsense")).is_err());
+        let form = Form::read(b"name=x&kind=docker&image=a&volumes=/n:/n:ro&port=8080");
+        let made = registration(&form).unwrap();
+        assert_eq!(made.transport_type, Transport::Http);
+        let expected = json!({"docker": {"image": "a", "volumes": ["/n:/n:ro"], "ports": [8080]}});
+        assert_eq!(Value::Object(made.connection_config), expected);
+        assert_eq!(registration(&Form::read(b"name=x&kind=docker&image=a&port=web")).unwrap_err().0, "port");
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_at_the_field_it_is_about() {
+        for (form, field, begin) in [
+            (&b"name=9x&kind=stdio&command=a"[..], "name", "Name: "),
+            (b"name=x&kind=http&url=ftp://h", "url", "Address: must start with http://"),
+            (b"name=x&kind=docker&image=a&volumes=nonsense", "volumes", "Folders and volumes: "),
+        ] {
+            let form = Form::read(form);
+            let problems = registration(&form).unwrap().problems();
+            let note = refusal(&Error::Validation { problems }, form.text("kind"));
+            assert_eq!(note.field, Some(field));
+            assert!(note.text.starts_with(begin), "{}", note.text);
+        }
     }
 }

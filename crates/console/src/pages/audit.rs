@@ -33,13 +33,13 @@ pub(crate) async fn show(visit: &Visit<'_>) -> Result<Reply, Error> {
             r#"<div class="empty"><h3>Nothing here</h3><p>What is changed here, over REST or by the command line is written down.</p></div>"#
         ),
         false => html!(
-            r#"<div class="scroll"><table class="cards"><thead><tr><th>When</th><th>Who</th><th>Did what</th><th>To what</th><th>Details</th></tr></thead><tbody>{}</tbody></table></div>"#,
+            r#"<div class="scroll"><table class="cards audit"><thead><tr><th>When</th><th>Who</th><th>Did what</th><th>To what</th></tr></thead><tbody>{}</tbody></table></div>"#,
             rows
         ),
     };
     let body = html!(
-        r#"<h1>Audit log</h1><form class="filters" method="get" action="/audit"><label>Who<input name="who" value="{who}"></label><label>Did what<input name="action" value="{action}" placeholder="server.register"></label>
-<label>To what<input name="target" value="{target}"></label><button class="quiet">Filter</button></form><div id="log-list" data-live="server. tools. notice">{table}{pager}</div>"#,
+        r#"<h1>Audit log</h1><form class="filters" method="get" action="/audit"><label>Who<input name="who" value="{who:#}"></label><label>Did what<input name="action" value="{action:#}" placeholder="server.register"></label>
+<label>To what<input name="target" value="{target:#}"></label><button class="quiet">Filter</button></form><div id="log-list" data-live="server. tools. notice">{table}{pager}</div>"#,
         who = who,
         action = action,
         target = target,
@@ -52,17 +52,56 @@ pub(crate) async fn show(visit: &Visit<'_>) -> Result<Reply, Error> {
 fn row(note: &AuditRecord) -> Html {
     let details = note.details.as_ref().map(|details| {
         html!(
-            r#"<details id="audit-{id}"><summary>Show</summary><pre>{text}</pre></details>"#,
+            r#"<details id="audit-{id}"><summary>Details</summary><pre>{text}</pre></details>"#,
             id = note.id,
             text = format!("{details:#}")
         )
     });
     html!(
-        r#"<tr><td class="nowrap" data-name="When">{when}</td><td data-name="Who">{who}</td><th scope="row">{action}</th><td data-name="To what">{target}</td><td>{details}</td></tr>"#,
-        when = words::moment(note.timestamp),
+        r#"<tr><td class="nowrap" data-name="When">{when}</td><td data-name="Who">{who}</td><th scope="row">{deed}<span class="sub">{action}</span></th><td data-name="To what">{target}{details}</td></tr>"#,
+        when = html!(
+            r#"{} <span class="sub">{}</span>"#,
+            format!("{} UTC", words::exact(note.timestamp)),
+            words::moment(note.timestamp)
+        ),
+        deed = in_words(&note.action),
         who = note.who.as_deref(),
         action = note.action,
         target = note.target.as_deref(),
         details = details,
     )
+}
+
+/// What was done, as people say it: `server.refresh_tools` is "server: refresh tools".
+fn in_words(action: &str) -> String {
+    let known = match action {
+        "server.register" => "added a server",
+        "server.update" => "changed a server",
+        "server.remove" => "removed a server",
+        "server.connect" => "connected a server",
+        "server.disconnect" => "disconnected a server",
+        "server.enable" => "switched a server on",
+        "server.disable" => "switched a server off",
+        "server.refresh_tools" => "asked for a server's tools",
+        "tool.enable" => "switched tools on",
+        "tool.disable" => "switched tools off",
+        "execution.cancel" => "cancelled a call",
+        "binding.add" => "bound a section",
+        "binding.remove" => "unbound a section",
+        "registry.export" => "exported everything",
+        "registry.import" => "imported a file",
+        other => return other.replacen('.', ": ", 1).replace('_', " "),
+    };
+    known.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deeds_are_told_in_words_also_those_nobody_thought_of() {
+        assert_eq!(in_words("server.register"), "added a server");
+        assert_eq!(in_words("skill.try_out"), "skill: try out");
+    }
 }

@@ -4,6 +4,8 @@
 mod map;
 mod markdown;
 
+use std::borrow::Cow;
+
 use notebook::{Folder, FolderError, Listing};
 use service::Error;
 
@@ -17,6 +19,8 @@ use crate::{Documents, words};
 
 /// So much of a document is shown; what is longer is for an editor.
 const SHOWN: usize = 100_000;
+/// So much of a line is shown: a picture that somebody pasted as text can be one of a megabyte.
+const LONGEST_LINE: usize = 4_000;
 /// So many documents are listed on a page.
 const PAGE: u32 = 100;
 
@@ -90,26 +94,32 @@ fn address_of(path: &str) -> String {
 
 async fn one(documents: &Documents, path: &str) -> Result<Reply, Error> {
     let (document, outline) = (documents.open)(path.to_owned()).await?;
-    let text = beginning(document.text());
+    let (text, is_cut) = beginning(document.text());
+    let anchors = map::anchors(&outline);
     let insets = markdown::Insets {
         headings: map::headings(&outline),
         fences: map::fences(&outline),
         picture: &|target| picture_address(path, target),
-        link: &|target| neighbour(path, target).map(|path| address_of(&path)),
+        link: &|target| match target.strip_prefix('#') {
+            Some(name) => anchors.get(&form::segment(name).to_lowercase()).map(|line| format!("#line-{line}")),
+            None => neighbour(path, target).map(|path| address_of(&path)),
+        },
     };
-    let shown = markdown::shown(text, &insets);
-    let cut = (text.len() < document.text().len()).then(|| {
-        html!(r#"<p class="flash warn">It is longer than what is shown here. All its blocks can be run from the outline.</p>"#)
+    let shown = markdown::shown(&text, &insets);
+    let cut = is_cut.then(|| {
+        html!(r#"<p class="flash warn">It is longer than what is shown here, or has very long lines. All its blocks can be run from the outline.</p>"#)
     });
     let is_anything = outline.sections.iter().any(|section| !section.blocks.is_empty());
     let body = html!(
-        r#"<div class="head"><h1>{name}</h1><div class="actions"><button id="run-all" data-run="{all}" data-script hidden{off}>Run all</button><button id="stop" class="danger" hidden>Stop</button></div></div>
+        r#"<div class="head"><h1>{name}</h1><div class="actions"><button id="run-all" data-script hidden{off}>Run all</button><button id="stop" class="danger" hidden>Stop</button></div></div>
 <p class="muted"><a href="/documents">Documents</a> · <code>{path}</code> · results are written into the file, as <code>mcp-aggregator run</code> does</p>
 <noscript><p class="flash warn">Running needs JavaScript. Everything can be read without.</p></noscript>
-<div id="run-status" class="sticky" role="status" data-path="{path}" hidden></div><div id="problems" role="alert"></div>
-<div class="columns document"><article id="document" class="prose-page" data-live="document.">{cut}{shown}</article><aside id="outline" data-live="document." aria-label="Outline">{map}</aside></div>"#,
+<div id="run-status" class="sticky" role="status" data-path="{path:#}" data-changes="{changes}" hidden></div><div id="problems" role="alert"></div>
+<div class="columns document"><article id="document" class="prose-page" data-live="document.">{cut}{shown}<span id="edition" data-version="{version}" data-all="{all}" hidden></span></article><aside id="outline" data-live="document." aria-label="Outline">{map}</aside></div>"#,
         name = path.rsplit('/').next().unwrap_or(path),
         all = map::all_blocks(&outline),
+        version = outline.version,
+        changes = form::address("/api/v1/aggregator/documents/changes", &[("path", path)]),
         off = (!is_anything).then(|| html!(" disabled")),
         path = path,
         cut = cut,
@@ -119,13 +129,27 @@ async fn one(documents: &Documents, path: &str) -> Result<Reply, Error> {
     Ok(framed(path, body, Some(DOCUMENTS.path.as_str())))
 }
 
-/// As much of a text as is shown, in whole lines.
-fn beginning(text: &str) -> &str {
-    if text.len() <= SHOWN {
-        return text;
+/// As much of a text as is shown, and whether that is less than all of it. No line is left out in between: what is put
+/// beside the text is found by its line.
+fn beginning(text: &str) -> (Cow<'_, str>, bool) {
+    let is_long = |line: &str| line.len() > LONGEST_LINE;
+    if text.len() <= SHOWN && !text.lines().any(is_long) {
+        return (Cow::Borrowed(text), false);
     }
-    let end = text.as_bytes()[..SHOWN].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-    &text[..end]
+    let mut shown = String::new();
+    for line in text.split_inclusive('\n') {
+        if shown.len() + line.len().min(LONGEST_LINE) > SHOWN {
+            break;
+        }
+        match is_long(line) {
+            true => {
+                shown.push_str(&line[..line.floor_char_boundary(LONGEST_LINE)]);
+                shown.push_str(" …\n");
+            }
+            false => shown.push_str(line),
+        }
+    }
+    (Cow::Owned(shown), true)
 }
 
 /// A picture that a document in our folder links.
@@ -198,8 +222,16 @@ mod tests {
     #[test]
     fn a_long_document_is_cut_between_lines() {
         let text = "0123456789é\n".repeat(SHOWN / 5);
-        let shown = beginning(&text);
-        assert!(shown.len() <= SHOWN && shown.ends_with('\n') && !shown.is_empty());
-        assert_eq!(beginning("short"), "short");
+        let (shown, is_cut) = beginning(&text);
+        assert!(is_cut && shown.len() <= SHOWN && shown.ends_with('\n') && !shown.is_empty());
+        assert_eq!(beginning("short"), (Cow::Borrowed("short"), false));
+    }
+
+    #[test]
+    fn a_very_long_line_hides_nothing_that_follows_it() {
+        let text = format!("# A\n\n{}\n\n```one\ntool: echo\n```\n", "é".repeat(300_000));
+        let (shown, is_cut) = beginning(&text);
+        assert!(is_cut && shown.len() < 2 * LONGEST_LINE && shown.contains("éé …\n\n```one\ntool: echo\n```\n"));
+        assert_eq!(shown.lines().count(), text.lines().count(), "lines stay where they are");
     }
 }

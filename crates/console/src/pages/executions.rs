@@ -103,8 +103,8 @@ fn filters(asked: &Asked<'_>) -> Html {
     let sources = Source::ALL.iter().map(|source| (source.as_str(), source.as_str().to_owned()));
     html!(
         r#"<form class="filters" method="get" action="/executions"><label>State<select name="status" data-submit>{statuses}</select></label>
-<label>Came from<select name="source" data-submit>{sources}</select></label><label>Server<input name="server" value="{server}"></label>
-<label>Tool<input name="tool" value="{tool}"></label><button class="quiet">Filter</button></form>"#,
+<label>Came from<select name="source" data-submit>{sources}</select></label><label>Server<input name="server" value="{server:#}"></label>
+<label>Tool<input name="tool" value="{tool:#}"></label><button class="quiet">Filter</button></form>"#,
         statuses = options(any("any").chain(statuses), asked.status),
         sources = options(any("anywhere").chain(sources), asked.source),
         server = asked.server,

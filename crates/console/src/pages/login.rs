@@ -21,7 +21,7 @@ pub(crate) fn show(visit: &Visit<'_>, problem: Option<&str>) -> Reply {
     let next = visit.query.get("next").or(visit.form.get("next")).unwrap_or("/");
     let body = html!(
         r#"<section class="card narrow door"><h1>mcp-aggregator</h1><p>Sign in with a token of this service: one of its token file, or that of <code>MCP_AGGREGATOR_TOKEN</code>.</p>
-{problem}<form method="post" action="/login">{csrf}<input type="hidden" name="next" value="{next}">
+{problem}<form method="post" action="/login">{csrf}<input type="hidden" name="next" value="{next:#}">
 <label for="token">Token</label><input id="token" name="token" type="password" autocomplete="current-password" required autofocus>
 <button>Sign in</button></form></section>"#,
         problem = problem.map(|why| html!(r#"<p class="flash bad" role="alert">{}</p>"#, why)),

@@ -38,8 +38,11 @@ pub(crate) async fn show(visit: &Visit<'_>) -> Result<Reply, Error> {
 async fn page(visit: &Visit<'_>, name: &str, arguments: Option<String>, outcome: Option<Html>) -> Result<Reply, Error> {
     let tool = if name.is_empty() { None } else { find(visit, name).await? };
     let suggestions = visit.service().tools_page(None, Part::first(SUGGESTED)).await?.items;
-    let suggestions: Html =
-        suggestions.iter().filter(|tool| tool.enabled).map(|tool| html!(r#"<option value="{}">"#, tool.name)).collect();
+    let suggestions: Html = suggestions
+        .iter()
+        .filter(|tool| tool.enabled)
+        .map(|tool| html!(r#"<option value="{:#}">"#, tool.name))
+        .collect();
     let bench = match &tool {
         Some(tool) => bench(visit, tool, arguments, outcome),
         None if name.is_empty() => html!(
@@ -51,7 +54,7 @@ async fn page(visit: &Visit<'_>, name: &str, arguments: Option<String>, outcome:
         ),
     };
     let body = html!(
-        r#"<h1>Playground</h1><form class="filters" method="get" action="/playground"><label class="grow">Tool<input name="tool" value="{name}" list="tools" autocomplete="off" spellcheck="false" placeholder="server.tool"></label><datalist id="tools">{suggestions}</datalist><button class="quiet">Open</button></form>
+        r#"<h1>Playground</h1><form class="filters" method="get" action="/playground"><label class="grow">Tool<input name="tool" value="{name:#}" list="tools" autocomplete="off" spellcheck="false" placeholder="server.tool"></label><datalist id="tools">{suggestions}</datalist><button class="quiet">Open</button></form>
 {bench}<section aria-labelledby="history-title" id="history" hidden><h2 id="history-title">What you ran</h2><div class="scroll"><table class="cards"><tbody></tbody></table></div></section>"#,
         name = name,
         suggestions = suggestions,
@@ -90,8 +93,8 @@ fn bench(visit: &Visit<'_>, tool: &ToolRecord, arguments: Option<String>, outcom
     let arguments = arguments.unwrap_or_else(|| serde_json::to_string_pretty(&example(&schema)).unwrap_or_default());
     html!(
         r#"<div class="columns"><section aria-labelledby="ask"><h2 id="ask"><a href="{definition}">{short}</a></h2><p class="muted">of {server}{off}</p><details id="about" open><summary>What it does</summary><pre class="prose">{description}</pre></details>
-<form class="card" id="bench" method="post" action="/playground" data-server="{server_name}" data-tool="{original}" data-name="{name}" data-schema="{schema}">{csrf}<input type="hidden" name="tool" value="{name}">
-<div id="fields"></div><div class="field"><label for="raw">Arguments <span class="hint">{hint}</span></label><textarea id="raw" name="arguments" rows="8" spellcheck="false">{arguments}</textarea></div>
+<form class="card" id="bench" method="post" action="/playground" data-server="{server_name:#}" data-tool="{original:#}" data-name="{name:#}" data-schema="{schema:#}">{csrf}<input type="hidden" name="tool" value="{name:#}">
+<div id="fields"></div><div class="field"><label for="raw">Arguments <span class="hint">{hint}</span></label><textarea id="raw" name="arguments" rows="8" spellcheck="false">{arguments:#}</textarea></div>
 <div class="actions"><button id="run" data-busy="Running …">Run</button><button id="cancel" type="button" class="danger" hidden>Cancel</button><span id="problem" class="hint" role="alert"></span></div></form></section>
 <section aria-labelledby="answer"><h2 id="answer">Result</h2><div id="outcome" aria-live="polite">{outcome}</div><div id="question"></div></section></div>"#,
         definition = tool_path(&tool.server_name, &tool.original_name),
@@ -124,20 +127,40 @@ fn ascii(value: &Value) -> String {
 
 /// The least that a tool must be given.
 fn example(schema: &Value) -> Value {
+    example_in(schema, schema, 0)
+}
+
+fn example_in(schema: &Value, root: &Value, depth: usize) -> Value {
     let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    let member = |name: &str| (name.to_owned(), example_of(&schema["properties"][name]));
+    let member = |name: &str| (name.to_owned(), example_of(&schema["properties"][name], root, depth));
     Value::Object(required.map(member).collect::<Map<_, _>>())
 }
 
-fn example_of(schema: &Value) -> Value {
+/// Schemas may name themselves; so deep they are followed.
+const DEEPEST: usize = 6;
+
+/// What a schema refers to, or allows beside `null`.
+fn meant<'s>(schema: &'s Value, root: &'s Value) -> Option<&'s Value> {
+    if let Some(target) = schema["$ref"].as_str() {
+        return root.pointer(target.strip_prefix('#')?);
+    }
+    let all = ["allOf", "anyOf", "oneOf"].iter().find_map(|key| schema[*key].as_array())?;
+    all.iter().find(|one| one["type"] != "null")
+}
+
+fn example_of(schema: &Value, root: &Value, depth: usize) -> Value {
     if let Some(value) = schema.get("default").or(schema.get("const")).or_else(|| schema["enum"].get(0)) {
         return value.clone();
+    }
+    if let Some(meant) = meant(schema, root).filter(|_| depth < DEEPEST && schema["type"].is_null()) {
+        return example_of(meant, root, depth + 1);
     }
     match schema["type"].as_str() {
         Some("number" | "integer") => schema.get("minimum").cloned().unwrap_or(json!(0)),
         Some("boolean") => json!(false),
         Some("array") => json!([]),
-        Some("object") => example(schema),
+        Some("object") if depth >= DEEPEST => json!({}),
+        Some("object") => example_in(schema, root, depth + 1),
         Some("null") => Value::Null,
         _ => json!(""),
     }

@@ -30,20 +30,23 @@ pub(crate) async fn show(visit: &Visit<'_>, name: &str) -> Result<Reply, Error> 
     let tools = service.tools_page(Some(name), Part::first(TOOLS)).await?;
     let record = &server.record;
     let body = html!(
-        r#"<div id="top" data-live="server. tools."><div class="head"><h1>{name} {status}</h1>{actions}</div>{description}{trouble}</div>
+        r#"<div id="top" data-live="server. tools."><div class="head"><h1>{name} {status}</h1>{actions}</div>{description}{missing}{trouble}</div>
 <div class="columns"><div>
 <section aria-labelledby="facts-title"><h2 id="facts-title">At a glance</h2><div class="card" id="facts" data-live="server. tools. execution.">{facts}</div></section>
 <section aria-labelledby="tools-title"><h2 id="tools-title">Tools</h2><div id="tools" data-live="tools. server.">{tools}</div></section>
 {config}</div><div>
 <section aria-labelledby="history-title"><h2 id="history-title">What happened</h2><div class="card" id="history" data-live="server.">{history}</div></section>
 {stderr}
-<section aria-labelledby="log-title"><h2 id="log-title">Calls and events</h2><div id="log" class="log" role="log" aria-label="What happens to this server" tabindex="0" data-server="{id}" data-name="{name}" data-empty="1"><noscript>Needs JavaScript.</noscript><span data-script hidden>Nothing yet. Calls, connections and notices appear here as they happen.</span></div></section>
+<section aria-labelledby="log-title"><h2 id="log-title">Calls and events</h2><div id="log" class="log" role="log" aria-label="What happens to this server" tabindex="0" data-server="{id:#}" data-name="{name:#}" data-empty="1"><noscript>Needs JavaScript.</noscript><span data-script hidden>Nothing yet. Calls, connections and notices appear here as they happen.</span></div></section>
 </div></div>"#,
         name = record.name,
         id = record.id.to_string(),
         status = words::status(record.status),
         actions = actions(visit, &server),
         description = record.description.as_deref().map(|text| html!(r#"<p class="muted">{}</p>"#, text)),
+        missing = record.connection_config.is_masked().then(|| {
+            html!(r#"<p class="flash warn">It cannot be started: {}.</p>"#, service::servers::SECRETS_ARE_MISSING)
+        }),
         trouble = trouble(&server, &health),
         facts = facts(visit, &server, &health),
         tools = tool_list(&server, &tools.items, tools.total),
@@ -169,9 +172,23 @@ fn facts(visit: &Visit<'_>, server: &ServerView, health: &ServerHealth) -> Html 
             }),
         ),
         fact("Alone at", Some(html!("<code>{}/mcp/{}</code>", visit.origin(), form::encoded(&record.name)))),
-        fact("Instructions", (!said("instructions").is_empty()).then(|| html!("{}", said("instructions")))),
+        fact("Instructions", (!said("instructions").is_empty()).then(|| instructions(said("instructions")))),
     ];
     html!(r#"<dl class="facts">{}</dl>"#, facts.into_iter().flatten().collect::<Html>())
+}
+
+/// What it tells clients about itself, in its own lines; what is long is folded.
+fn instructions(text: &str) -> Html {
+    let text = super::tools::cut(text.trim());
+    let first: String = text.lines().take(6).collect::<Vec<_>>().join("\n");
+    if first.len() == text.len() && text.len() <= 600 {
+        return html!(r#"<pre class="prose">{}</pre>"#, text);
+    }
+    html!(
+        r#"<details id="instructions"><summary>{first} …</summary><pre class="prose">{text}</pre></details>"#,
+        first = super::overview::clip(text.lines().next().unwrap_or_default(), 120),
+        text = text,
+    )
 }
 
 /// What it writes to stderr, if it is a server that we start; scripts add what follows.
@@ -282,6 +299,10 @@ pub(crate) fn report_in_words(report: &TestReport) -> String {
     let span = words::took(std::time::Duration::from_secs_f64(report.duration_ms / 1000.0));
     if !report.success {
         let why = report.error.as_deref().unwrap_or("it did not say why");
+        // So little time is enough for finding out that there is nothing to be tried.
+        if report.duration_ms < 1.0 {
+            return format!("It could not be tested: {why}");
+        }
         return format!("The test failed after {span}: {why}");
     }
     let mut names: Vec<&str> = report.tools.iter().take(12).map(String::as_str).collect();

@@ -82,7 +82,7 @@ fn form(visit: &Visit<'_>, settings: &Settings, problem: Option<&Problem>) -> Ht
             let range = RANGES.iter().find(|(known, ..)| known == name);
             let least = range.map(|(_, least, _, may_be_unlimited)| if *may_be_unlimited { -1 } else { *least });
             html!(
-                r#"<div class="field"><label for="{name}">{title} <span class="hint">{about}; {default} by default</span></label><input type="number" id="{name}" name="{name}" value="{value}" min="{least}" max="{most}"{sign}></div>"#,
+                r#"<div class="field"><label for="{name}">{title} <span class="hint">{about}; {default} by default</span></label><input type="number" id="{name}" name="{name}" value="{value:#}" min="{least}" max="{most}"{sign}></div>"#,
                 name = *name,
                 sign = sign(name),
                 title = *title,
@@ -97,14 +97,15 @@ fn form(visit: &Visit<'_>, settings: &Settings, problem: Option<&Problem>) -> Ht
     let pauses: Vec<String> = settings.retry_backoff_ms.iter().map(u64::to_string).collect();
     let keeps = if problem.is_some() { visit.form.has("store_payloads") } else { settings.store_payloads };
     html!(
-        r#"<form class="card" method="post" action="/settings">{csrf}{problem}{fields}
-<div class="field"><label for="retry_backoff_ms">Pauses between attempts <span class="hint">milliseconds, one after the other</span></label><input id="retry_backoff_ms" name="retry_backoff_ms" value="{pauses}"{pauses_sign}></div>
-<div class="field"><label for="pinned_tools">Pinned tools <span class="hint">full names, one a line: clients see them even where they see little else</span></label><textarea id="pinned_tools" name="pinned_tools" rows="3">{pinned}</textarea></div>
+        r#"<form class="card" method="post" action="/settings">{csrf}<input type="hidden" name="was" value="{was:#}">{problem}{fields}
+<div class="field"><label for="retry_backoff_ms">Pauses between attempts <span class="hint">milliseconds, one after the other</span></label><input id="retry_backoff_ms" name="retry_backoff_ms" value="{pauses:#}"{pauses_sign}></div>
+<div class="field"><label for="pinned_tools">Pinned tools <span class="hint">full names, one a line: clients see them even where they see little else</span></label><textarea id="pinned_tools" name="pinned_tools" rows="3">{pinned:#}</textarea></div>
 <div class="field"><label class="check"><input type="checkbox" name="store_payloads"{payloads}> Keep arguments and results with executions</label></div>
 <button>Save</button></form>"#,
         csrf = visit.csrf(),
         problem = problem.map(|problem| html!(r#"<p class="flash bad" role="alert" id="problem">{}</p>"#, problem.why)),
         fields = fields,
+        was = typed("was").unwrap_or_else(|| now.to_string()),
         pauses = typed("retry_backoff_ms").unwrap_or_else(|| pauses.join(", ")),
         pauses_sign = sign("retry_backoff_ms"),
         pinned = typed("pinned_tools").unwrap_or_else(|| settings.pinned_tools.join("\n")),
@@ -169,9 +170,11 @@ fn refused(error: &Error) -> Problem {
     Problem { why: title.map_or_else(|| why.clone(), |title| format!("{title} ({why})")), field }
 }
 
-/// What is different from what is set. What is left empty goes back to its default.
+/// What is different from what the form showed: somebody else may have changed the rest meanwhile. What is left empty goes
+/// back to its default.
 fn changes(visit: &Visit<'_>) -> Result<Map<String, Value>, Problem> {
-    let now = json!(visit.service().settings());
+    let shown = visit.form.get("was").and_then(|was| serde_json::from_str::<Value>(was).ok());
+    let shown = shown.unwrap_or_else(|| json!(visit.service().settings()));
     let mut all = Map::new();
     for (name, title, _) in NUMBERS {
         let Some(text) = visit.form.get(name) else { continue };
@@ -200,7 +203,7 @@ fn changes(visit: &Visit<'_>) -> Result<Map<String, Value>, Problem> {
         all.insert("pinned_tools".to_owned(), json!(names));
     }
     all.insert("store_payloads".to_owned(), json!(visit.form.has("store_payloads")));
-    all.retain(|name, value| now[name.as_str()] != *value);
+    all.retain(|name, value| shown[name.as_str()] != *value);
     Ok(all)
 }
 

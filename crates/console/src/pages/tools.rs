@@ -97,7 +97,7 @@ async fn filter_form(visit: &Visit<'_>, filters: &Filters<'_>) -> Result<Html, E
     let named = named.map(|skill| (skill.id.as_str(), format!("{} ({})", skill.name, skill.tool_count)));
     let states = [("", "on and off".to_owned()), ("on", "on".to_owned()), ("off", "off".to_owned())];
     Ok(html!(
-        r#"<form class="filters" method="get" action="/tools" role="search"><label class="grow">What do you want to do?<input type="search" name="q" value="{query}" placeholder="create an issue, read a file, …"></label>
+        r#"<form class="filters" method="get" action="/tools" role="search"><label class="grow">What do you want to do?<input type="search" name="q" value="{query:#}" placeholder="create an issue, read a file, …"></label>
 <label>Server<select name="server">{servers}</select></label><label>Skill<select name="skill">{skills}</select></label>
 <label>State<select name="state">{states}</select></label><button>Find</button></form>"#,
         query = filters.query,
@@ -138,7 +138,7 @@ fn line_of_found(tool: FoundTool) -> Line {
     let words_found = tool.why.matched_words.join(", ");
     let meaning = tool.why.vector_score.map(|score| format!("meaning {score:.2}"));
     let why = html!(
-        r#"<span class="nowrap"><meter min="0" max="1" value="{score}" aria-label="score"></meter> {score}</span><span class="sub">words {lexical}{matched}{meaning}</span>"#,
+        r#"<span class="nowrap"><meter min="0" max="1" value="{score:#}" aria-label="score"></meter> {score}</span><span class="sub">words {lexical}{matched}{meaning}</span>"#,
         score = format!("{:.2}", tool.score),
         lexical = format!("{:.2}", tool.why.lexical_score),
         matched = (!words_found.is_empty()).then(|| format!(" ({words_found})")),
@@ -208,7 +208,7 @@ fn table(visit: &Visit<'_>, filters: &Filters<'_>, lines: &[Line]) -> Html {
         )
     });
     html!(
-        r#"<form method="post" action="/tools">{csrf}<input type="hidden" name="back" value="{back}"><input type="hidden" name="server" value="{server}">
+        r#"<form method="post" action="/tools">{csrf}<input type="hidden" name="back" value="{back:#}"><input type="hidden" name="server" value="{server:#}">
 <div class="actions"><button name="deed" value="on" class="quiet small">Switch on</button><button name="deed" value="off" class="quiet small">Switch off</button>{whole}<span class="hint">what is ticked; tools that are off are neither listed nor called</span></div>
 <p></p><div class="scroll"><table class="tools-table cards"><thead><tr><th><input type="checkbox" data-all="tool" aria-label="Tick all" data-script hidden></th><th>Tool</th><th>What it does</th><th>{third}</th><td></td></tr></thead><tbody>{rows}</tbody></table></div></form>"#,
         csrf = visit.csrf(),
@@ -228,7 +228,7 @@ fn row(line: &Line) -> Html {
         (None, None) => Html::default(),
     };
     html!(
-        r#"<tr{off}><td><input type="checkbox" name="tool" value="{name}" aria-label="{name}"></td><th scope="row"><a href="{path}">{original}</a><span class="sub">{server}{state}</span></th>
+        r#"<tr{off}><td><input type="checkbox" name="tool" value="{name:#}" aria-label="{name}"></td><th scope="row"><a href="{path}">{original}</a><span class="sub">{server}{state}</span></th>
 <td class="wide">{description}<span class="sub">{skills}</span></td><td>{third}</td><td><a class="button quiet small" href="{play}">Try</a></td></tr>"#,
         off = (!line.enabled).then(|| html!(r#" class="off-row""#)),
         name = line.name,
@@ -258,10 +258,23 @@ pub(crate) async fn switch(visit: &Visit<'_>) -> Result<Reply, Error> {
     if names.is_empty() {
         return Ok(visit.failed("Tick the tools first.", back));
     }
-    Ok(match visit.service().switch_tools(&visit.actor, &names, enabled).await {
+    // A tool that is gone by now keeps nobody from switching the others.
+    let mut there = Vec::with_capacity(names.len());
+    let mut gone = None;
+    for name in names {
+        match visit.service().tool_called(&name).await {
+            Ok(_) => there.push(name),
+            Err(error) => gone = Some(error),
+        }
+    }
+    if let Some(error) = gone.as_ref().filter(|_| there.is_empty()) {
+        return Ok(visit.failed(told(error), back));
+    }
+    Ok(match visit.service().switch_tools(&visit.actor, &there, enabled).await {
         Ok(number) => {
             let state = if enabled { "on" } else { "off" };
-            visit.done(format!("Switched {state}: {}.", words::several(number, "tool")), back)
+            let but = gone.map(|error| format!(" But {}.", told(&error))).unwrap_or_default();
+            visit.done(format!("Switched {state}: {}.{but}", words::several(number, "tool")), back)
         }
         Err(error) => visit.failed(told(&error), back),
     })

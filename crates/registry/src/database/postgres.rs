@@ -10,7 +10,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::try_join_all;
 use tokio_postgres::Statement;
 
-use super::{Fault, Row, Value};
+use super::{Fault, Row, Value, Values};
 use crate::error::{Cause, OpenError};
 
 /// Connections at most. Statements are short, and recording is batched.
@@ -126,14 +126,14 @@ impl Session {
     async fn rows_once(&mut self, sql: &str, values: &[Value]) -> Result<Vec<Row>, tokio_postgres::Error> {
         self.waiting(async |connection| {
             let statement = connection.prepare_cached(sql).await?;
-            let rows = connection.query(&statement, &wire::parameters(values)).await?;
+            let rows = connection.query(&statement, &wire::parameters(values.as_ref())).await?;
             wire::rows(&statement, &rows)
         })
         .await
     }
 
     /// Runs a statement once for each list of values; says how many rows it touched.
-    pub(crate) async fn execute(&mut self, sql: &str, each: Vec<Vec<Value>>) -> Result<u64, Fault> {
+    pub(crate) async fn execute(&mut self, sql: &str, each: Vec<impl Values>) -> Result<u64, Fault> {
         let touched = self.waiting(async |connection| {
             let statement = connection.prepare_cached(sql).await?;
             let mut touched = 0;
@@ -169,9 +169,9 @@ impl Session {
 async fn pipeline(
     connection: &Object,
     statement: &Statement,
-    each: &[Vec<Value>],
+    each: &[impl Values],
 ) -> Result<u64, tokio_postgres::Error> {
-    let sent = each.iter().map(async |values| connection.execute(statement, &wire::parameters(values)).await);
+    let sent = each.iter().map(async |values| connection.execute(statement, &wire::parameters(values.as_ref())).await);
     Ok(try_join_all(sent).await?.into_iter().sum())
 }
 

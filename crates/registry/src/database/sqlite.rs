@@ -15,7 +15,7 @@ use rusqlite::{Connection, ErrorCode, InterruptHandle, Statement, ToSql, params_
 use tokio::sync::{Mutex, OwnedMutexGuard, oneshot};
 
 use super::dialect::for_sqlite;
-use super::{Fault, Row, Value};
+use super::{Fault, Row, Value, Values};
 use crate::error::OpenError;
 
 /// How long a statement waits for another process that writes. Shorter than the time an operation has.
@@ -164,7 +164,13 @@ fn bind(statement: &mut Statement<'_>, bound: &[Value], values: &[Value]) -> rus
     }
     for (at, value) in values.iter().enumerate() {
         if bound.get(at).unwrap_or(&Value::Null) != value {
-            statement.raw_bind_parameter(at + 1, value)?;
+            match value {
+                Value::Uuid(it) => {
+                    let mut text = uuid::Uuid::encode_buffer();
+                    statement.raw_bind_parameter(at + 1, &*it.hyphenated().encode_lower(&mut text))?;
+                }
+                value => statement.raw_bind_parameter(at + 1, value)?,
+            }
         }
     }
     Ok(())
@@ -213,14 +219,15 @@ impl Session {
     }
 
     /// Runs a statement once for each list of values; says how many rows it touched.
-    pub(crate) async fn execute(&mut self, sql: &str, each: Vec<Vec<Value>>) -> Result<u64, Fault> {
+    pub(crate) async fn execute(&mut self, sql: &str, each: Vec<impl Values>) -> Result<u64, Fault> {
         let sql = for_sqlite(sql);
         self.run(move |connection| {
             let mut statement = connection.prepare_cached(&sql)?;
             let mut touched = 0;
-            let mut bound: Vec<Value> = Vec::new();
-            for values in each {
-                bind(&mut statement, &bound, &values)?;
+            let mut bound: &[Value] = &[];
+            for values in &each {
+                let values = values.as_ref();
+                bind(&mut statement, bound, values)?;
                 touched += statement.raw_execute()? as u64;
                 bound = values;
             }
@@ -273,6 +280,8 @@ impl ToSql for Value {
             Self::Bool(it) => ToSqlOutput::Borrowed(ValueRef::Integer((*it).into())),
             Self::Int(it) => ToSqlOutput::Borrowed(ValueRef::Integer(*it)),
             Self::Text(it) | Self::Json(it) => ToSqlOutput::Borrowed(ValueRef::Text(it.as_bytes())),
+            Self::Shared(it) => ToSqlOutput::Borrowed(ValueRef::Text(it.as_bytes())),
+            Self::Word(it) => ToSqlOutput::Borrowed(ValueRef::Text(it.as_bytes())),
             Self::Uuid(it) => {
                 let mut text = uuid::Uuid::encode_buffer();
                 ToSqlOutput::Owned(it.hyphenated().encode_lower(&mut text).to_owned().into())

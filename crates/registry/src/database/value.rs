@@ -1,6 +1,7 @@
 //! Values on their way to a database and back, the same for both: what one of them does not know (UUIDs, times,
 //! booleans) comes back in another form, and is understood in either.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use uuid::Uuid;
@@ -14,6 +15,10 @@ pub(crate) enum Value {
     Bool(bool),
     Int(i64),
     Text(String),
+    /// Text that others have, too.
+    Shared(Arc<str>),
+    /// One of our own words.
+    Word(&'static str),
     /// JSON as text.
     Json(String),
     Uuid(Uuid),
@@ -50,6 +55,7 @@ into_value! {
     &str => |it| Self::Text(without_nul(it)),
     String => |it| if has_nul(&it) { Self::Text(without_nul(&it)) } else { Self::Text(it) },
     &String => |it| Self::Text(without_nul(it)),
+    &Arc<str> => |it| if has_nul(it) { Self::Text(without_nul(it)) } else { Self::Shared(Arc::clone(it)) },
     Timestamp => |it| Self::Time(it),
     Duration => |it| Self::Int(i64::try_from(it.as_micros()).unwrap_or(i64::MAX)),
     &RawJson => |it| Self::Json(it.get().to_owned()),
@@ -59,14 +65,14 @@ into_value! {
     crate::ExecutionId => |it| Self::Uuid(it.0),
     crate::ToolId => |it| Self::Int(it.0),
     crate::BindingId => |it| Self::Int(it.0),
-    crate::Transport => |it| Self::Text(it.stored()),
-    crate::Status => |it| Self::Text(it.stored()),
-    crate::Deployment => |it| Self::Text(it.stored()),
-    crate::Origin => |it| Self::Text(it.stored()),
-    crate::EventKind => |it| Self::Text(it.stored()),
-    crate::ExecutionStatus => |it| Self::Text(it.stored()),
-    crate::Source => |it| Self::Text(it.stored()),
-    crate::SectionKind => |it| Self::Text(it.stored()),
+    crate::Transport => |it| Self::Word(it.stored()),
+    crate::Status => |it| Self::Word(it.stored()),
+    crate::Deployment => |it| Self::Word(it.stored()),
+    crate::Origin => |it| Self::Word(it.stored()),
+    crate::EventKind => |it| Self::Word(it.stored()),
+    crate::ExecutionStatus => |it| Self::Word(it.stored()),
+    crate::Source => |it| Self::Word(it.stored()),
+    crate::SectionKind => |it| Self::Word(it.stored()),
 }
 
 impl<T: Into<Self>> From<Option<T>> for Value {
@@ -131,6 +137,7 @@ from_value! {
     u64, "number" { Value::Int(it) => it.try_into().ok() }
     u32, "number" { Value::Int(it) => it.try_into().ok() }
     String, "text" { Value::Text(it) | Value::Json(it) => Some(it) }
+    Arc<str>, "text" { Value::Text(it) => Some(it.into()) }
     Uuid, "UUID" { Value::Uuid(it) => Some(it), Value::Text(it) => it.parse().ok() }
     Timestamp, "time" { Value::Time(it) => Some(it), Value::Int(it) => Some(Self::from_micros(it)) }
     Duration, "span of time" { Value::Int(it) => it.try_into().ok().map(Self::from_micros) }

@@ -174,8 +174,8 @@ fn context(execution: &Execution) -> Map<String, Value> {
     object(json!({
         "execution_id": record.id,
         "server_id": record.server_id,
-        "server_name": record.server_name,
-        "tool_name": record.tool_name,
+        "server_name": &*record.server_name,
+        "tool_name": &*record.tool_name,
     }))
 }
 

@@ -93,7 +93,7 @@ async fn a_call_that_waits_for_its_server_to_start_can_be_seen_and_stopped() {
     let seen = || house.executions.live().into_iter().next();
     until("it is there", || seen().is_some()).await;
     let record = seen().unwrap().record();
-    assert_eq!((record.status, record.tool_name.as_str()), (ExecutionStatus::Pending, "echo"));
+    assert_eq!((record.status, &*record.tool_name), (ExecutionStatus::Pending, "echo"));
     assert_eq!(house.executions.reading().running, 0, "it is in nobody's way");
     house.executions.cancel_all_at(seen().unwrap().place(), "somebody said so");
     assert_eq!(waiting.await.unwrap().unwrap_err().code(), "EXECUTION_CANCELLED");

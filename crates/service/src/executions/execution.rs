@@ -42,7 +42,7 @@ pub(crate) struct Asked {
     /// That server's id, where it has one, and the name it has now.
     pub(crate) server: (Option<ServerId>, Arc<str>),
     /// What that server calls the tool.
-    pub(crate) tool: Box<str>,
+    pub(crate) tool: Arc<str>,
     /// Where it comes from.
     pub(crate) origin: Origin,
     /// What the tool is given, if that is to be kept.
@@ -366,10 +366,10 @@ impl Execution {
         let mut record = ExecutionRecord {
             id: self.id,
             server_id: server.0,
-            server_name: String::from(&*server.1),
-            tool_name: String::from(&**tool),
+            server_name: Arc::clone(&server.1),
+            tool_name: Arc::clone(tool),
             source: origin.source,
-            caller: origin.caller.as_deref().map(String::from),
+            caller: origin.caller.clone(),
             document_path: document.map(|(path, _)| path.clone()),
             section_line: document.and_then(|(_, line)| *line),
             status: if progress.sent.is_some() { ExecutionStatus::Executing } else { ExecutionStatus::Pending },
@@ -379,7 +379,7 @@ impl Execution {
             duration: None,
             retries: progress.retries,
             error_message: None,
-            request_id: of_mcp.map(|(_, id)| String::from_utf8_lossy(id).into_owned()),
+            request_id: of_mcp.map(|(_, id)| String::from_utf8_lossy(id).into()),
             request_bytes: progress.request_bytes,
             response_bytes: None,
             arguments: arguments.clone(),

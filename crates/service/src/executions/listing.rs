@@ -80,8 +80,8 @@ fn order(record: &ExecutionRecord) -> (registry::Timestamp, registry::ExecutionI
 fn matches(filter: &ExecutionFilter, record: &ExecutionRecord) -> bool {
     let ExecutionFilter { server_id, server_name, tool_name, status, source, document_path, since, until } = filter;
     server_id.is_none_or(|id| record.server_id == Some(id))
-        && server_name.as_ref().is_none_or(|name| record.server_name == *name)
-        && tool_name.as_ref().is_none_or(|name| record.tool_name == *name)
+        && server_name.as_ref().is_none_or(|name| *record.server_name == **name)
+        && tool_name.as_ref().is_none_or(|name| *record.tool_name == **name)
         && (status.is_empty() || status.contains(&record.status))
         && source.is_none_or(|source| record.source == source)
         && document_path.as_ref().is_none_or(|path| record.document_path.as_ref() == Some(path))

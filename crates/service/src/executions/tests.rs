@@ -37,7 +37,7 @@ async fn a_call_of_a_client_is_seen_while_it_runs_and_kept_when_it_is_over() {
     until("it runs", || server.running() == 1).await;
     let running = listed(&house, ExecutionStatus::Executing).await;
     assert_eq!(running.len(), 1);
-    assert_eq!((running[0].source, running[0].tool_name.as_str()), (Source::Mcp, "stuck"));
+    assert_eq!((running[0].source, &*running[0].tool_name), (Source::Mcp, "stuck"));
     assert_eq!(running[0].server_id, Some(house.roster.find("seen").unwrap().id));
     server.let_go.notify_waiters();
     let answer = calling.await.unwrap();
@@ -155,7 +155,7 @@ async fn what_a_crash_left_open_is_ended_and_what_takes_long_is_known_before_its
     let mut left = ExecutionRecord::submitted("old", "t", Source::Mcp);
     left.submitted_at = Timestamp::now().earlier_by(Duration::from_secs(3600));
     left.status = ExecutionStatus::Executing;
-    house.store.record(vec![left.clone()]).await.unwrap();
+    house.store.record([&left], []).await.unwrap();
     let recorder = Arc::new(crate::recorder::Recorder::default());
     tokio::spawn(Arc::clone(&recorder).run(house.store.clone(), house.settings.clone()));
     let mut settled = left.clone();
@@ -201,7 +201,7 @@ async fn what_is_too_much_is_forgotten_at_the_start_and_when_the_limit_changes()
     let house = House::open(Settings { keep_executions: 8, ..Settings::default() }).await;
     let records = (0..9).map(|_| ExecutionRecord::submitted("old", "t", Source::Rest)).collect::<Vec<_>>();
     let ended = records.into_iter().map(|record| ExecutionRecord { status: ExecutionStatus::Success, ..record });
-    house.store.record(ended.collect::<Vec<_>>()).await.unwrap();
+    house.store.record([], &ended.collect::<Vec<_>>()).await.unwrap();
     let kept = async |count: u64| {
         while house.store.executions(&ExecutionFilter::default(), Page::default()).await.unwrap().total != count {
             tokio::time::sleep(Duration::from_millis(5)).await;

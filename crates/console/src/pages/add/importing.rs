@@ -57,7 +57,7 @@ async fn shown(visit: &Visit<'_>, shown: &Shown) -> Result<Html, Error> {
     };
     Ok(html!(
         r#"<section aria-labelledby="paste"><h2 id="paste">Paste the config of a client</h2><form class="card" method="post" action="/add">{csrf}
-<div class="field"><label for="pasted">JSON of Claude Desktop, Claude Code, Cursor, VS Code or any other <span class="hint">all of it, or one entry</span></label><textarea id="pasted" name="pasted" rows="6" spellcheck="false" placeholder="{example}">{text}</textarea></div>
+<div class="field"><label for="pasted">JSON of Claude Desktop, Claude Code, Cursor, VS Code or any other <span class="hint">all of it, or one entry</span></label><textarea id="pasted" name="pasted" rows="6" spellcheck="false" placeholder="{example}">{text:#}</textarea></div>
 <button name="deed" value="paste" class="quiet">Look at it</button></form>{pasted}</section>
 <section aria-labelledby="machine"><h2 id="machine">Found on this machine</h2>{machine}</section>"#,
         csrf = visit.csrf(),
@@ -97,21 +97,22 @@ fn tick_list(visit: &Visit<'_>, found: &[Found], list: &str, taken: &BTreeSet<St
         .enumerate()
         .map(|(at, server)| {
             let is_taken = taken.contains(&server.name);
+            let said = shown.said.get(&at).filter(|_| is_meant);
+            // Who was added just now is told below, and is no surprise.
+            let is_surprise = is_taken && !said.is_some_and(Result::is_ok);
             let problem = server
                 .problem
                 .clone()
-                .or_else(|| is_taken.then(|| "There is a server of that name already.".to_owned()));
-            row(
-                at,
-                server,
-                problem.as_deref(),
-                is_meant && shown.ticked.contains(&at),
-                shown.said.get(&at).filter(|_| is_meant),
-            )
+                .or_else(|| is_surprise.then(|| "There is a server of that name already.".to_owned()));
+            let tick = match is_taken || problem.is_some() {
+                true => Some(html!(" disabled")),
+                false => (is_meant && shown.ticked.contains(&at)).then(|| html!(" checked")),
+            };
+            row(at, server, problem.as_deref(), tick, said)
         })
         .collect();
     html!(
-        r#"<form class="card" method="post" action="/add">{csrf}{problem}<input type="hidden" name="from" value="{list}"><input type="hidden" name="pasted" value="{text}"><ul class="plain">{rows}</ul>
+        r#"<form class="card" method="post" action="/add">{csrf}{problem}<input type="hidden" name="from" value="{list:#}"><input type="hidden" name="pasted" value="{text:#}"><ul class="plain">{rows}</ul>
 <div class="actions"><button name="deed" value="try" class="quiet" data-busy="Testing …">Test what is ticked</button><button name="deed" value="take" data-busy="Testing and adding …">Test and add</button></div></form>"#,
         csrf = visit.csrf(),
         problem = shown
@@ -130,7 +131,7 @@ fn row(
     at: usize,
     server: &Found,
     problem: Option<&str>,
-    is_ticked: bool,
+    tick: Option<Html>,
     said: Option<&Result<String, String>>,
 ) -> Html {
     let config = match server.registration.get("connection_config") {
@@ -145,14 +146,10 @@ fn row(
         };
         html!(r#"<div class="flash {tone}" role="status"><pre>{text}</pre></div>"#, tone = tone, text = text)
     });
-    let state = match problem {
-        Some(_) => Some(html!(" disabled")),
-        None => is_ticked.then(|| html!(" checked")),
-    };
     html!(
-        r#"<li class="field"><label class="check"><input type="checkbox" name="pick" value="{at}"{state}> <span><strong>{name}</strong> <span class="hint">{origin}</span><br><code>{config}</code>{notes}{problem}</span></label>{said}</li>"#,
+        r#"<li class="field"><label class="check"><input type="checkbox" name="pick" value="{at:#}"{state}> <span><strong>{name}</strong> <span class="hint">{origin}</span><br><code>{config}</code>{notes}{problem}</span></label>{said}</li>"#,
         at = at,
-        state = state,
+        state = tick,
         name = server.name,
         origin = server.from,
         config = config,

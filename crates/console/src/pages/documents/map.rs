@@ -45,10 +45,11 @@ fn section(section: &OutlineSection) -> Html {
         .iter()
         .map(|block| {
             html!(
-                r##"<li><a href="#block-{number}"><span class="muted">{number}</span> {who}</a> <span data-state="{number}"></span>
+                r##"<li><a href="#block-{number}"><span class="muted">{number}</span> {title}</a> {problem}<span data-state="{number}"></span>
 <button class="quiet small" id="outline-run-{number}" data-run="{number}" data-script hidden aria-label="Run block {number}">Run</button></li>"##,
                 number = block.number,
-                who = who(block, section.server.as_deref()),
+                title = clip(&block.title, 80),
+                problem = block.problem.as_ref().map(|_| html!(r#"<span class="badge bad foreseen"><i></i>cannot run</span>"#)),
             )
         })
         .collect();
@@ -68,13 +69,22 @@ fn server_tag(server: Option<&str>) -> Html {
 }
 
 /// Who does what a block says.
-fn who(block: &OutlineBlock, of_section: Option<&str>) -> String {
-    let bound = block.bound.as_ref().map(|bound| bound.binding.server.as_str());
-    match &block.addressee {
-        Addressee::Server(name) => name.clone(),
-        Addressee::AnyServer => bound.or(of_section).unwrap_or("no server").to_owned(),
-        Addressee::Assistant => "assistant".to_owned(),
+fn who<'a>(block: &'a OutlineBlock, section: &'a OutlineSection) -> &'a str {
+    match block.addressee {
+        Addressee::Assistant => "assistant",
+        _ => block.server(section).unwrap_or("no server"),
     }
+}
+
+/// What is known to stand in the way of a block.
+fn obstacle(block: &OutlineBlock) -> Option<Html> {
+    let faults = &block.problem.as_ref()?.faults;
+    // Pages show no numbers of lines; those of the block can be counted.
+    let said = faults.iter().map(|fault| match fault.line.checked_sub(block.line) {
+        Some(0) | None => fault.what.clone(),
+        Some(line) => format!("line {line} of the block: {}", fault.what),
+    });
+    Some(html!(r#"<p class="obstacle">It would not be run: {}</p>"#, said.collect::<Vec<_>>().join("; ")))
 }
 
 /// Why it is that server.
@@ -86,6 +96,25 @@ fn why(block: &OutlineBlock, section: &OutlineSection) -> String {
         (Addressee::AnyServer, None) => section.why(),
         (Addressee::Assistant, _) => format!("a model answers, with tools of: {}", section.why()),
     }
+}
+
+/// The lines of headings, by the names that links within a document give them: `#what-to-do`, or `#what-to-do-1` for the
+/// second of that name.
+pub(super) fn anchors(outline: &Outline) -> HashMap<String, usize> {
+    let mut anchors = HashMap::new();
+    for section in outline.sections.iter().filter(|section| section.level > 0) {
+        let name = anchor(&section.heading);
+        let numbered = (1..).map(|number| format!("{name}-{number}"));
+        let free = std::iter::once(name.clone()).chain(numbered).find(|name| !anchors.contains_key(name));
+        anchors.insert(free.expect("there are more numbers than headings"), section.line);
+    }
+    anchors
+}
+
+/// A heading as links name it: small letters, no signs, lines for blanks.
+fn anchor(heading: &str) -> String {
+    let kept = heading.chars().filter(|sign| sign.is_alphanumeric() || matches!(sign, ' ' | '-' | '_'));
+    kept.flat_map(char::to_lowercase).map(|sign| if sign == ' ' { '-' } else { sign }).collect()
 }
 
 /// What stands beside the headings of a document, by line.
@@ -117,10 +146,11 @@ pub(super) fn fences(outline: &Outline) -> HashMap<usize, Html> {
         .map(|(section, block)| {
             let head = html!(
                 r#"<div class="cell-head" id="block-{number}"><span class="muted">{number}</span><strong>{who}</strong><span class="hint">{why}</span><span data-state="{number}"></span>
-<button class="quiet small" id="block-run-{number}" data-run="{number}" data-script hidden aria-label="Run block {number}">Run</button></div>"#,
+<button class="quiet small" id="block-run-{number}" data-run="{number}" data-script hidden aria-label="Run block {number}">Run</button></div>{obstacle}<p class="obstacle" data-why="{number}" hidden></p>"#,
                 number = block.number,
-                who = who(block, section.server.as_deref()),
+                who = who(block, section),
                 why = why(block, section),
+                obstacle = obstacle(block),
             );
             (block.line, head)
         })

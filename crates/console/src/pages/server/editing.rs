@@ -56,11 +56,11 @@ pub(super) fn section(visit: &Visit<'_>, server: &ServerView, draft: Option<&Dra
         )
     });
     html!(
-        r#"{title}<form class="card" method="post" action="{path}/edit">{csrf}<input type="hidden" name="was" value="{mark}">{note}
-<div class="field"><label for="description">Description</label><input id="description" name="description" value="{description}"></div>
+        r#"{title}<form class="card" method="post" action="{path}/edit">{csrf}<input type="hidden" name="was" value="{mark:#}">{note}
+<div class="field"><label for="description">Description</label><input id="description" name="description" value="{description:#}"></div>
 <div class="field"><label for="transport">Transport</label><select id="transport" name="transport">{transports}</select></div>
 <div class="field"><label for="config">How it is reached <span class="hint">JSON. Secrets are shown as ***; what stays *** is kept as it is. ${{VAR}} is filled in when connecting.</span></label>
-<textarea id="config" name="config" rows="12" spellcheck="false">{config}</textarea></div>
+<textarea id="config" name="config" rows="12" spellcheck="false">{config:#}</textarea></div>
 <div class="actions"><button name="deed" value="test" class="quiet" data-busy="Testing …">Test</button><button name="deed" value="save" data-busy="Testing and saving …">Test and save</button>
 <button name="deed" value="save-untested" class="quiet">Save without a test</button></div></form></section>"#,
         title = title,

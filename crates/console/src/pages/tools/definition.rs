@@ -24,8 +24,8 @@ pub(crate) async fn show(visit: &Visit<'_>, server: &str, name: &str) -> Result<
     let skills: Html = tool.skills.iter().map(|skill| html!(r#"<span class="tag">{}</span>"#, skill)).collect();
     let (deed, word) = if tool.enabled { ("off", "Switch off") } else { ("on", "Switch on") };
     let body = html!(
-        r#"<div class="head"><h1>{short}{state}</h1><form class="actions" method="post" action="/tools">{csrf}<input type="hidden" name="tool" value="{name}">
-<input type="hidden" name="back" value="{back}"><a class="button small" href="{play}">Try in the playground</a><button class="quiet small" name="deed" value="{deed}">{word}</button></form></div>
+        r#"<div class="head"><h1>{short}{state}</h1><form class="actions" method="post" action="/tools">{csrf}<input type="hidden" name="tool" value="{name:#}">
+<input type="hidden" name="back" value="{back:#}"><a class="button small" href="{play}">Try in the playground</a><button class="quiet small" name="deed" value="{deed:#}">{word}</button></form></div>
 <p class="muted">{title}of {server} · <code>{name}</code> · {tokens} tokens {skills}</p>
 <div class="card"><pre class="prose">{description}</pre></div>
 <section aria-labelledby="takes"><h2 id="takes">What it takes</h2>{parameters}</section>{output}{hints}

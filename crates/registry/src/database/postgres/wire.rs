@@ -43,6 +43,8 @@ impl ToSql for Value {
             (Self::Bytes(it), &Type::BYTEA) => it.to_sql(kind, out),
             (Self::Time(it), &Type::TIMESTAMPTZ) => (it.as_micros() - MICROS_TO_2000).to_sql(&Type::INT8, out),
             (Self::Text(it), &Type::TEXT | &Type::VARCHAR) => it.to_sql(kind, out),
+            (Self::Shared(it), &Type::TEXT | &Type::VARCHAR) => (&**it).to_sql(kind, out),
+            (Self::Word(it), &Type::TEXT | &Type::VARCHAR) => it.to_sql(kind, out),
             (Self::Json(it), &Type::JSON | &Type::TEXT) => it.to_sql(&Type::TEXT, out),
             (Self::Json(it), &Type::JSONB) => {
                 out.extend_from_slice(&[JSONB_VERSION]);

@@ -1,0 +1,105 @@
+//! A document with its map, and what would keep its blocks from being run: found out beforehand, as a dry run does, so
+//! that nobody has to press a button to learn of it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use notebook::{
+    Bindings, Document, Failure, Folder, Lookup, Outline, Plan, Request, RunOptions, Selection, Server, Toolbox,
+    outline,
+};
+use service::{Error, Service};
+
+use super::{Meant, Surroundings, away};
+use crate::helper::NO_MODEL;
+
+/// A document of a folder, and its map: sections, blocks, the server of each and why, and what stands in the way.
+pub async fn open_document(
+    service: &Service,
+    folder: &Arc<Folder>,
+    path: String,
+    has_assistant: bool,
+) -> Result<(Document, Outline), Error> {
+    let meant = Meant::in_folder(Some(folder), path).await?;
+    let Surroundings { servers, registered } = Surroundings::of(service, meant.path.as_deref()).await?;
+    let (document, mut outline, servers, registered) = away(move || {
+        let document = Document::parse(meant.text);
+        let outline = outline(&document, &servers, &Bindings::of(&document, &registered));
+        Ok((document, outline, servers, registered))
+    })
+    .await?;
+    let known = Known { servers, tools: known_tools(service, &outline).await, has_assistant };
+    let runtime = tokio::runtime::Handle::current();
+    away(move || {
+        let bindings = Bindings::of(&document, &registered);
+        let plan = Plan::new(&document, &known.servers, &bindings, &Selection::default(), true);
+        let Ok(plan) = plan else { return Ok((document, outline)) };
+        let dry = RunOptions { is_dry: true, ..RunOptions::default() };
+        // It asks nobody, so it waits for nobody; checking parameters takes a processor for a while.
+        let report = runtime.block_on(notebook::run(&plan, &known, dry, std::future::pending(), |_| {}));
+        drop(plan);
+        let mut problems: HashMap<usize, _> =
+            report.finished.into_iter().filter_map(|over| Some((over.number, over.problem?))).collect();
+        for block in outline.sections.iter_mut().flat_map(|section| &mut section.blocks) {
+            block.problem = problems.remove(&block.number);
+        }
+        Ok((document, outline))
+    })
+    .await
+}
+
+/// The tools of every server that the document needs, as they are known without asking it: their schemas by name, and
+/// whether it is connected.
+async fn known_tools(service: &Service, outline: &Outline) -> HashMap<String, Tools> {
+    let mut known = HashMap::new();
+    for name in outline.blocks().filter_map(|(section, block)| block.server(section)) {
+        if known.contains_key(name) {
+            continue;
+        }
+        // If nobody can tell now, the call will say why.
+        let Ok(tools) = service.tools(Some(name)).await else { continue };
+        let is_up = service.server(name).await.is_ok_and(|view| view.record.status.is_up());
+        let schemas = tools.into_iter().map(|tool| (tool.original_name, tool.input_schema)).collect();
+        known.insert(name.to_owned(), Tools { schemas, is_up });
+    }
+    known
+}
+
+struct Tools {
+    schemas: Vec<(String, Option<registry::RawJson>)>,
+    is_up: bool,
+}
+
+/// What is known of tools, and nobody who calls any.
+struct Known {
+    servers: Vec<Server>,
+    tools: HashMap<String, Tools>,
+    has_assistant: bool,
+}
+
+impl Toolbox for Known {
+    fn servers(&self) -> Vec<Server> {
+        self.servers.clone()
+    }
+
+    async fn find(&self, server: &str, tool: &str) -> Lookup {
+        let Some(tools) = self.tools.get(server) else { return Lookup::Unknown };
+        if let Some((_, schema)) = tools.schemas.iter().find(|(name, _)| name == tool) {
+            let schema = schema.as_ref().and_then(|schema| serde_json::from_str(schema.get()).ok());
+            return schema.map_or(Lookup::Unknown, Lookup::Found);
+        }
+        // What was known of a server that is away need not be all it has.
+        if !tools.is_up {
+            return Lookup::Unknown;
+        }
+        Lookup::Missing { known: tools.schemas.iter().map(|(name, _)| name.clone()).collect() }
+    }
+
+    async fn call(&self, _: &Request) -> Result<String, Failure> {
+        Err(Failure::new("a look at a document calls nothing"))
+    }
+
+    fn nobody_to_ask(&self) -> Option<&str> {
+        (!self.has_assistant).then_some(NO_MODEL)
+    }
+}

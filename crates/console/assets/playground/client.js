@@ -1,0 +1,94 @@
+// An MCP client: one session at one server, calls one after the other.
+
+const version = '2025-11-25';
+const read = (name) => JSON.parse(bench.dataset[name]);
+
+class Client {
+  constructor(path) { this.path = path; this.session = null; this.next = 1; }
+
+  async post(message, signal) {
+    const headers = { 'Content-Type': 'application/json', Accept: 'application/json, text/event-stream', 'X-CSRF-Token': csrf };
+    if (this.session) Object.assign(headers, { 'Mcp-Session-Id': this.session, 'MCP-Protocol-Version': version });
+    const response = await fetch(this.path, { method: 'POST', headers, body: typeof message === 'string' ? message : JSON.stringify(message), signal });
+    if (response.status === 401) throw new Error('You are signed out. Sign in in another tab, and run it again here.');
+    if (!response.ok) {
+      const text = await response.text();
+      let why = text;
+      try { const told = JSON.parse(text); why = told.error?.message ?? told.detail ?? text; } catch { /* it is no JSON, and stands as it is */ }
+      throw Object.assign(new Error(`${response.status}: ${why}`), { status: response.status });
+    }
+    return response;
+  }
+
+  async connect() {
+    const request = { jsonrpc: '2.0', id: this.next++, method: 'initialize', params: { protocolVersion: version, capabilities: { elicitation: {} }, clientInfo: { name: 'mcp-aggregator console', version: '1' } } };
+    const response = await this.post(request);
+    this.session = response.headers.get('Mcp-Session-Id');
+    let refusal = null;
+    await this.messages(response, (message) => { refusal = message.error?.message ?? refusal; });
+    if (refusal || !this.session) throw new Error(refusal ?? 'the service gave no session');
+    await this.post({ jsonrpc: '2.0', method: 'notifications/initialized' });
+  }
+
+  // Every message of a response, be it one or a stream of them.
+  async messages(response, each) {
+    if (!(response.headers.get('Content-Type') ?? '').startsWith('text/event-stream')) {
+      const text = await response.text();
+      if (text) each(JSON.parse(text), text);
+      return;
+    }
+    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+    let rest = '';
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done) return;
+      rest += value;
+      const events = rest.split(/\r?\n\r?\n/);
+      rest = events.pop();
+      for (const event of events) {
+        const data = event.split(/\r?\n/).filter((line) => line.startsWith('data:')).map((line) => line.slice(5).trimStart()).join('\n');
+        if (data) each(JSON.parse(data), data);
+      }
+    }
+  }
+
+  async call(name, args, hear, begun) {
+    if (!this.session) await this.connect();
+    // Nobody else has this id, so that the service's account of the call can be told from others.
+    const id = [...crypto.getRandomValues(new Uint8Array(12))].map((byte) => byte.toString(16).padStart(2, '0')).join('');
+    // What is to be sent stands in the request as it was written.
+    const request = `{"jsonrpc":"2.0","id":"${id}","method":"tools/call","params":{"name":${JSON.stringify(name)},"arguments":${args},"_meta":{"progressToken":"${id}"}}}`;
+    begun(id, request);
+    let answer = null;
+    await this.messages(await this.sent(request), (message, text) => {
+      if (message.id === id && !message.method) answer = { message, text };
+      else hear(message);
+    });
+    if (!answer) throw new Error('the connection ended without an answer');
+    return answer;
+  }
+
+  // A session that was forgotten meanwhile is begun anew, once: whoever does not know it has done nothing.
+  async sent(request) {
+    try {
+      return await this.post(request);
+    } catch (error) {
+      if (error.status !== 404) throw error;
+      this.session = null;
+      await this.connect();
+      return this.post(request);
+    }
+  }
+
+  cancel(id) {
+    return this.post({ jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: id, reason: 'cancelled in the console' } });
+  }
+
+  // Says goodbye, also while the page goes away: a session that stays behind may hold a server's turn. Whatever breaks
+  // off first then, the call or the page, finds the session here, and the other finds none.
+  leave() {
+    const { session } = this;
+    this.session = null;
+    if (session) fetch(this.path, { method: 'DELETE', keepalive: true, headers: { 'Mcp-Session-Id': session, 'MCP-Protocol-Version': version, 'X-CSRF-Token': csrf } }).catch(() => {});
+  }
+}

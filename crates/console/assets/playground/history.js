@@ -1,0 +1,48 @@
+// What was run: of this tab only, for arguments may be secret.
+
+// Who signs in next in the same tab is somebody else.
+const runs = `runs of ${document.querySelector('.principal')?.textContent ?? ''}`;
+const kept = () => { try { return JSON.parse(sessionStorage.getItem(runs) ?? '[]'); } catch { return []; } };
+
+function remember(entry) {
+  const all = [{ ...entry, at: Date.now() }, ...kept()].slice(0, 20);
+  try { sessionStorage.setItem(runs, JSON.stringify(all)); } catch { /* there is no room for it, and it is no loss */ }
+  list();
+}
+
+function list() {
+  const section = document.getElementById('history');
+  const all = kept();
+  if (!section || !all.length) return;
+  section.hidden = false;
+  section.querySelector('tbody').replaceChildren(...all.map((entry) => {
+    const again = make('button', { type: 'button', className: 'quiet small', textContent: 'Run again', disabled: Boolean(bench?.hasAttribute('data-running')) });
+    again.addEventListener('click', () => {
+      if (bench?.dataset.name === entry.tool) {
+        const raw = document.getElementById('raw');
+        raw.value = entry.text;
+        raw.dispatchEvent(new Event('input'));
+        bench.requestSubmit();
+      } else {
+        sessionStorage.setItem('again', JSON.stringify(entry));
+        location.href = `/playground?tool=${encodeURIComponent(entry.tool)}`;
+      }
+    });
+    return make('tr', {}, make('td', { className: 'nowrap', textContent: `${new Date(entry.at).toISOString().slice(11, 19)} UTC` }), make('th', { scope: 'row', textContent: entry.tool }),
+      make('td', {}, make('code', { textContent: entry.text.replace(/\s+/g, ' ').slice(0, 120) })), make('td', {}, badge({ done: 'ok', cancelled: 'idle' }[entry.state] ?? 'bad', entry.state)), make('td', { className: 'n', textContent: milliseconds(entry.took) }), make('td', {}, again));
+  }));
+}
+
+if (bench) open();
+list();
+const waiting = sessionStorage.getItem('again');
+if (bench && waiting) {
+  sessionStorage.removeItem('again');
+  const entry = JSON.parse(waiting);
+  if (entry.tool === bench.dataset.name) {
+    const raw = document.getElementById('raw');
+    raw.value = entry.text;
+    raw.dispatchEvent(new Event('input'));
+    bench.requestSubmit();
+  }
+}

@@ -1,0 +1,88 @@
+// The playground: a form from a schema, in step with raw JSON; and an MCP client that runs it, answers questions, shows
+// progress and can be told to stop. Everything that comes from servers is put into the page as text, never as markup.
+'use strict';
+
+// - json: JSON as it is written; forms: fields for schemas; client: MCP; showing: results; bench: all of it together
+// - history: what was run
+
+const bench = document.getElementById('bench');
+const make = (tag, properties = {}, ...children) => {
+  const element = Object.assign(document.createElement(tag), properties);
+  element.append(...children.filter((child) => child !== null && child !== undefined));
+  return element;
+};
+const isObject = (value) => typeof value === 'object' && value !== null && !Array.isArray(value);
+let counter = 0;
+
+// Numbers are never read and written again: `1.0` would become `1`, and long ones would lose digits. JSON is cut into its
+// signs and put together again instead. Everything here wants JSON that was looked at by `JSON.parse`.
+// No pattern does it: a string may be many megabytes long, which is too much for one.
+function signs(text) {
+  const found = [];
+  const plain = /[^\s{}[\],:"]+/y;
+  for (let at = 0; at < text.length;) {
+    const letter = text[at];
+    let end = at + 1;
+    if (letter === '"') {
+      for (end = text.indexOf('"', end); end > 0 && isEscaped(text, end);) end = text.indexOf('"', end + 1);
+      end = end < 0 ? text.length : end + 1;
+    } else if (!'{}[],:'.includes(letter)) {
+      plain.lastIndex = at;
+      if (!plain.test(text)) { at += 1; continue; }
+      end = plain.lastIndex;
+    }
+    found.push(text.slice(at, end));
+    at = end;
+  }
+  return found;
+}
+function isEscaped(text, at) {
+  let first = at;
+  while (text[first - 1] === '\\') first -= 1;
+  return (at - first) % 2 === 1;
+}
+const compact = (text) => signs(text).join('');
+
+// What is longer is shown as it came: nobody reads it to its end.
+const longestIndented = 2000000;
+
+function indented(text) {
+  if (text.length > longestIndented) return text;
+  try { JSON.parse(text); } catch { return text; }
+  let out = '';
+  let depth = 0;
+  const all = signs(text);
+  const line = () => `\n${'  '.repeat(depth)}`;
+  all.forEach((sign, at) => {
+    if (sign === '{' || sign === '[') {
+      const isEmpty = all[at + 1] === '}' || all[at + 1] === ']';
+      depth += 1;
+      out += isEmpty ? sign : sign + line();
+    } else if (sign === '}' || sign === ']') {
+      depth -= 1;
+      out += all[at - 1] === '{' || all[at - 1] === '[' ? sign : line() + sign;
+    } else out += sign === ',' ? sign + line() : sign === ':' ? ': ' : sign;
+  });
+  return out;
+}
+
+// The members of an object, each with its value as it is written.
+function membersOf(text) {
+  const found = [];
+  let depth = 0;
+  let key = null;
+  let value = '';
+  for (const sign of signs(text)) {
+    const isOuter = depth === 1;
+    if (sign === '}' || sign === ']') depth -= 1;
+    if ((isOuter && sign === ',') || depth === 0 && sign === '}') {
+      if (key !== null) found.push([key, value]);
+      [key, value] = [null, ''];
+    } else if (isOuter && key === null) {
+      if (sign !== ':') key = JSON.parse(sign);
+    } else if (depth > 0 && !(isOuter && sign === ':' && value === '')) value += sign;
+    if (sign === '{' || sign === '[') depth += 1;
+  }
+  return found;
+}
+const isObjectText = (text) => compact(text).startsWith('{');
