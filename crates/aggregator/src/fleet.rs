@@ -129,6 +129,15 @@ impl Fleet {
 
     /// No servers yet.
     pub fn empty(options: Options, chain: &Chain, remote: Option<Life>) -> Arc<Self> {
+        Self::made(options, chain, remote, None)
+    }
+
+    /// Other servers of the same aggregator, apart from these; none yet.
+    pub fn beside(&self, options: Options, chain: &Chain, remote: Option<Life>) -> Arc<Self> {
+        Self::made(options, chain, remote, Some(Arc::clone(&self.ancestry)))
+    }
+
+    fn made(options: Options, chain: &Chain, remote: Option<Life>, ancestry: Option<Arc<Ancestry>>) -> Arc<Self> {
         let seed = RandomState::new().hash_one(std::time::SystemTime::now());
         let above = std::env::var(lineage::VARIABLE).ok();
         let lineage = Arc::new(Lineage::new(std::process::id(), seed, above.as_deref()));
@@ -145,7 +154,7 @@ impl Fleet {
             stop: watch::Sender::new(Stop::Never),
             lives: Mutex::new(JoinSet::new()),
             chain: chain.as_value(),
-            ancestry: Arc::new(Ancestry::new(&lineage)),
+            ancestry: ancestry.unwrap_or_else(|| Arc::new(Ancestry::new(&lineage))),
             shadows: Shadows::default(),
             lineage,
             watchdog: Arc::new(watchdog),

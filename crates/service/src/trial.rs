@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use aggregator::Fleet;
 use aggregator::fleet::Happening;
 use catalog::{Kind, Offer, ServerSpec, ServerState, Transport};
 use protocol::Era;
@@ -34,7 +33,7 @@ pub(crate) async fn try_out(house: &Household, spec: Result<ServerSpec, String>)
 }
 
 async fn meet(house: &Household, spec: ServerSpec) -> Result<Arc<Offer>, String> {
-    let fleet = Fleet::empty(house.options.clone(), &house.chain, house.remote.clone());
+    let fleet = house.fleet.beside(house.options.clone(), &house.chain, house.remote.clone());
     let spec = apart(spec);
     let nothing = Arc::new(Offer::new(Era::Legacy));
     let place = fleet.enrol(spec.name.clone(), ServerState::Initializing, nothing);
