@@ -151,10 +151,10 @@ impl Check<'_> {
             let outcome = self.within(member.name, |check| check.try_at(part.value, &member.shape));
             match outcome {
                 Ok(()) => {}
-                Err(flaw) if member.need == Need::Optional => part.give_up(&mut self.found, flaw),
+                Err(flaw) if member.need == Need::Optional => part.give_up(&mut self.found, &flaw),
                 // Who says `null` means nothing, and nothing is what there is a substitute for.
                 Err(flaw) if part.value.of(self.text) == b"null" => match self.substitute(member.need) {
-                    Some(_) => part.give_up(&mut self.found, flaw),
+                    Some(_) => part.give_up(&mut self.found, &flaw),
                     None => return Err(flaw),
                 },
                 Err(flaw) => return Err(flaw),
@@ -215,7 +215,7 @@ impl Check<'_> {
     fn all(&mut self, parts: &mut [Part], step: &'static str, each: &Shape) {
         for part in parts.iter_mut() {
             if let Err(flaw) = self.within(step, |check| check.try_at(part.value, each)) {
-                part.give_up(&mut self.found, flaw);
+                part.give_up(&mut self.found, &flaw);
             }
         }
         self.cut(parts);
@@ -274,7 +274,7 @@ impl Part {
         Self { key, value, goes: false }
     }
 
-    fn give_up(&mut self, found: &mut Mending, flaw: Flaw) {
+    fn give_up(&mut self, found: &mut Mending, flaw: &Flaw) {
         self.goes = true;
         let flaw = flaw.to_string();
         if !found.flaws.contains(&flaw) {

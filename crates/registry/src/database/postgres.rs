@@ -126,7 +126,7 @@ impl Session {
     async fn rows_once(&mut self, sql: &str, values: &[Value]) -> Result<Vec<Row>, tokio_postgres::Error> {
         self.waiting(async |connection| {
             let statement = connection.prepare_cached(sql).await?;
-            let rows = connection.query(&statement, &wire::parameters(values.as_ref())).await?;
+            let rows = connection.query(&statement, &wire::parameters(values)).await?;
             wire::rows(&statement, &rows)
         })
         .await

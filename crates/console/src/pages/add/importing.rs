@@ -108,7 +108,7 @@ fn tick_list(visit: &Visit<'_>, found: &[Found], list: &str, taken: &BTreeSet<St
                 true => Some(html!(" disabled")),
                 false => (is_meant && shown.ticked.contains(&at)).then(|| html!(" checked")),
             };
-            row(at, server, problem.as_deref(), tick, said)
+            row(at, server, problem.as_deref(), tick.as_ref(), said)
         })
         .collect();
     html!(
@@ -131,7 +131,7 @@ fn row(
     at: usize,
     server: &Found,
     problem: Option<&str>,
-    tick: Option<Html>,
+    tick: Option<&Html>,
     said: Option<&Result<String, String>>,
 ) -> Html {
     let config = match server.registration.get("connection_config") {
