@@ -6,8 +6,9 @@ use std::path::Path;
 
 use serde_json::json;
 use tempfile::TempDir;
-use testkit::{Config, Driver, Launch, ServerEntry, fake, program};
+use testkit::{Config, Driver, Launch, Serve, ServerEntry, Talk, fake, program};
 
+use crate::rest::{Rest, expect};
 use crate::setting::{initialized, text_of};
 
 /// A server that is an aggregator with this config.
@@ -92,4 +93,73 @@ fn a_harmless_nesting_works() {
     assert_eq!(text_of(&client.call("again:y:echo", json!({"text": "deeper"}))), "deeper");
     let unknown = client.call("b:z:echo", json!({}));
     assert_eq!(unknown["error"]["code"], -32601);
+}
+
+/// What registers an address as a server.
+fn at(name: &str, serve: &Serve, transport: &str, path: &str) -> serde_json::Value {
+    let config = json!({"url": format!("http://{}{path}", serve.address())});
+    json!({"name": name, "transport_type": transport, "connection_config": config})
+}
+
+#[test]
+fn a_service_cannot_be_added_to_itself() {
+    let rest = Rest::start();
+    rest.register("one", &["--only-generated", "--tools", "1"]);
+    for (transport, path) in [("http", "/mcp"), ("sse", "/sse"), ("http", "/mcp/one")] {
+        let selfie = at("selfie", &rest.serve, transport, path);
+        let mut unnamed = selfie.clone();
+        unnamed.as_object_mut().expect("an object").remove("name");
+        let report = expect(200, &rest.post("/servers/test", &unnamed));
+        assert_eq!(report["success"], false, "{report}");
+        let why = "it is this aggregator itself";
+        assert!(report["error"].as_str().expect("a reason").contains(why), "{report}");
+
+        expect(201, &rest.post("/servers", &selfie));
+        let server = rest.wait_for_status("selfie", "error");
+        assert!(server["error_message"].as_str().expect("a reason").contains(why), "{server}");
+        assert_eq!(server["next_retry_at"], serde_json::Value::Null, "trying again would not help");
+        assert_eq!(rest.serve.session("/mcp").ids("tools/list"), ["one.tool_0"]);
+        rest.delete("/servers/selfie");
+    }
+}
+
+#[test]
+fn a_circle_of_services_is_not_closed_and_what_stood_before_stands() {
+    let first = Rest::start();
+    first.register("one", &["--only-generated", "--tools", "1"]);
+    let second = Rest::start();
+    expect(201, &second.post("/servers", &at("first", &first.serve, "http", "/mcp")));
+    second.wait_for_status("first", "connected");
+    let third = Rest::start();
+    expect(201, &third.post("/servers", &at("second", &second.serve, "http", "/mcp")));
+    third.wait_for_status("second", "connected");
+
+    // The first hears that the third uses it with the next request that it gets.
+    expect(200, &third.call("second.first.one.tool_0", &json!({})));
+    for (name, link) in [("second", &second), ("third", &third)] {
+        expect(201, &first.post("/servers", &at(name, &link.serve, "http", "/mcp")));
+        let server = first.wait_for_status(name, "error");
+        assert!(server["error_message"].as_str().expect("a reason").contains("that would be a circle"), "{server}");
+    }
+    assert_eq!(first.serve.session("/mcp").ids("tools/list"), ["one.tool_0"]);
+    assert_eq!(third.serve.session("/mcp").ids("tools/list"), ["second.first.one.tool_0"]);
+}
+
+#[test]
+fn a_circle_through_a_program_that_a_service_starts_is_not_closed() {
+    let rest = Rest::start();
+    rest.register("one", &["--only-generated", "--tools", "1"]);
+    let folder = Folder::new();
+    folder.write(
+        "back.json",
+        &Config::new()
+            .raw(json!({"mcpServers": {"back": {"url": format!("http://{}/mcp", rest.serve.address())}}}).to_string()),
+    );
+    let config = json!({"command": program("mcp-aggregator"), "args": ["stdio", "--config", folder.file("back.json")]});
+    expect(
+        201,
+        &rest.post("/servers", &json!({"name": "through", "transport_type": "stdio", "connection_config": config})),
+    );
+    rest.wait_for_status("through", "connected");
+    assert_eq!(rest.serve.session("/mcp").ids("tools/list"), ["one.tool_0"]);
 }

@@ -234,7 +234,9 @@ fn a_crash_takes_the_tools_away_at_once_and_is_told() {
     let hanging = client.start_call("bad one:hang", json!({}));
     let fatal = client.start_call("bad one:crash", json!({"code": 9}));
     for id in [hanging, fatal] {
-        assert!(error_of(&client.response(id)).1.contains("status 9"));
+        let response = client.response(id);
+        let error = error_of(&response).1;
+        assert!(error.ends_with("it exited with status 9; it said: my last word"), "{error}");
     }
     client.notification(LIST_CHANGED);
     assert_eq!(client.tool_names(), ["good:tool_0"]);

@@ -60,27 +60,34 @@ fn a_definition_keeps_every_byte_but_the_name() {
     let definitions = [
         (r#"{"name":"plain","inputSchema":{"type":"object"}}"#, "plain"),
         (r#"{ "inputSchema" : { "type":"object" } , "name" : "spaced"  ,	"tab":	1 }"#, "spaced"),
-        (r#"{"z":1,"name":"in the middle","a":2}"#, "in the middle"),
-        (r#"{"name":"n\u0061me\/esc\"aped\\","x":1}"#, r#"n\u0061me\/esc\"aped\\"#),
-        (r#"{"name":"\ud83d\ude00 pair","x":"\ud83d\ude00"}"#, r"\ud83d\ude00 pair"),
-        (r#"{"name":"émoji 😀 𝄞 日本"}"#, "émoji 😀 𝄞 日本"),
+        (r#"{"z":1,"name":"in the middle","a":2,"inputSchema":{"type":"object"}}"#, "in the middle"),
+        (r#"{"name":"n\u0061me\/esc\"aped\\","x":1,"inputSchema":{"type":"object"}}"#, r#"n\u0061me\/esc\"aped\\"#),
+        (r#"{"name":"\ud83d\ude00 pair","x":"\ud83d\ude00","inputSchema":{"type":"object"}}"#, r"\ud83d\ude00 pair"),
+        (r#"{"name":"émoji 😀 𝄞 日本","inputSchema":{"type":"object"}}"#, "émoji 😀 𝄞 日本"),
         (
-            r#"{"name":"numbers","n":[1.0,1e2,1E+2,-0,1e400,0.10,123456789012345678901234567890123456789012]}"#,
+            r#"{"name":"numbers","n":[1.0,1e2,1E+2,-0,1e400,0.10,123456789012345678901234567890123456789012],"inputSchema":{"type":"object"}}"#,
             "numbers",
         ),
-        (r#"{"name":"inner","inputSchema":{"name":"inner","properties":{"name":{"name":"inner"}}}}"#, "inner"),
-        (r#"{"name":"repeated","inputSchema":{"a":1,"a":2,"a":{"b":1,"b":1}}}"#, "repeated"),
-        (r#"{"name":"surrogate","description":"\ud800 \udfff \uDBFF"}"#, "surrogate"),
-        (r#"{"name":"nul","description":"\u0000\u001f\u007f"}"#, "nul"),
-        (r#"{"name":"separators","description":"\u2028  \u2029  "}"#, "separators"),
-        (r#"{"name":"unknown","icons":[{"src":"x"}],"_meta":{"a/b":null},"execution":{},"x-y":[[[]]]}"#, "unknown"),
-        (r#"{"name":"empty","":"","title":"","annotations":{"":{}}}"#, "empty"),
-        (r#"{"\u006eame":"spelled key"}"#, "spelled key"),
-        (r#"{"name":"a:b:c"}"#, "a:b:c"),
-        (r#"{"name":" "}"#, " "),
+        (
+            r#"{"name":"inner","inputSchema":{"type":"object","name":"inner","properties":{"name":{"name":"inner"}}}}"#,
+            "inner",
+        ),
+        (r#"{"name":"repeated","inputSchema":{"type":"object","a":1,"a":2,"a":{"b":1,"b":1}}}"#, "repeated"),
+        (r#"{"name":"nul","description":"\u0000\u001f\u007f","inputSchema":{"type":"object"}}"#, "nul"),
+        (r#"{"name":"separators","description":"\u2028  \u2029  ","inputSchema":{"type":"object"}}"#, "separators"),
+        (
+            r#"{"name":"unknown","icons":[{"src":"x"}],"_meta":{"a/b":null},"execution":{},"x-y":[[[]]],"inputSchema":{"type":"object"}}"#,
+            "unknown",
+        ),
+        (r#"{"name":"empty","":"","title":"","annotations":{"":{}},"inputSchema":{"type":"object"}}"#, "empty"),
+        (r#"{"\u006eame":"spelled key","inputSchema":{"type":"object"}}"#, "spelled key"),
+        (r#"{"name":"a:b:c","inputSchema":{"type":"object"}}"#, "a:b:c"),
+        (r#"{"name":" ","inputSchema":{"type":"object"}}"#, " "),
     ];
-    let deep = format!(r#"{{"name":"deep","_meta":{}{}}}"#, "[".repeat(2000), "]".repeat(2000));
-    let long = format!(r#"{{"name":"long","description":"{}"}}"#, "x".repeat(1_000_000));
+    let deep =
+        format!(r#"{{"name":"deep","inputSchema":{{"type":"object"}},"x":{}{}}}"#, "[".repeat(2000), "]".repeat(2000));
+    let long =
+        format!(r#"{{"name":"long","inputSchema":{{"type":"object"}},"description":"{}"}}"#, "x".repeat(1_000_000));
     let mut written: Vec<&str> = definitions.iter().map(|(definition, _)| *definition).collect();
     written.extend([deep.as_str(), &long]);
     let (_folder, entry) = with_definitions(&written);
@@ -116,20 +123,37 @@ fn a_tool_without_a_usable_name_is_left_out_and_the_user_is_told() {
 }
 
 #[test]
-fn a_tool_for_which_clients_would_refuse_the_whole_list_is_left_out_and_the_user_is_told() {
-    let wrong = r#"{"name":"wrong","inputSchema":{"type":"object","properties":{"f":5}}}"#;
-    let (_folder, entry) = with_definitions(&[wrong, r#"{"name":"good","inputSchema":{"type":"object"}}"#]);
-    let mut client = connected(&Config::new().server("one", entry));
-    assert_eq!(client.tool_names(), ["one:good"]);
-    client.wait_for_stderr("a property of its inputSchema is not described by an object");
+fn what_clients_would_refuse_the_whole_list_for_is_mended_or_left_out_and_the_user_is_told_once() {
+    let good = r#"{"name":"good","inputSchema":{"type":"object"}}"#;
+    let (_folder, entry) = with_definitions(&[
+        r#"{"name":"bare"}"#,
+        r#"{"name":"mute"}"#,
+        r#"{"name":"list","inputSchema":{"type":"array"}}"#,
+        r#"{"name":"sure","title":"\ud800","annotations":{"readOnlyHint":"yes", "x":1.0},"inputSchema":{"type":"object"}}"#,
+        good,
+    ]);
+    let mut client = connected(&Config::new().server("s", entry));
+    assert_eq!(
+        client.list_raw_tools(),
+        [
+            r#"{"inputSchema":{"type":"object"},"name":"s:bare"}"#,
+            r#"{"inputSchema":{"type":"object"},"name":"s:mute"}"#,
+            r#"{"name":"s:sure","title":"\ufffd","annotations":{"x":1.0},"inputSchema":{"type":"object"}}"#,
+            &good.replace("good", "s:good"),
+        ]
+    );
+    client.wait_for_stderr("mended 2 tools: `inputSchema` is missing (bare, mute)");
+    client.wait_for_stderr("left out 1 tool: `inputSchema.type` is not `object` (list)");
+    client.wait_for_stderr("mended 1 tool: `annotations.readOnlyHint` is not true or false (sure)");
+    assert_eq!(text_of(&client.call("s:bare", json!({"text": "called"}))), "called");
 }
 
 #[test]
 fn a_tool_hidden_by_another_of_the_same_full_name_is_said() {
-    let (_first, first) = with_definitions(&[r#"{"name":"b:c","from":"a"}"#]);
+    let (_first, first) = with_definitions(&[r#"{"name":"b:c","from":"a","inputSchema":{"type":"object"}}"#]);
     let (_second, second) = with_definitions(&[r#"{"name":"c","from":"a:b"}"#]);
     let mut client = connected(&Config::new().server("a", first).server("a:b", second));
-    assert_eq!(client.list_raw_tools(), [r#"{"name":"a:b:c","from":"a"}"#]);
+    assert_eq!(client.list_raw_tools(), [r#"{"name":"a:b:c","from":"a","inputSchema":{"type":"object"}}"#]);
     client.wait_for_stderr("a:b:c");
 }
 

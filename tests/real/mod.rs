@@ -9,6 +9,7 @@
 //! - [`service`]: `mcp-aggregator` as clients reach it
 //! - the tests of tools, mostly with `mcp-simple-aggregator`: [`answers`], [`inspector`], [`listing`], [`long_calls`],
 //!   [`processes`], [`remote`]
+//! - [`liars`]: strict clients and servers that list nonsense
 //! - [`documents`]: documents that run tools of real servers
 //! - [`contract`]: everything that the OpenAPI document of the REST API allows
 //! - the tests of everything else, with `mcp-aggregator`: [`whole_protocol`], [`watching`]
@@ -19,6 +20,7 @@ mod contract;
 mod documents;
 mod http_servers;
 mod inspector;
+mod liars;
 mod listing;
 mod long_calls;
 mod parts;

@@ -1,9 +1,9 @@
 //! Several clients, one server: nothing crosses.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use testkit::http_client::Ask;
 use testkit::puppet::Received;
-use testkit::{Config, Puppet, Serve, Spec, Talk, raw};
+use testkit::{Config, Puppet, Serve, Spec, Talk, raw, wait_until};
 
 use super::{count_of, serving};
 
@@ -331,4 +331,37 @@ fn the_time_a_call_waits_for_its_turn_does_not_count_and_a_late_call_haunts_nobo
     next.answer("{}");
     assert!(raw::at(&other.line_to("1"), &["result"]).is_some());
     assert_eq!(puppet.count("notifications/cancelled"), 1);
+}
+
+#[test]
+fn a_call_that_waits_for_somebody_elses_turn_is_pending_and_that_is_not_its_servers_time() {
+    let puppet = Puppet::new(Spec::legacy().tool("t"));
+    let serve = serving(&[("s", &puppet)]);
+    let [mut one, mut other] = [(); 2].map(|()| serve.interactive_session("/mcp"));
+    let execution = |request: &str, status: &str| {
+        wait_until(&format!("call {request} is {status}"), || {
+            let all = serve.fetch(&Ask::new("GET", "/api/v1/aggregator/executions")).json();
+            let is_it = |it: &&Value| it["request_id"] == request && it["status"] == status;
+            all.as_array().expect("a list").iter().find(is_it).cloned()
+        })
+    };
+    one.send_line(&call("one", "1"));
+    let under_way = call_of(&puppet, "one");
+    under_way.ask("7", "elicitation/create", ELICITATION);
+    let question = one.question("elicitation/create");
+    other.send_line(&call("other", "2"));
+    assert_eq!(execution("2", "pending")["started_at"], Value::Null);
+    one.reply(&question, json!({"action": "decline"}));
+    puppet.response(7);
+    under_way.answer("{}");
+    one.line_to("1");
+    let next = call_of(&puppet, "other");
+    execution("2", "executing");
+    next.answer("{}");
+    other.line_to("2");
+    // Times of one length can be compared as they are written.
+    let moment = |execution: &Value, key: &str| execution[key].as_str().expect("a moment").to_owned();
+    let (first, second) = (execution("1", "success"), execution("2", "success"));
+    assert!(moment(&second, "submitted_at") < moment(&first, "completed_at"), "{first} {second}");
+    assert!(moment(&second, "started_at") >= moment(&first, "completed_at"), "{first} {second}");
 }

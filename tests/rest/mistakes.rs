@@ -51,6 +51,19 @@ fn paths_that_lead_nowhere_and_wrong_methods_are_told() {
 }
 
 #[test]
+fn a_parameter_that_is_not_known_is_refused_for_it_would_mean_everything() {
+    let rest = Rest::start();
+    for (path, name) in
+        [("/executions?server=bad", "server"), ("/servers?limit=5&stauts=error", "stauts"), ("/state?x", "x")]
+    {
+        let answer = rest.get(path);
+        assert_eq!(expect_problems(&answer), [(format!("query.{name}"), "extra_forbidden".to_owned())], "{path}");
+    }
+    assert!(rest.get("/executions?server=bad").body.contains("there is `server_id`"));
+    expect(200, &rest.get("/servers?_=1731744000"));
+}
+
+#[test]
 fn a_slash_too_many_and_the_head_alone_are_fine() {
     let rest = Rest::start();
     expect(200, &rest.get("/servers/"));
@@ -102,7 +115,7 @@ fn a_page_that_is_let_in_may_change_things_and_read_how_many_there_are() {
     let page =
         |method: &str| Ask::new(method, &format!("{PREFIX}/servers")).header("Origin", "https://console.example");
     let asked = rest.serve.fetch(&page("OPTIONS").header("Access-Control-Request-Method", "PATCH"));
-    assert!(asked.headers["access-control-allow-methods"].contains("PATCH"), "{asked:?}");
+    assert!(asked.headers["access-control-allow-methods"].contains("PUT, PATCH"), "{asked:?}");
     let listed = rest.serve.fetch(&page("GET"));
     assert_eq!(listed.headers["access-control-allow-origin"], "https://console.example");
     assert!(listed.headers["access-control-expose-headers"].contains("X-Total-Count"));

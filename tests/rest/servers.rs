@@ -131,11 +131,16 @@ fn a_list_is_given_in_parts_and_says_how_long_it_is() {
 fn a_server_that_is_renamed_takes_its_tools_along() {
     let rest = Rest::start();
     let id = rest.register("old", &[])["id"].clone();
+    expect(200, &rest.call("old.echo", &json!({})));
+    expect(200, &rest.patch("/settings", &json!({"pinned_tools": ["old.echo", "older.echo"]})));
     let renamed = expect(200, &rest.patch("/servers/old", &json!({"name": "new", "description": "Better."})));
     assert_eq!((&renamed["id"], &renamed["name"], &renamed["description"]), (&id, &json!("new"), &json!("Better.")));
     expect_error(404, "TOOL_NOT_FOUND", &rest.call("old.echo", &json!({})));
     assert_eq!(expect(200, &rest.call("new.echo", &json!({})))["metadata"]["routed_to"], "new");
     assert!(names(&expect(200, &rest.get("/tools"))).iter().all(|name| name.starts_with("new.")));
+    assert_eq!(expect(200, &rest.get("/settings"))["pinned_tools"], json!(["new.echo", "older.echo"]));
+    let calls = expect(200, &rest.get("/executions?server_id=new"));
+    assert_eq!(calls.as_array().map(Vec::len), Some(2), "those under its old name as well: {calls}");
     let without = expect(200, &rest.patch("/servers/new", &json!({"description": null})));
     assert_eq!(without["description"], Value::Null);
     assert_eq!(without["name"], "new", "what is not named stays");

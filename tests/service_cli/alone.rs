@@ -2,8 +2,9 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::thread;
 
-use testkit::{Signal, wait_until};
+use testkit::{Serve, Signal, wait_until};
 
 use super::{Home, fake, row};
 
@@ -72,6 +73,46 @@ fn a_service_leaves_word_where_it_is_as_long_as_it_runs() {
     serve.signal(Signal::TERM);
     assert!(serve.wait_exit().success());
     assert!(!file.exists());
+}
+
+#[test]
+fn a_token_that_cannot_be_sent_does_not_make_a_running_service_look_gone() {
+    const TOKEN: (&str, &str) = ("MCP_AGGREGATOR_TOKEN", "tok-laptop-0123456789");
+    let home = Home::new();
+    home.add("notes");
+    let _serve = Serve::in_folder(&home.data(), |launch| launch.env(TOKEN.0, TOKEN.1));
+    let two_lines = [(TOKEN.0, "tok-laptop-0123456789\ntok-other-0123456789")];
+    for verb in [&["remove", "notes"][..], &["add", "sneaky", "--", "x"], &["disable", "notes"], &["list"]] {
+        let output = home.run_with(verb, &two_lines);
+        assert_eq!(output.status.code(), Some(2), "{}", output.stderr);
+        assert!(output.stderr.contains("MCP_AGGREGATOR_TOKEN cannot be sent"), "{}", output.stderr);
+    }
+    let listed = home.run_with(&["list"], &[TOKEN]).stdout;
+    assert!(row(&listed, "notes")[1] != "disabled" && !listed.contains("sneaky"), "{listed}");
+}
+
+#[test]
+fn what_is_added_while_a_service_starts_is_not_lost() {
+    for _ in 0..5 {
+        let home = Home::new();
+        // As one pastes it: nobody waits for the service.
+        let starting = thread::scope(|scope| {
+            let starting = scope.spawn(|| home.serve());
+            home.add("memory");
+            starting.join().unwrap()
+        });
+        wait_until("the service has it", || (row(&home.ok(&["list"]), "memory")[1] == "connected").then_some(()));
+        drop(starting);
+    }
+}
+
+#[test]
+fn a_service_without_its_word_is_not_written_behind() {
+    let home = Home::new();
+    let _serve = home.serve();
+    fs::remove_file(home.data().join("service.json")).unwrap();
+    let said = home.fails(1, &["add", "sneaky", "--", "x"]);
+    assert!(said.contains("keeps the registry at") && said.contains("--url"), "{said}");
 }
 
 #[test]

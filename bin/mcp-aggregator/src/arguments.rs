@@ -127,11 +127,13 @@ fn refuse(error: &clap::Error) -> ! {
     let is_help = !error.use_stderr();
     let typed: Vec<_> = std::env::args_os().skip(1).take_while(|word| word != "--").collect();
     let has = |option: &str| typed.iter().any(|word| word == option);
-    let hint = (error.kind() == ErrorKind::MissingRequiredArgument && has("add") && has("--url")).then_some(URL_HINT);
+    let hint = (error.kind() == ErrorKind::MissingRequiredArgument && has("add") && has("--url"))
+        .then(|| URL_HINT.to_owned())
+        .or_else(|| program_hint(error.kind(), &typed));
     if !is_help && has("--json") {
         let told = error.render().to_string();
         let told = told.strip_prefix("error: ").unwrap_or(&told).trim_end();
-        let failure = Failure { hint: hint.map(str::to_owned), ..Failure::usage(told) };
+        let failure = Failure { hint: hint.clone(), ..Failure::usage(told) };
         // Whoever cannot be told on stdout is told on stderr all the same.
         output::print_json(&failure.to_json()).unwrap_or_else(output::say);
     }
@@ -142,6 +144,28 @@ fn refuse(error: &clap::Error) -> ! {
         std::process::exit(error.exit_code());
     }
     error.exit()
+}
+
+/// For who writes a program as other programs' own `add` take it, without `--`.
+fn program_hint(kind: ErrorKind, typed: &[std::ffi::OsString]) -> Option<String> {
+    let mistakes = [ErrorKind::UnknownArgument, ErrorKind::ArgumentConflict, ErrorKind::MissingRequiredArgument];
+    let words: Vec<&str> = typed.iter().map(|word| word.to_str()).collect::<Option<_>>()?;
+    let ["add", name, rest @ ..] = words.as_slice() else { return None };
+    if !mistakes.contains(&kind) || name.starts_with('-') {
+        return None;
+    }
+    match rest {
+        [program, ..] if !program.starts_with('-') && !program.contains("://") => {
+            let all = std::env::args().skip(3).filter(|word| word != "--").map(|word| pasted::quoted(&word));
+            let all = all.collect::<Vec<_>>().join(" ");
+            Some(format!("a program stands after `--`: `mcp-aggregator add {name} -- {all}`"))
+        }
+        [] => Some(format!(
+            "`mcp-aggregator add {name} -- PROGRAM` starts one, `mcp-aggregator add {name} URL` reaches one elsewhere, \
+             `mcp-aggregator add {name} --docker IMAGE` runs one in a container"
+        )),
+        _ => None,
+    }
 }
 
 /// For who writes the address of a server where that of a service belongs.
@@ -291,10 +315,6 @@ pub(crate) struct ServeArguments {
     /// {"id", "name", "description", "examples": []}; `mcp-aggregator skills --json` shows all
     #[arg(long, verbatim_doc_comment, value_name = "FILE")]
     pub(crate) skills: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) advisers: AdviserArguments,
-    #[command(flatten)]
-    pub(crate) assistant: AssistantArguments,
     /// Keep the vectors by which tools are found in Qdrant, too, and compare them there:
     /// http://HOST[:PORT][/COLLECTION], the port for gRPC; else the variable MCP_VECTORS. A key goes into QDRANT_API_KEY
     #[arg(long, verbatim_doc_comment, value_name = "URL")]
@@ -324,6 +344,11 @@ pub(crate) struct ServeArguments {
     /// Keep no account of the calls of MCP clients: for the benchmark, which shows what that costs
     #[arg(long, hide = true)]
     pub(crate) no_history: bool,
+    // Last, for their headings are those of all options behind them.
+    #[command(flatten)]
+    pub(crate) advisers: AdviserArguments,
+    #[command(flatten)]
+    pub(crate) assistant: AssistantArguments,
 }
 
 /// A word that is one of these, so that shells can offer them.

@@ -16,7 +16,7 @@ mod telling;
 use crate::failure::Failure;
 pub(crate) use asking_service::{Unasked, ask_service};
 pub(crate) use calling::{CallingHands, Way};
-pub(crate) use choosing::{AssistantArguments, model};
+pub(crate) use choosing::{AssistantArguments, check, model};
 pub(crate) use consent::Consent;
 pub(crate) use offered::{Offered, Wanted};
 pub(crate) use telling::{Telling, call_line};

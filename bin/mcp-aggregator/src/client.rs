@@ -9,12 +9,16 @@ use remote::Exchange;
 use serde_json::Value;
 
 use crate::failure::Failure;
-use crate::{refusal, suggestion};
+use crate::{progress, refusal, suggestion};
 
 /// Where the API is below the service's address.
 const PREFIX: &str = "/api/v1/aggregator";
 /// Longer than anything the service itself waits for.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+/// For who only looks: a service that is well has that at hand.
+const LOOKING_PATIENCE: Duration = Duration::from_secs(10);
+/// What to do about a service that takes a request and says nothing.
+const SILENT: &str = "it may hang, or another program may be there: see its log, or stop it and start it anew";
 /// For an order whose progress is watched by other means: an image may have to be fetched first.
 const LONG_PATIENCE: Duration = Duration::from_secs(6 * 3600);
 
@@ -29,6 +33,8 @@ pub(crate) struct Client {
 pub(crate) enum Denial {
     /// Nobody is there.
     Absent(Failure),
+    /// Somebody is there, and no answer came.
+    Lost(Failure),
     /// It said no, or nobody knows.
     Other(Failure),
 }
@@ -36,7 +42,7 @@ pub(crate) enum Denial {
 impl From<Denial> for Failure {
     fn from(denial: Denial) -> Self {
         match denial {
-            Denial::Absent(failure) | Denial::Other(failure) => failure,
+            Denial::Absent(failure) | Denial::Lost(failure) | Denial::Other(failure) => failure,
         }
     }
 }
@@ -56,7 +62,8 @@ impl Client {
     }
 
     pub(crate) async fn get(&self, path: &str) -> Result<Value, Denial> {
-        self.value(Method::GET, path, None).await
+        let what = format!("asking the service at {}", self.url);
+        progress::shown(&what, Box::pin(self.value_within(LOOKING_PATIENCE, Method::GET, path, None))).await
     }
 
     pub(crate) async fn post(&self, path: &str, body: Option<&Value>) -> Result<Value, Denial> {
@@ -73,7 +80,8 @@ impl Client {
     }
 
     async fn value(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, Denial> {
-        self.value_within(PATIENCE, method, path, body).await
+        let what = format!("waiting for the service at {}", self.url);
+        progress::shown(&what, Box::pin(self.value_within(PATIENCE, method, path, body))).await
     }
 
     async fn value_within(
@@ -132,7 +140,7 @@ impl Client {
             let failure = Failure::new(format!("could not ask the service at {}: {error}", self.url));
             match error {
                 remote::Unanswered::Unreachable(_) => Denial::Absent(failure.with_hint("does it run there?")),
-                remote::Unanswered::Lost(_) => Denial::Other(failure),
+                remote::Unanswered::Lost(_) => Denial::Lost(failure.with_hint(SILENT)),
             }
         })
     }

@@ -4,6 +4,9 @@ use std::path::Path;
 
 use aggregator::Accepted;
 use aggregator::load::{self, LoadError, Loaded};
+use catalog::ConfigError;
+use catalog::config::Problem;
+use serde_json::json;
 
 use crate::failure::Failure;
 
@@ -17,17 +20,25 @@ pub(crate) fn read(path: &Path) -> Result<Loaded, LoadError> {
     load::load(path, Accepted::All)
 }
 
-/// The failure that tells of `error`.
+/// The failure that tells of `error`, with each of its problems for programs.
 pub(crate) fn explain(error: &LoadError) -> Failure {
-    Failure::new(error.to_string())
+    let data = match error {
+        LoadError::Invalid { source: ConfigError::Problems(problems), .. } => {
+            let problem =
+                |problem: &Problem| json!({"path": problem.path, "message": problem.message, "hint": problem.hint});
+            Some(Box::new(json!({"problems": problems.iter().map(problem).collect::<Vec<_>>()})))
+        }
+        _ => None,
+    };
+    Failure { data, ..Failure::new(error.to_string()).of_kind(&code(error)) }
 }
 
 /// A stable word for programs.
-pub(crate) fn code(error: &LoadError) -> &'static str {
+fn code(error: &LoadError) -> String {
     match error {
-        LoadError::NotFound(_) => "not_found",
-        LoadError::Unreadable { .. } => "unreadable",
-        LoadError::Invalid { source, .. } => source.code(),
-        LoadError::Cycle(_) => "cycle",
+        LoadError::NotFound(_) => "CONFIG_NOT_FOUND".to_owned(),
+        LoadError::Unreadable { .. } => "CONFIG_UNREADABLE".to_owned(),
+        LoadError::Invalid { source, .. } => source.code().to_uppercase(),
+        LoadError::Cycle(_) => "CONFIG_CYCLE".to_owned(),
     }
 }

@@ -9,6 +9,7 @@ use service::Problem;
 use service::servers::Registration;
 
 use crate::failure::Failure;
+use crate::refusal::NO_ROOM;
 use crate::storage::with_causes;
 use crate::suggestion;
 
@@ -174,7 +175,11 @@ async fn note(store: &Store, action: &str, target: &str, details: Value) -> Resu
 fn refuse(problems: &[Problem]) -> Result<(), Failure> {
     let line = |problem: &Problem| match &problem.loc[1..] {
         [] => problem.msg.clone(),
-        place => format!("{}: {}", place.join("."), problem.msg),
+        place => {
+            let place = place.join(".");
+            // What was typed has no such part.
+            format!("{}: {}", place.strip_prefix("connection_config.").unwrap_or(&place), problem.msg)
+        }
     };
     match problems {
         [] => Ok(()),
@@ -196,6 +201,7 @@ fn failed(error: Error) -> Failure {
         Error::AlreadyExists { name } => failure
             .of_kind("SERVER_ALREADY_EXISTS")
             .with_hint(format!("`mcp-aggregator show {name}` shows it, `mcp-aggregator remove {name}` removes it")),
+        Error::Full { .. } => failure.with_hint(NO_ROOM),
         _ => failure,
     }
 }

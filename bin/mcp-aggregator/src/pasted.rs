@@ -62,7 +62,7 @@ fn with_options(command: &str, typed: &[(&'static str, String)]) -> String {
 }
 
 /// As a shell takes it.
-fn quoted(value: &str) -> String {
+pub(crate) fn quoted(value: &str) -> String {
     let is_plain = |letter: char| letter.is_alphanumeric() || "/._-:@%+=,~".contains(letter);
     if !value.is_empty() && value.chars().all(is_plain) {
         return value.to_owned();

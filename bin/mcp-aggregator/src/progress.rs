@@ -22,10 +22,19 @@ static IS_SHOWN: AtomicBool = AtomicBool::new(false);
 /// Somebody tells what is being done.
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
+/// Something else is being written, which a word of ours would break.
+static IS_HUSHED: AtomicBool = AtomicBool::new(false);
+
+/// Takes the word away while something else is written, or lets it come back.
+pub(crate) fn hush(is_hushed: bool) {
+    IS_HUSHED.store(is_hushed, Ordering::Relaxed);
+    write(wiped());
+}
+
 /// Waits for `work`. If it takes long, a terminal is told `what` is being done and for how long already, and the word is
 /// wiped out at the end.
 pub(crate) async fn shown<T>(what: &str, work: impl Future<Output = T>) -> T {
-    let Some(_turn) = Turn::take(io::stderr().is_terminal()) else { return work.await };
+    let Some(_turn) = Turn::take(io::stderr().is_terminal() && !is_dumb()) else { return work.await };
     let what = cut(&printable(what), WIDTH);
     let began = Instant::now();
     let mut work = std::pin::pin!(work);
@@ -35,10 +44,18 @@ pub(crate) async fn shown<T>(what: &str, work: impl Future<Output = T>) -> T {
             done = &mut work => return done,
             () = sleep(wait) => {}
         }
+        wait = TICK;
+        if IS_HUSHED.load(Ordering::Relaxed) {
+            continue;
+        }
         write(&format!("{}{}", wiped(), line(&what, began.elapsed())));
         IS_SHOWN.store(true, Ordering::Relaxed);
-        wait = TICK;
     }
+}
+
+/// Whether a terminal cannot take anything back that was written.
+pub(crate) fn is_dumb() -> bool {
+    std::env::var_os("TERM").is_some_and(|name| name == "dumb")
 }
 
 /// The right to tell: what is done within something else, of which is told already, says nothing.
@@ -53,7 +70,7 @@ impl Turn {
 impl Drop for Turn {
     /// However it ends, also by Ctrl-C, nothing of it stays.
     fn drop(&mut self) {
-        write(wiped());
+        hush(false);
         IS_TAKEN.store(false, Ordering::Relaxed);
     }
 }

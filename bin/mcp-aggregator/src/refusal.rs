@@ -19,8 +19,9 @@ pub(crate) fn told(url: &str, status: StatusCode, body: &[u8]) -> Failure {
         "EXECUTION_STOPPED" => "executions are stopped".to_owned(),
         _ => detail(&said["detail"]),
     };
+    let hint = hint(code, &message, &said["context"]);
     let failure = Failure { kind: Some(code.to_owned()), data, ..Failure::new(message) };
-    match hint(code, &said["context"]) {
+    match hint {
         Some(hint) => failure.with_hint(hint),
         None => failure,
     }
@@ -38,6 +39,8 @@ fn detail(detail: &Value) -> String {
     let line = |problem: &Value| {
         let place = problem["loc"].as_array().into_iter().flatten().skip(1).map(text).collect::<Vec<_>>().join(".");
         let message = text(&problem["msg"]);
+        // What was typed has no such part.
+        let place = place.strip_prefix("connection_config.").unwrap_or(&place);
         if place.is_empty() { message } else { format!("{place}: {message}") }
     };
     match problems.as_slice() {
@@ -52,7 +55,10 @@ fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), |text| text.lines().map(printable).collect::<Vec<_>>().join("\n"))
 }
 
-fn hint(code: &str, context: &Value) -> Option<String> {
+/// What to do about a full disk.
+pub(crate) const NO_ROOM: &str = "make room on the disk of the registry, and try again";
+
+fn hint(code: &str, said: &str, context: &Value) -> Option<String> {
     let name = |key: &str| context[key].as_str().map(printable);
     match code {
         "UNAUTHORIZED" => Some(format!("set {TOKEN_VARIABLE}, or name a file that has the token with --token-file")),
@@ -73,6 +79,7 @@ fn hint(code: &str, context: &Value) -> Option<String> {
         }
         "EXECUTION_STOPPED" => Some("`mcp-aggregator calls allow` allows them again".to_owned()),
         "TOOL_NOT_FOUND" => Some("`mcp-aggregator tools` lists all tools".to_owned()),
+        "DATABASE_UNAVAILABLE" if said.contains("disk of the database is full") => Some(NO_ROOM.to_owned()),
         "DATABASE_UNAVAILABLE" | "LIMIT_REACHED" => Some("try again in a moment".to_owned()),
         _ => None,
     }
@@ -101,6 +108,13 @@ mod tests {
             invalid(&format!("{problem},{problem}")),
             "error: what was asked makes no sense\n  name: too long\n  name: too long"
         );
+    }
+
+    #[test]
+    fn a_full_disk_is_not_mended_by_waiting() {
+        let full = r#"{"detail":"could not register a server: the disk of the database is full","error_code":"DATABASE_UNAVAILABLE"}"#;
+        assert!(said(full).ends_with("hint: make room on the disk of the registry, and try again"), "{}", said(full));
+        assert!(said(r#"{"detail":"busy","error_code":"DATABASE_UNAVAILABLE"}"#).ends_with("try again in a moment"));
     }
 
     #[test]

@@ -5,9 +5,12 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use registry::Location;
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 use serde_json::{Value, json};
+
+use crate::tenancy;
 
 const NAME: &str = "service.json";
 
@@ -67,6 +70,11 @@ fn read_file(path: &Path) -> Option<Running> {
 }
 
 impl Running {
+    /// Who keeps its registry now: itself, if it still runs.
+    pub(crate) fn keeper(&self, folder: &Path) -> Option<String> {
+        Location::parse(&self.database).ok().and_then(|place| tenancy::keeper(&place, Some(folder)))
+    }
+
     /// Whether its process exists. After a crash the file stays behind, and somebody else may listen there by now.
     pub(crate) fn is_alive(&self) -> bool {
         let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);

@@ -3,10 +3,10 @@
 use serde_json::Value;
 
 use crate::colour;
-use crate::table::{aligned, cut, line_width, printable, width};
+use crate::table::{aligned, cut, printable, seen_width, width, wrapped};
 
-/// What stands before the reason under a line.
-pub(crate) const INDENT: usize = 7;
+/// What stands before what is said under a line.
+pub(crate) const NOTE: &str = "  ";
 /// However long the names are, this much of what is in the last column is shown.
 const LEAST: usize = 20;
 /// What is longer in another column is cut; `--json` has all of it.
@@ -74,8 +74,22 @@ pub(crate) fn container(server: &Value) -> Option<String> {
     Some(printable(&parts.join(", ")))
 }
 
-/// Rows under a header; the last column is cut to the width of the terminal.
+/// Rows under a header; the last column is cut to the width of the terminal, and whole in a pipe.
 pub(crate) fn table<const N: usize>(header: [&str; N], rows: Vec<[String; N]>) -> Vec<String> {
+    table_within(header, rows, seen_width(), false)
+}
+
+/// The same, where the last column is what matters: what has no room there stands below.
+pub(crate) fn telling_table<const N: usize>(header: [&str; N], rows: Vec<[String; N]>) -> Vec<String> {
+    table_within(header, rows, seen_width(), true)
+}
+
+fn table_within<const N: usize>(
+    header: [&str; N],
+    rows: Vec<[String; N]>,
+    line: Option<usize>,
+    is_whole: bool,
+) -> Vec<String> {
     let mut rows: Vec<[String; N]> = [header.map(str::to_owned)].into_iter().chain(rows).collect();
     // One long name must not push everything else off the line.
     for cell in rows.iter_mut().flat_map(|row| &mut row[..N - 1]).filter(|cell| width(cell) > LONGEST) {
@@ -83,11 +97,15 @@ pub(crate) fn table<const N: usize>(header: [&str; N], rows: Vec<[String; N]>) -
     }
     let widest = |column: usize| rows.iter().map(|row| width(&row[column])).max().unwrap_or(0);
     let before: usize = (0..N - 1).map(|column| widest(column) + 2).sum();
-    let room = line_width().saturating_sub(before).max(LEAST);
+    let Some(room) = line.map(|line| line.saturating_sub(before).max(LEAST)) else { return aligned(&rows) };
+    let mut below: Vec<Vec<String>> = Vec::new();
     for row in &mut rows {
-        row[N - 1] = cut(&row[N - 1], room);
+        let cell = &row[N - 1];
+        let moves = is_whole && width(cell) > room;
+        below.push(if moves { wrapped(cell, NOTE) } else { Vec::new() });
+        row[N - 1] = if moves { String::new() } else { cut(cell, room) };
     }
-    aligned(&rows)
+    aligned(&rows).into_iter().zip(below).flat_map(|(line, below)| std::iter::once(line).chain(below)).collect()
 }
 
 /// How a server stands, in few words.
@@ -119,9 +137,20 @@ mod tests {
 
     #[test]
     fn one_long_name_leaves_room_for_the_others() {
-        let lines = table(["TOOL", "WHAT"], vec![["x".repeat(300), "long".into()], ["y".into(), "short".into()]]);
+        let rows = vec![["x".repeat(300), "long".into()], ["y".into(), "short".into()]];
+        let lines = table_within(["TOOL", "WHAT"], rows, Some(100), false);
         assert!(lines.iter().all(|line| line.chars().count() <= 100), "{lines:#?}");
         assert!(lines[1].contains("x…  long") && lines[2].ends_with("  short"), "{lines:#?}");
+    }
+
+    #[test]
+    fn what_matters_is_never_cut() {
+        let rows = || vec![["a".to_owned(), "many words ".repeat(9).trim().to_owned()]];
+        assert!(table_within(["A", "WHY"], rows(), Some(40), false)[1].ends_with('…'));
+        let whole = table_within(["A", "WHY"], rows(), Some(40), true);
+        assert_eq!(whole[1], "a");
+        assert_eq!(whole[2..].join(" ").matches("many").count(), 9, "{whole:#?}");
+        assert_eq!(table_within(["A", "WHY"], rows(), None, true).len(), 2, "in a pipe it stands on one line");
     }
 
     #[test]

@@ -45,10 +45,14 @@ impl StorageArguments {
         let folder = if variable.is_some() { self.folder().unwrap_or_default() } else { self.folder()? };
         let key_file = folder.join(KEY_FILE);
         let had_key = variable.is_some() || key_file.exists();
+        if !had_key && self.is_there() {
+            // No key is made for what is not there, or is none of ours.
+            Store::reach(&location).await.map_err(|error| not_opened(&location, &error))?;
+        }
         let key = CredentialKey::find(variable.as_deref(), &folder).map_err(|error| no_key(&error))?;
         let opened = Store::open(&location, &key).await;
-        if !had_key && matches!(opened, Err(OpenError::Store(registry::Error::WrongKey))) {
-            // The database has a key, and this is none: left there, it would pass for the one that was lost.
+        if !had_key && opened.is_err() {
+            // It opens nothing; and left there, it would pass for the one that was lost.
             forget(&key_file);
         }
         opened.map_err(|error| not_opened(&location, &error))
@@ -93,9 +97,17 @@ fn no_key(error: &KeyError) -> Failure {
 
 fn not_opened(location: &Location, error: &OpenError) -> Failure {
     let failure = Failure::new(format!("could not open the registry at {location}: {}", with_causes(error)));
-    match error.hint() {
-        Some(hint) => failure.with_hint(hint),
-        None => failure,
+    match (location, error) {
+        (Location::File(file), OpenError::Store(registry::Error::Unavailable { .. })) => {
+            failure.with_hint(format!("another program may hold it; `fuser {}` shows which", file.display()))
+        }
+        (Location::File(_), OpenError::File { .. }) => {
+            failure.with_hint("is it a registry, and yours to write? --data-dir and --database name another place")
+        }
+        _ => match error.hint() {
+            Some(hint) => failure.with_hint(hint),
+            None => failure,
+        },
     }
 }
 
@@ -119,6 +131,18 @@ mod tests {
         assert!(failure.message.contains("key"), "{}", failure.message);
         assert!(!folder.join(KEY_FILE).exists());
         std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[tokio::test]
+    async fn no_key_is_made_for_a_database_that_does_not_answer() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("data");
+        for database in ["postgres://me@127.0.0.1:1/x", folder.path().to_str().unwrap()] {
+            let database = Some(Location::parse(database).unwrap());
+            let storage = StorageArguments { data_dir: Some(data.clone()), database };
+            assert!(storage.open().await.is_err());
+            assert!(!data.exists(), "nothing was made");
+        }
     }
 
     #[test]

@@ -50,7 +50,8 @@ pub(crate) fn question(names: &[String]) -> Option<String> {
 /// The names of things that may be meant, by a name that nothing has: ``did you mean `a`?``
 pub(crate) fn among<'a>(typed: &str, names: impl Iterator<Item = &'a str>) -> Option<String> {
     let known = |name: &str| Known { full: printable(name), tool: printable(name) };
-    question(&closest(typed, &names.map(known).collect::<Vec<_>>()))
+    // The very name was typed, and whoever was asked does not know it: to ask whether it is meant helps nobody.
+    question(&closest(typed, &names.filter(|&name| name != typed).map(known).collect::<Vec<_>>()))
 }
 
 /// `` `a`, `b` and 3 more``
@@ -117,6 +118,7 @@ mod tests {
         assert_eq!(among("note", servers.into_iter()).unwrap(), "did you mean `notes`?");
         assert_eq!(among("postgres", servers.into_iter()), None);
         assert_eq!(among("nope", servers.into_iter()), None);
+        assert_eq!(among("notes", servers.into_iter()), None, "that is what was typed");
         assert_eq!(some_of(&[]), None);
         assert_eq!(some_of(&["a"; 10]).unwrap(), format!("{} and 2 more", ["`a`"; 8].join(", ")));
     }

@@ -7,6 +7,8 @@ use crate::visible::{is_unseen, push_sign};
 
 /// The width of a line that nobody looks at on a terminal.
 const USUAL_WIDTH: usize = 100;
+/// However narrow a terminal is, this much stands on a line.
+const LEAST_ROOM: usize = 20;
 /// What stands between two columns.
 const GAP: &str = "  ";
 
@@ -54,6 +56,34 @@ pub(crate) fn printable(text: &str) -> String {
     shown
 }
 
+/// `text` on as many lines as it takes, each behind `indent`: broken between words at the width of a terminal, and not at
+/// all where nobody looks at one.
+pub(crate) fn wrapped(text: &str, indent: &str) -> Vec<String> {
+    wrapped_to(text, indent, seen_width())
+}
+
+fn wrapped_to(text: &str, indent: &str, width: Option<usize>) -> Vec<String> {
+    let Some(width) = width else { return vec![format!("{indent}{text}")] };
+    let room = width.saturating_sub(indent.chars().count()).max(LEAST_ROOM);
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= room => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines.into_iter().map(|line| format!("{indent}{line}")).collect()
+}
+
+/// How wide a line may be where somebody looks at it; nothing in a pipe, where nothing has to be cut.
+pub(crate) fn seen_width() -> Option<usize> {
+    let is_seen = std::env::var_os("COLUMNS").is_some() || io::IsTerminal::is_terminal(&io::stdout());
+    is_seen.then(line_width)
+}
+
 /// How wide a line may be: `COLUMNS` if it is set, else the terminal's width.
 pub(crate) fn line_width() -> usize {
     let wished = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
@@ -84,6 +114,13 @@ mod tests {
         assert_eq!(cut("longer words", 8), "longer…");
         assert_eq!(cut("ééééé", 3), "éé…");
         assert_eq!(cut("x", 0), "…");
+    }
+
+    #[test]
+    fn long_words_are_wrapped_for_who_looks_and_left_alone_in_a_pipe() {
+        let text = "one two three four five six seven";
+        assert_eq!(wrapped_to(text, "  ", Some(24)), ["  one two three four", "  five six seven"]);
+        assert_eq!(wrapped_to(text, "  ", None), ["  one two three four five six seven"]);
     }
 
     #[test]

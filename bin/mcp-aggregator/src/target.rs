@@ -3,16 +3,26 @@
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use registry::{Location, Store};
+use tokio::time::sleep;
 
 use crate::admission::TOKEN_VARIABLE;
 use crate::client::{Client, Denial};
 use crate::failure::Failure;
 use crate::output::say;
-use crate::service_file;
+use crate::service_file::{self, Running};
 use crate::storage::StorageArguments;
+use crate::{progress, tenancy};
+
+/// What to do about a service that is there and cannot be asked.
+const UNHEARD: &str = "it may be just starting or stopping: try again in a moment; else stop it, or name it with --url";
+
+/// How long a service that has the registry may take until it says where it listens, and how often is looked.
+const STARTING: Duration = if cfg!(test) { Duration::from_millis(50) } else { Duration::from_secs(10) };
+const LOOK: Duration = Duration::from_millis(50);
 
 /// Which service, or which registry, as a user says it.
 #[derive(Debug, Args)]
@@ -33,13 +43,26 @@ pub(crate) enum Target {
     Registry(Store),
 }
 
+/// What is known of a service on this machine.
+enum Word {
+    Service(Client),
+    /// Somebody has the registry and cannot be asked, maybe not yet or not any more.
+    Unheard(Failure),
+    Nobody,
+}
+
 impl TargetArguments {
     /// The running service, or the registry.
     pub(crate) async fn find(&self) -> Result<Target, Failure> {
-        if let Some(service) = self.running().await? {
-            return Ok(Target::Service(service));
+        loop {
+            if let Some(service) = self.running().await? {
+                return Ok(Target::Service(service));
+            }
+            if tenancy::visit(&self.storage.location()?) {
+                return Ok(Target::Registry(self.storage.open().await?));
+            }
+            // A service was faster.
         }
-        Ok(Target::Registry(self.storage.open().await?))
     }
 
     /// The same for who only looks, or changes what is there: where there is no registry, none is made.
@@ -61,10 +84,13 @@ impl TargetArguments {
 
     /// The same, for who needs something that is there.
     pub(crate) async fn existing(&self) -> Result<Target, Failure> {
-        match self.there().await? {
-            Some(target) => Ok(target),
-            None => Err(no_registry(&self.storage.location()?)),
+        if let Some(service) = self.running().await? {
+            return Ok(Target::Service(service));
         }
+        if !self.storage.is_there() {
+            return Err(no_registry(&self.storage.location()?));
+        }
+        self.find().await
     }
 
     /// The running service, for what only it can do.
@@ -83,30 +109,101 @@ impl TargetArguments {
         if let Some(url) = &self.url {
             return Ok(Some(Client::new(url, self.token()?)));
         }
-        let Ok(folder) = self.storage.folder() else { return Ok(None) };
-        let Some(running) = service_file::read(&folder) else { return Ok(None) };
-        if self.storage.database.is_some() && self.storage.location()?.to_string() != running.database {
-            return Ok(None);
+        let began = Instant::now();
+        loop {
+            let unheard = match self.word().await? {
+                Word::Service(service) => return Ok(Some(service)),
+                Word::Unheard(failure) => failure,
+                Word::Nobody => match self.kept() {
+                    Some(failure) => failure,
+                    None => return Ok(None),
+                },
+            };
+            if began.elapsed() > STARTING {
+                return Err(unheard);
+            }
+            progress::shown("waiting for the service that has the registry", sleep(LOOK)).await;
         }
+    }
+
+    /// What a file tells of a service that keeps the registry which is meant.
+    async fn word(&self) -> Result<Word, Failure> {
+        let Ok(folder) = self.storage.folder() else { return Ok(Word::Nobody) };
+        match service_file::read(&folder) {
+            Some(running) if self.is_meant(&running)? => self.answering(&running, &folder).await,
+            _ => Ok(Word::Nobody),
+        }
+    }
+
+    /// Whether that service keeps the registry that was named.
+    fn is_meant(&self, running: &Running) -> Result<bool, Failure> {
+        let Some(named) = &self.storage.database else { return Ok(true) };
+        Ok(match (named, Location::parse(&running.database)) {
+            // However it is spelled.
+            (Location::File(one), Ok(Location::File(other))) => whole(one) == whole(&other),
+            _ => named.to_string() == running.database,
+        })
+    }
+
+    /// The service that a file in `folder` tells of, unless it is gone. One that has its registry but does not answer is
+    /// not: what is then done without it, it would not know of.
+    async fn answering(&self, running: &Running, folder: &Path) -> Result<Word, Failure> {
+        let keeper = running.keeper(folder);
         let client = Client::new(&running.url, self.token()?);
-        let is_there = running.is_alive() && !matches!(client.get("/state").await, Err(Denial::Absent(_)));
-        if !is_there {
-            say(format_args!(
-                "warning: {} says that a service runs at {}, but it does not any more",
-                folder.join("service.json").display(),
-                running.url
-            ));
+        let asked = if keeper.is_some() || running.is_alive() { Some(client.get("/state").await) } else { None };
+        match (asked, keeper) {
+            (Some(Err(Denial::Absent(failure))), Some(keeper)) => Ok(Word::Unheard(Failure {
+                message: format!("{}; {keeper} still keeps the registry {}", failure.message, running.database),
+                ..failure.with_hint(UNHEARD)
+            })),
+            (None | Some(Err(Denial::Absent(_))), _) => {
+                say(format_args!(
+                    "warning: {} says that a service runs at {}, but it does not any more",
+                    folder.join("service.json").display(),
+                    running.url
+                ));
+                Ok(Word::Nobody)
+            }
+            (Some(Err(Denial::Lost(failure))), _) => Err(failure),
+            (Some(Ok(_) | Err(Denial::Other(_))), _) => Ok(Word::Service(client)),
         }
-        Ok(is_there.then_some(client))
+    }
+
+    /// What another process keeps is not for us to open: neither would see what the other writes.
+    fn kept(&self) -> Option<Failure> {
+        let Ok(location @ Location::File(_)) = self.storage.location() else { return None };
+        tenancy::keeper(&location, None).map(|keeper| {
+            Failure::new(format!("{keeper} keeps the registry at {location}, and does not say where"))
+                .with_hint(UNHEARD)
+        })
     }
 
     /// What opens its door, if anything is needed.
     pub(crate) fn token(&self) -> Result<Option<String>, Failure> {
         match &self.token_file {
-            Some(file) => token_in(file).map(Some),
-            None => Ok(env::var(TOKEN_VARIABLE).ok().map(|token| token.trim().to_owned())),
+            Some(file) => token_in(file).and_then(|token| sendable(token, &file.display().to_string())),
+            None => {
+                let token = env::var_os(TOKEN_VARIABLE).unwrap_or_default();
+                let unfit = |_| Failure::usage(format!("{TOKEN_VARIABLE} cannot be sent: it is no text"));
+                sendable(token.into_string().map_err(unfit)?.trim().to_owned(), TOKEN_VARIABLE)
+            }
         }
     }
+}
+
+/// A token that can stand in a header; none if it is empty, as a variable is that was cleared.
+fn sendable(token: String, from: &str) -> Result<Option<String>, Failure> {
+    let Some(letter) = token.chars().find(|letter| letter.is_control()) else {
+        return Ok(Some(token).filter(|token| !token.is_empty()));
+    };
+    let what = if "\r\n".contains(letter) { "a line break" } else { "a control character" };
+    Err(Failure::usage(format!("{from} cannot be sent: it has {what} in it"))
+        .with_hint("it must be one token; of a file with several, --token-file FILE takes the first"))
+}
+
+/// A path by which a file is the same as another.
+fn whole(path: &Path) -> PathBuf {
+    path.canonicalize().or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_owned())
 }
 
 fn no_registry(location: &Location) -> Failure {
@@ -127,6 +224,37 @@ fn token_in(file: &Path) -> Result<String, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_token_that_cannot_be_sent_is_said_and_an_empty_one_is_none() {
+        let sent = |token: &str| sendable(token.to_owned(), "HERE").map_err(|failure| failure.message);
+        assert_eq!(sent("token"), Ok(Some("token".to_owned())));
+        assert_eq!(sent(""), Ok(None));
+        assert_eq!(sent("one\ntwo"), Err("HERE cannot be sent: it has a line break in it".to_owned()));
+        assert_eq!(sent("one\0"), Err("HERE cannot be sent: it has a control character in it".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn what_another_process_keeps_is_not_opened() {
+        let folder = tempfile::tempdir().expect("there is room for a folder");
+        let storage = StorageArguments { data_dir: Some(folder.path().to_owned()), database: None };
+        let target = TargetArguments { url: None, token_file: None, storage };
+        let location = Location::in_folder(folder.path());
+        let tenancy = tenancy::Tenancy::take(&location, Some(folder.path())).expect("nobody has it");
+        // It has not said yet where it listens; or it has, and nobody is there.
+        assert!(target.find().await.is_err());
+        let word = service_file::ServiceFile::write(folder.path(), "http://127.0.0.1:1", &location.to_string());
+        assert!(target.find().await.is_err_and(|failure| failure.message.contains("still keeps the registry")));
+        assert!(!folder.path().join("registry.db").exists(), "nothing was made");
+        let spelled =
+            folder.path().join("..").join(folder.path().file_name().expect("it has a name")).join("registry.db");
+        let storage =
+            StorageArguments { data_dir: Some(folder.path().join("other")), database: Some(Location::File(spelled)) };
+        let other = TargetArguments { url: None, token_file: None, storage };
+        assert!(other.find().await.is_err(), "whatever it is called");
+        drop((tenancy, word));
+        assert!(target.find().await.is_ok());
+    }
 
     #[tokio::test]
     async fn looking_makes_no_registry() {

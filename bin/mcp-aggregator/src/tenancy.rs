@@ -8,8 +8,10 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 use registry::{Location, ServerId};
 
@@ -18,6 +20,13 @@ use crate::service_file;
 
 /// Locked in the data directory where the database is elsewhere.
 const FOLDER_LOCK: &str = "service.lock";
+
+/// How long a command that works on the registry is waited for, and how often is looked whether it is done.
+const VISIT: Duration = Duration::from_secs(5);
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Locks that this command shares with others, until it ends.
+static VISITS: Mutex<Vec<File>> = Mutex::new(Vec::new());
 
 /// The right to keep a registry, for as long as this lives.
 #[derive(Debug)]
@@ -29,10 +38,8 @@ pub(crate) struct Tenancy {
 impl Tenancy {
     /// Takes the registry at `location` over, unless another service keeps it. In `folder` that one says where it is.
     pub(crate) fn take(location: &Location, folder: Option<&Path>) -> Result<Self, Failure> {
-        let path = match (location, folder) {
-            (Location::File(database), _) => lock_beside(database),
-            (_, Some(folder)) => folder.join(FOLDER_LOCK),
-            (_, None) => return Ok(Self { _lock: None, instance: new_instance() }),
+        let Some(path) = lock_of(location, folder) else {
+            return Ok(Self { _lock: None, instance: new_instance() });
         };
         let failed = |error: std::io::Error| Failure::new(format!("could not lock {}: {error}", path.display()));
         if let Some(folder) = path.parent() {
@@ -40,7 +47,7 @@ impl Tenancy {
         }
         let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
         let mut lock = opened.map_err(failed)?;
-        match lock.try_lock() {
+        match locked(&lock) {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(taken(location, &path, folder)),
             Err(TryLockError::Error(error)) => return Err(failed(error)),
@@ -55,6 +62,55 @@ impl Tenancy {
     pub(crate) fn instance(&self) -> &str {
         &self.instance
     }
+}
+
+/// Who keeps the registry at `location`, as far as can be told: a process, in words. It may not listen yet, or not answer.
+pub(crate) fn keeper(location: &Location, folder: Option<&Path>) -> Option<String> {
+    let path = lock_of(location, folder)?;
+    // Shared, and given back at once: several may look at the same time, and nobody is kept out.
+    let lock = File::open(&path).ok()?;
+    if !matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)) {
+        return None;
+    }
+    let pid = fs::read_to_string(&path).unwrap_or_default().trim().to_owned();
+    Some(if pid.is_empty() { "a process that is just starting".to_owned() } else { format!("process {pid}") })
+}
+
+fn lock_of(location: &Location, folder: Option<&Path>) -> Option<PathBuf> {
+    match location {
+        Location::File(database) => Some(lock_beside(database)),
+        Location::Postgres(_) => folder.map(|folder| folder.join(FOLDER_LOCK)),
+    }
+}
+
+/// Locks it. Who only looks at the registry, or changes something in it without a service, is soon done, and waited for.
+fn locked(lock: &File) -> Result<(), TryLockError> {
+    let deadline = Instant::now() + VISIT;
+    loop {
+        match lock.try_lock() {
+            Err(TryLockError::WouldBlock) if Instant::now() < deadline => {}
+            done => return done,
+        }
+        // Visitors share it with us; a service does not.
+        lock.try_lock_shared()?;
+        lock.unlock().map_err(TryLockError::Error)?;
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// Comes to the registry at `location`, beside others who do but not beside a service; none begins to keep it before this
+/// command is over. Whether that could be.
+pub(crate) fn visit(location: &Location) -> bool {
+    let Some(path) = lock_of(location, None) else { return true };
+    let folder = path.parent().map(|folder| fs::DirBuilder::new().recursive(true).mode(0o700).create(folder));
+    let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
+    // Whoever opens the registry next tells better what is wrong with such a place.
+    let (None | Some(Ok(())), Ok(lock)) = (folder, opened) else { return true };
+    if matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)) {
+        return false;
+    }
+    VISITS.lock().expect("nothing panics while it holds this").push(lock);
+    true
 }
 
 fn new_instance() -> String {
@@ -74,7 +130,9 @@ fn instance_in(file: &Path) -> Result<String, Failure> {
 }
 
 fn lock_beside(database: &Path) -> PathBuf {
-    let mut name = database.as_os_str().to_owned();
+    // However it is spelled, and whatever links lead to it.
+    let whole = database.canonicalize().unwrap_or_else(|_| database.to_owned());
+    let mut name = whole.into_os_string();
     name.push(".lock");
     name.into()
 }
@@ -110,6 +168,33 @@ mod tests {
         Tenancy::take(&location, Some(&folder.join("other"))).unwrap();
         drop(first);
         fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn who_keeps_a_registry_is_known_for_as_long_as_it_does() {
+        let folder = tempfile::tempdir().unwrap();
+        let location = Location::in_folder(folder.path());
+        assert_eq!(keeper(&location, None), None);
+        let tenancy = Tenancy::take(&location, None).unwrap();
+        assert_eq!(keeper(&location, None).unwrap(), format!("process {}", std::process::id()));
+        drop(tenancy);
+        assert_eq!(keeper(&location, None), None);
+        Tenancy::take(&location, None).expect("who looked has let go of it");
+    }
+
+    #[test]
+    fn a_service_waits_for_who_visits_its_registry_and_nobody_visits_one_that_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let location = Location::in_folder(&folder.path().join("new"));
+        assert!(visit(&location) && visit(&location), "several may come");
+        let starting = std::thread::spawn({
+            let location = location.clone();
+            move || Tenancy::take(&location, None)
+        });
+        VISITS.lock().unwrap().clear();
+        let tenancy = starting.join().unwrap().unwrap();
+        assert!(!visit(&location));
+        drop(tenancy);
     }
 
     #[test]

@@ -3,9 +3,38 @@
 use std::io::Read;
 
 use protocol::reply;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 const FORMS: &str = "give one JSON object, `-` to read one from stdin, or key=value pairs";
+
+/// Whether a value was taken for a number or a word of JSON that may have been meant as text: what the tool wants decides.
+pub(crate) fn are_guessed(words: &[String]) -> bool {
+    !matches!(words, [only] if only == "-" || only.trim_start().starts_with('{'))
+        && words.iter().any(|word| is_guessed(word))
+}
+
+fn is_guessed(word: &str) -> bool {
+    let Some((key, value)) = word.split_once('=') else { return false };
+    let json = serde_json::from_str::<Value>(value);
+    !key.ends_with(':') && json.is_ok_and(|json| json.is_number() || json.is_boolean() || json.is_null())
+}
+
+/// The same words as the schema of a tool's arguments wants them: `zip=12345` is text where the tool takes text.
+pub(crate) fn fitted(words: &[String], schema: &Value) -> Vec<String> {
+    let fitted = |word: &String| match word.split_once('=') {
+        Some((key, value)) if is_guessed(word) && is_text(&schema["properties"][key]["type"]) => {
+            format!("{key}={}", Value::from(value))
+        }
+        _ => word.clone(),
+    };
+    words.iter().map(fitted).collect()
+}
+
+/// Whether nothing but text will do.
+fn is_text(kind: &Value) -> bool {
+    kind == "string" || kind.as_array().is_some_and(|kinds| matches!(kinds.as_slice(), [only] if only == "string"))
+}
 
 /// Reads the words behind the tool's name; the JSON of an object, on one line. An error is a sentence for the user.
 pub(crate) fn read(words: &[String], stdin: impl Read) -> Result<Vec<u8>, String> {
@@ -63,6 +92,15 @@ fn pair(word: &str) -> Result<(&str, Vec<u8>), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_tool_takes_as_text_stays_text() {
+        let schema = serde_json::json!({"properties": {"zip": {"type": "string"}, "count": {"type": "integer"}}});
+        let words = ["zip=012", "zip=12345", "count=5", "other=6", "zip:=7"].map(str::to_owned);
+        assert!(are_guessed(&words) && !are_guessed(&["a=b".to_owned(), "c=\"1\"".to_owned()]));
+        assert!(!are_guessed(&["{\"a\": \"b=1\"}".to_owned()]));
+        assert_eq!(fitted(&words, &schema), ["zip=012", "zip=\"12345\"", "count=5", "other=6", "zip:=7"]);
+    }
 
     fn typed(words: &[&str]) -> Result<String, String> {
         let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();

@@ -141,6 +141,18 @@ impl Caller for Answering {
         self.client.party()
     }
 
+    fn held(&self) {
+        if let Some(account) = &self.account {
+            account.held();
+        }
+    }
+
+    fn released(&self) {
+        if let Some(account) = &self.account {
+            account.released();
+        }
+    }
+
     fn answered(&self, id: &[u8], answer: Answered<'_>) {
         let Answered { server, line, id_at, outcome } = answer;
         if let Some(account) = &self.account {

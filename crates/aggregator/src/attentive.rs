@@ -102,6 +102,14 @@ impl Caller for Attentive {
         self.to.party()
     }
 
+    fn held(&self) {
+        self.to.held();
+    }
+
+    fn released(&self) {
+        self.to.released();
+    }
+
     fn answered(&self, id: &[u8], answer: Answered<'_>) {
         let changed = answer.outcome.ok().and_then(|result| self.changed(answer.line, result));
         match changed {

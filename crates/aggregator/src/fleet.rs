@@ -2,16 +2,19 @@
 //!
 //! - here: the view, and who is told when it changes
 //! - `places`: where servers live: joining, starting, renaming, leaving
+//! - `shadows`: what cannot be listed because another server has it, too
 //! - `switched`: tools that are not on offer though their servers have them
 //! - `watching`: what becomes of them
 
 mod places;
+mod shadows;
 mod switched;
 mod watching;
 
 pub(crate) use places::Places;
 use places::raise;
 pub use places::{Happening, Lived};
+use shadows::Shadows;
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
@@ -25,6 +28,7 @@ use protocol::{Envelope, Era};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
+use upstream::ancestry::Ancestry;
 use upstream::lineage::{self, Lineage};
 use upstream::watchdog::Watchdog;
 use upstream::{Connection, Life, Report, Stop};
@@ -82,6 +86,8 @@ pub struct Fleet {
     /// What every server is told of those above it.
     chain: OsString,
     lineage: Arc<Lineage>,
+    ancestry: Arc<Ancestry>,
+    shadows: Shadows,
     watchdog: Arc<Watchdog>,
     /// How servers that run elsewhere are reached, for programs that do.
     remote: Option<Life>,
@@ -111,6 +117,16 @@ impl Fleet {
         fleet
     }
 
+    /// What a server's tool is called among all.
+    pub fn full_name(&self, server: &str, tool: &str) -> String {
+        catalog::names::canonical(server, &self.options.separator, tool)
+    }
+
+    /// Who we are among aggregators, and who uses us.
+    pub fn ancestry(&self) -> &Ancestry {
+        &self.ancestry
+    }
+
     /// No servers yet.
     pub fn empty(options: Options, chain: &Chain, remote: Option<Life>) -> Arc<Self> {
         let seed = RandomState::new().hash_one(std::time::SystemTime::now());
@@ -129,6 +145,8 @@ impl Fleet {
             stop: watch::Sender::new(Stop::Never),
             lives: Mutex::new(JoinSet::new()),
             chain: chain.as_value(),
+            ancestry: Arc::new(Ancestry::new(&lineage)),
+            shadows: Shadows::default(),
             lineage,
             watchdog: Arc::new(watchdog),
             remote,
@@ -285,7 +303,7 @@ impl Fleet {
         // Not before all have started: until then nobody looks at the names, and each look has its price. Nor while they
         // are stopped one by one: what that uncovers is of no use to anybody.
         if snapshot.is_settled() && !is_stopped {
-            warn_of_shadows(&before.snapshot, &snapshot);
+            self.shadows.tell(&snapshot);
         }
         self.views.send_replace(Arc::new(View::new(snapshot, connections)));
         // While nothing else changes: a room must be open exactly as long as there is something to wait for.
@@ -392,29 +410,6 @@ fn has_settled(view: &View, scope: Scope) -> bool {
     match scope {
         Scope::All => view.snapshot.is_settled(),
         Scope::One(server) => view.snapshot.servers()[server].state != ServerState::Initializing,
-    }
-}
-
-/// Two tools with the same full name can exist (`a` + `b:c`, `a:b` + `c`). The user should know which one is hidden.
-fn warn_of_shadows(before: &Snapshot, now: &Snapshot) {
-    // What was hidden while servers were starting has not been told.
-    let told = before.is_settled();
-    for kind in [Kind::Tool, Kind::Prompt] {
-        let name_in = |snapshot: &Snapshot, route| snapshot.listed_name(kind, route, catalog::NameStyle::Canonical);
-        for &route in now.shadowed(kind) {
-            let name = name_in(now, route);
-            if !(told && before.shadowed(kind).iter().any(|&old| name_in(before, old) == name)) {
-                let server = &now.servers()[route.server].name;
-                tracing::warn!(%server, %name, "hidden by a {} of another server that has the same full name", kind.noun());
-            }
-        }
-    }
-    let known = if told { before.collisions() } else { Vec::new() };
-    for collision in now.collisions() {
-        if !known.contains(&collision) {
-            let (owner, hidden) = (&now.servers()[collision.owner].name, &now.servers()[collision.hidden].name);
-            tracing::warn!(uri = %collision.uri, %owner, %hidden, "offered by two servers; the first one's is used");
-        }
     }
 }
 

@@ -46,6 +46,10 @@ pub trait Account: Send + Sync {
     fn turn(&self) -> Option<Turn>;
     /// The call is on its way to its server. If it is traced: the span that the server is told as its cause.
     fn sent(&self) -> Option<SpanContext>;
+    /// It was sent, but waits with us until its server is no longer busy with somebody else.
+    fn held(&self) {}
+    /// That is over, and its server gets it.
+    fn released(&self) {}
     /// The call is over. Said once.
     fn ended(&self, end: End<'_>);
     /// If it was not its client that gave the call up: what the client is told.

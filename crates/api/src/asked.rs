@@ -142,7 +142,17 @@ pub(crate) fn query(endpoint: &Endpoint, query: Option<&str>) -> Result<Map<Stri
     for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let name = decoded(name);
-        let Some(parameter) = endpoint.query.iter().find(|parameter| parameter.name == name) else { continue };
+        let Some(parameter) = endpoint.query.iter().find(|parameter| parameter.name == name) else {
+            // A typo would mean everything. `_` is how scripts get round caches.
+            if !name.starts_with('_') {
+                problems.push(problem(
+                    vec!["query".to_owned(), name.into_owned()],
+                    "extra_forbidden",
+                    known_instead(endpoint),
+                ));
+            }
+            continue;
+        };
         let value = parameter.read(&decoded(value));
         let place = ["query".to_owned(), parameter.name.to_owned()];
         parameter.schema.check(&place, &value, &mut problems);
@@ -153,6 +163,14 @@ pub(crate) fn query(endpoint: &Endpoint, query: Option<&str>) -> Result<Map<Stri
         problems.push(problem(place, "missing", "this is missing".to_owned()));
     }
     if problems.is_empty() { Ok(given) } else { Err(problems) }
+}
+
+fn known_instead(endpoint: &Endpoint) -> String {
+    let known: Vec<_> = endpoint.query.iter().map(|parameter| format!("`{}`", parameter.name)).collect();
+    match known.as_slice() {
+        [] => "this is not known here".to_owned(),
+        known => format!("this is not known here; there is {}", known.join(", ")),
+    }
 }
 
 impl Parameter {

@@ -1,6 +1,7 @@
 //! A question on its way to its answer: the model speaks, tools are called, their results go back, until it has said
 //! what it had to say or a bound is reached.
 
+use std::cmp::Reverse;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
@@ -269,7 +270,9 @@ impl Dialogue {
 
     /// What is to be called, or what the model is told instead.
     fn prepare(&mut self, call: &ToolCall, hands: &impl Hands) -> Result<(usize, String), Unmade> {
-        let offer = self.names.original(&call.name);
+        // Documents and people use the name that the service has for it, and models repeat it.
+        let own = || self.names.safe(&call.name).map(|_| call.name.as_str());
+        let offer = self.names.original(&call.name).or_else(own);
         let place = offer.and_then(|name| self.offers.iter().position(|offer| offer.tool.name == name));
         let place = place.ok_or_else(|| match call.parsed() {
             Err(error) => self.mistake(call, format!("{error}; and {}", self.no_such_tool(&call.name))),
@@ -306,14 +309,26 @@ impl Dialogue {
         self.mistake(call, why)
     }
 
+    /// Names what there is, what looks most like it first.
     fn no_such_tool(&self, name: &str) -> String {
-        let known: Vec<&str> =
-            self.tools.iter().filter_map(|tool| self.names.safe(&tool.name)).take(MOST_NAMED).collect();
+        let mut known: Vec<&str> = self.tools.iter().filter_map(|tool| self.names.safe(&tool.name)).collect();
+        let wanted: Vec<&str> = words(name).collect();
+        known.sort_by_key(|known| Reverse(words(known).filter(|word| wanted.contains(word)).count()));
+        let more = match known.len().saturating_sub(MOST_NAMED) {
+            0 => String::new(),
+            more => format!(", and {more} more"),
+        };
+        known.truncate(MOST_NAMED);
         match known.as_slice() {
             [] => format!("there is no tool `{name}`; there are no tools at all"),
-            known => format!("there is no tool `{name}`; there are {}", known.join(", ")),
+            known => format!("there is no tool `{name}`; there are {}{more}", known.join(", ")),
         }
     }
+}
+
+/// The words of a name.
+fn words(name: &str) -> impl Iterator<Item = &str> {
+    name.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty())
 }
 
 /// Whether an answer is the last.

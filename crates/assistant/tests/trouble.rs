@@ -20,6 +20,19 @@ async fn a_tool_that_is_not_there_is_told_with_those_that_are() {
 }
 
 #[tokio::test]
+async fn a_name_that_is_nearly_right_helps_and_the_services_own_name_is_taken() {
+    let server = ModelServer::start();
+    server.say(ModelReply::openai_calls(&[("1", "write", "{}")]));
+    server.say(ModelReply::openai_calls(&[("2", "files.read", r#"{"path": "a"}"#)]));
+    server.say(ModelReply::openai_text("Done."));
+    let hands = Noting::default();
+    let went = ask(&model(&server, Plays::OpenAi), &hands, Bounds::default()).await;
+    assert_eq!(went.outcome.unwrap().ended, Ended::Answered);
+    assert!(went.told[1].contains("there is no tool `write`; there are files_write, "), "{:?}", went.told);
+    assert_eq!(hands.names(), ["files.read"]);
+}
+
+#[tokio::test]
 async fn arguments_that_are_no_json_are_told_with_the_schema_and_nothing_is_called() {
     let server = ModelServer::start();
     server.say(ModelReply::anthropic_calls(&[("1", "files_read", r#"{"path": "#)]));

@@ -16,6 +16,7 @@ mod tree;
 
 pub use error::{ConfigError, Problem, ProblemKind, Warning};
 
+use crate::jsonc;
 use crate::server::{ServerName, ServerSpec};
 use tree::Node;
 
@@ -75,7 +76,8 @@ fn parse_json(text: &str) -> Result<Node, ConfigError> {
             reason: "the file is empty".to_owned(),
         });
     }
-    serde_json::from_str(text).map_err(|error| {
+    // Editors' own configs have comments, and people write them.
+    serde_json::from_str(text).or_else(|_| serde_json::from_str(&jsonc::plain(text))).map_err(|error| {
         let (column, excerpt) = excerpt::around(text, error.line(), error.column());
         let reason = error.to_string();
         let own_position = format!(" at line {} column {}", error.line(), error.column());

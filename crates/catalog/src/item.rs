@@ -1,11 +1,14 @@
 //! What a server offers, item by item, exactly as it defined them: tools, prompts, resources, resource templates.
 
 use bytes::Bytes;
+use protocol::Era;
 use protocol::scan::{self, Span};
 use protocol::splice::{Edit, Piece, in_order, splice};
 use protocol::text;
 
+use crate::mending::{self, edited, mend, without_halves};
 use crate::offer::Hints;
+use crate::shape;
 
 /// The four kinds of things a server can offer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -93,9 +96,11 @@ impl Kind {
 pub struct Item {
     /// The name, URI or URI template as text.
     pub id: String,
-    /// The whole definition, as the server wrote it.
+    /// The whole definition, as the server wrote it but for what had to be mended.
     pub definition: Bytes,
     id_span: Span,
+    /// What is to be changed in it for legacy clients.
+    for_legacy: Vec<mending::Edit>,
 }
 
 /// One page of a server's list.
@@ -117,12 +122,32 @@ impl Item {
         let whole = Span { start: 0, end: definition.len() };
         let id_span = scan::member(&definition, whole, kind.id_key())?;
         let id = text::decode(id_span.of(&definition))?.into_owned();
-        (!id.is_empty()).then_some(Self { id, definition, id_span })
+        if id.is_empty() {
+            return None;
+        }
+        let for_legacy = match kind {
+            Kind::Tool => mend(&definition, id_span, &shape::LEGACY_TOOL).map(|mending| mending.edits),
+            Kind::Prompt | Kind::Resource | Kind::Template => Ok(Vec::new()),
+        };
+        Some(Self { id, definition, id_span, for_legacy: for_legacy.unwrap_or_default() })
     }
 
-    /// Why clients would refuse a whole list for the sake of this one, if they would.
-    pub fn flaw(&self, kind: Kind) -> Option<&'static str> {
-        if kind == Kind::Tool { crate::schema::flaw(&self.definition) } else { None }
+    /// Takes out of the definition what clients would refuse a whole list for, and says what was wrong with it: each time
+    /// ``"`annotations.readOnlyHint` is not true or false"``. There is none left if it is of no use without that.
+    pub fn mended(self, kind: Kind) -> (Option<Self>, Vec<String>) {
+        if let Some(whole) = without_halves(&self.definition) {
+            let (item, mut flaws) = Self::read(kind, whole.into()).map_or((None, Vec::new()), |it| it.mended(kind));
+            flaws.push("a `\\u` escape is half a character".to_owned());
+            return (item, flaws);
+        }
+        match mend(&self.definition, self.id_span, shape::of(kind)) {
+            Ok(mending) if mending.edits.is_empty() => (Some(self), mending.flaws),
+            Ok(mending) => {
+                let definition = edited(&self.definition, &mending.edits);
+                (Self::read(kind, definition.into()), mending.flaws)
+            }
+            Err(flaw) => (None, vec![flaw]),
+        }
     }
 
     /// The identifying token as the server spelled it, quotes included: what a call must carry.
@@ -135,16 +160,12 @@ impl Item {
         self.inner_span().of(&self.definition)
     }
 
-    /// Appends the definition with `inner` (JSON text without quotes) to identify it and all else unchanged.
-    pub fn write_renamed(&self, inner: &[u8], out: &mut Vec<u8>) {
-        self.write_edited(Some(inner), &[], out);
-    }
-
-    /// Appends the definition, renamed if there is an `inner`, without the spans in `removed`.
-    pub(crate) fn write_edited(&self, inner: Option<&[u8]>, removed: &[Span], out: &mut Vec<u8>) {
+    /// Appends the definition, renamed if there is an `inner`, as clients of `era` take it.
+    pub(crate) fn write_for(&self, era: Era, inner: Option<&[u8]>, out: &mut Vec<u8>) {
         let rename = inner.map(|with| Edit { span: self.inner_span(), with });
-        let removals = removed.iter().map(|&span| Edit { span, with: b"" });
-        let mut edits: Vec<_> = rename.into_iter().chain(removals).collect();
+        let changes = if era == Era::Legacy { self.for_legacy.as_slice() } else { &[] };
+        let changes = changes.iter().map(|(span, with)| Edit { span: *span, with });
+        let mut edits: Vec<_> = rename.into_iter().chain(changes).collect();
         splice(self.definition.len(), in_order(&mut edits), |piece| match piece {
             Piece::Kept(span) => out.extend_from_slice(span.of(&self.definition)),
             Piece::New(bytes) => out.extend_from_slice(bytes),
@@ -193,7 +214,7 @@ mod tests {
         let mut renamed = b"srv:".to_vec();
         renamed.extend_from_slice(tool.id_inner());
         let mut out = Vec::new();
-        tool.write_renamed(&renamed, &mut out);
+        tool.write_for(Era::Legacy, Some(&renamed), &mut out);
         assert_eq!(out, definition.replace(r"a\u0062", r"srv:a\u0062").as_bytes());
     }
 

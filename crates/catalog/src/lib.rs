@@ -12,7 +12,9 @@
 //! - [`item`]: tools, prompts, resources and templates, exactly as their server defined them
 //! - [`offer`]: all that one server offers, and what it says of itself
 //! - [`secrets`]: what must not be told of a server, and texts without it
-//! - `schema`: what legacy clients cannot take of a tool's definition
+//! - `shape`: what the protocol says a definition looks like
+//! - `mending`: definitions held against that, and what is changed in those that differ
+//! - `schema`: whether a schema can be used
 //! - [`snapshot`]: everything that exists at one moment, merged; every name, every list, whose a URI is
 //! - [`names`]: what a tool or prompt is called towards clients: canonical name and safe alias
 //! - [`uri_template`]: whether a URI could have come from a template
@@ -21,11 +23,14 @@ pub mod config;
 pub mod container;
 mod expand;
 pub mod item;
+pub mod jsonc;
+mod mending;
 pub mod names;
 pub mod offer;
 mod schema;
 pub mod secrets;
 pub mod server;
+mod shape;
 pub mod snapshot;
 pub mod uri_template;
 

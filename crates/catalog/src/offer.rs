@@ -64,6 +64,8 @@ pub struct Offer {
     /// How long its lists may be kept and by whom, in the order of [`Kind::ALL`].
     pub hints: [Hints; 4],
     items: [Arc<[Item]>; 4],
+    /// What was wrong with its items and had to be mended or left out, in words, by kind.
+    notices: [Arc<[String]>; 4],
 }
 
 impl Offer {
@@ -77,6 +79,7 @@ impl Offer {
             info: empty,
             hints: [Hints::NONE; 4],
             items: Default::default(),
+            notices: Default::default(),
         }
     }
 
@@ -89,6 +92,16 @@ impl Offer {
     pub fn set_items(&mut self, kind: Kind, items: Vec<Item>, hints: Hints) {
         self.items[kind as usize] = items.into();
         self.hints[kind as usize] = hints;
+    }
+
+    /// What was wrong with its items of one kind, in words.
+    pub fn notices(&self, kind: Kind) -> &[String] {
+        &self.notices[kind as usize]
+    }
+
+    /// Replaces what was wrong with its items of one kind.
+    pub fn set_notices(&mut self, kind: Kind, notices: Vec<String>) {
+        self.notices[kind as usize] = notices.into();
     }
 
     /// Whether it announces a capability.

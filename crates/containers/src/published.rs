@@ -163,6 +163,7 @@ fn over_http(upstream: &Upstream, wanted: &Container, here: u16) -> Upstream {
         withheld: upstream.withheld,
         manners: upstream.manners.clone(),
         lineage: Arc::clone(&upstream.lineage),
+        ancestry: Arc::clone(&upstream.ancestry),
         watchdog: Arc::clone(&upstream.watchdog),
         sweeps: false,
     }

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use hyper::{Response, StatusCode};
 use protocol::reply::{self, code};
+use upstream::ancestry::{self, Circle};
 
 use crate::body::{Body, Events};
 use crate::tokens::Denied;
@@ -14,6 +15,9 @@ pub(crate) static SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-
 pub(crate) static PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 /// Names the last event a client has seen.
 pub(crate) static LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+
+/// Names the aggregators a request comes from; in a refusal, the one that refuses.
+pub(crate) static LINEAGE: HeaderName = HeaderName::from_static(ancestry::HEADER);
 
 /// Asks proxies to pass on every event as it comes.
 static UNBUFFERED: HeaderName = HeaderName::from_static("x-accel-buffering");
@@ -54,6 +58,19 @@ pub(crate) fn empty(status: StatusCode) -> Response<Body> {
 /// A refusal, as a JSON-RPC error that belongs to no request.
 pub(crate) fn refuse(status: StatusCode, why: &str) -> Response<Body> {
     refuse_request(status, b"null", code::INVALID_REQUEST, why)
+}
+
+/// A refusal because the request comes from ourselves, with our name, by which a sender knows itself.
+pub(crate) fn circle(circle: Circle, name: &str) -> Response<Body> {
+    let why = match circle {
+        Circle::Direct => "Loop detected: this aggregator cannot be a server of itself",
+        Circle::Through => "Loop detected: this aggregator cannot be a server of one that is among its own servers",
+    };
+    let mut response = refuse(StatusCode::LOOP_DETECTED, why);
+    if let Ok(name) = HeaderValue::from_str(name) {
+        response.headers_mut().insert(LINEAGE.clone(), name);
+    }
+    response
 }
 
 /// A refusal of the request with that id.

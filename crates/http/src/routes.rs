@@ -8,6 +8,7 @@ use hyper::body::Incoming;
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
 use protocol::reply::code;
+use upstream::ancestry::Circle;
 
 use crate::body::Body;
 use crate::front::{Asker, Shared};
@@ -55,6 +56,10 @@ async fn route(shared: &Arc<Shared>, parts: &Parts, body: Incoming) -> Response<
         Some(Ok(name)) => name,
         Some(Err(denied)) => return answer::unauthorized(denied),
     };
+    // Only those who may come in are believed.
+    if let Some(circle) = came_from_us(shared, parts) {
+        return answer::circle(circle, shared.aggregator.fleet.ancestry().name());
+    }
     let scope = match &place {
         Place::Mcp(Some(server)) | Place::Sse(Some(server)) => match find_server(shared, server) {
             Some(scope) => scope,
@@ -82,6 +87,12 @@ async fn route(shared: &Arc<Shared>, parts: &Parts, body: Incoming) -> Response<
             answer::refuse(StatusCode::NOT_FOUND, why)
         }
     }
+}
+
+/// Whether the request comes from this very aggregator, which would be a server of itself.
+fn came_from_us(shared: &Shared, parts: &Parts) -> Option<Circle> {
+    let lineage = parts.headers.get(&answer::LINEAGE)?.to_str().ok()?;
+    shared.aggregator.fleet.ancestry().hear(lineage).err()
 }
 
 fn find_server(shared: &Shared, name: &str) -> Option<Scope> {

@@ -121,7 +121,9 @@ impl Store {
     /// Registered servers, settings, skills, bindings, and which tools are off. What a config file says, what is found out by connecting, and what
     /// happened is not in it.
     pub async fn export(&self, secrets: Secrets) -> Result<Value, Error> {
-        let servers = self.servers(&ServerFilter::default(), Page::ALL).await?.items;
+        let mut servers = self.servers(&ServerFilter::default(), Page::ALL).await?.items;
+        // Their order means something: the first one runs blocks that name none.
+        servers.sort_by_key(|server| server.registered_at);
         let (settings, skills) = (self.settings().await?, self.skills().await?);
         let bindings = bindings::all(&mut self.read("export bindings").await?).await?;
         let name_of = |id: ServerId| servers.iter().find(|server| server.id == id).map(|server| server.name.clone());

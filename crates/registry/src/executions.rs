@@ -1,6 +1,6 @@
 //! Calls that were made, whatever way they came in.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -133,11 +133,6 @@ const COLUMNS: Columns =
 /// An execution is looked for so long before and after the time in its id, at first.
 const AROUND: Duration = Duration::from_secs(60);
 
-const ADD: &str = "INSERT INTO mcp.executions AS kept (id, server_id, server_name, tool_name, source, caller, \
-    document_path, section_line, status, submitted_at, started_at, completed_at, duration_us, retries, error_message, \
-    arguments, result, request_id, request_bytes, response_bytes) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, \
-    $12, $13, $14, $15, $16, $17, $18, $19, $20) ON CONFLICT";
-
 /// A report that comes late changes nothing of what is over. But what was only taken for lost, because another service
 /// began with this database, may turn out to have ended well.
 const BRING_UP_TO_DATE: &str = "DO UPDATE SET server_id = excluded.server_id, status = excluded.status, \
@@ -149,6 +144,39 @@ const BRING_UP_TO_DATE: &str = "DO UPDATE SET server_id = excluded.server_id, st
 
 /// Every value of an execution.
 const WIDTH: usize = 20;
+
+/// So many are added by one statement: what a statement costs by itself is paid once for them.
+const TOGETHER: usize = 32;
+
+/// What records executions; long, and made once.
+struct Recording {
+    bring_up_to_date: String,
+    add: String,
+    add_together: String,
+}
+
+impl Recording {
+    fn of(key: &str) -> Self {
+        Self {
+            bring_up_to_date: format!("{} ({key}) {BRING_UP_TO_DATE}", addition(1)),
+            add: format!("{} ({key}) DO NOTHING", addition(1)),
+            add_together: format!("{} ({key}) DO NOTHING", addition(TOGETHER)),
+        }
+    }
+}
+
+static IN_SQLITE: LazyLock<Recording> = LazyLock::new(|| Recording::of("submitted_at, id"));
+static IN_POSTGRES: LazyLock<Recording> = LazyLock::new(|| Recording::of("id"));
+
+/// Adds so many executions.
+fn addition(count: usize) -> String {
+    let row = |row: usize| {
+        let places = (1..=WIDTH).map(|column| format!("${}", row * WIDTH + column)).collect::<Vec<_>>();
+        format!("({})", places.join(", "))
+    };
+    let rows = (0..count).map(row).collect::<Vec<_>>().join(", ");
+    format!("INSERT INTO mcp.executions AS kept ({ALL_COLUMNS}) VALUES {rows} ON CONFLICT")
+}
 
 impl Store {
     /// Records calls, as far as they got, all or none: `known` ones are added or brought up to date; `fresh` ones are added
@@ -162,14 +190,23 @@ impl Store {
         fresh: impl IntoIterator<Item = &'r ExecutionRecord>,
     ) -> Result<(), Error> {
         let known: Vec<_> = known.into_iter().map(as_values).collect();
-        let fresh: Vec<_> = fresh.into_iter().map(as_values).collect();
-        if known.is_empty() && fresh.is_empty() {
+        let mut fresh = fresh.into_iter().map(as_values).peekable();
+        let mut together: Vec<Vec<Value>> = Vec::new();
+        while fresh.peek().is_some() {
+            let mut some = Vec::with_capacity(TOGETHER * WIDTH);
+            some.extend(fresh.by_ref().take(TOGETHER).flatten());
+            together.push(some);
+        }
+        let rest = together.pop_if(|last| last.len() < TOGETHER * WIDTH).unwrap_or_default();
+        if known.is_empty() && together.is_empty() && rest.is_empty() {
             return Ok(());
         }
         let mut session = self.write_lightly("record executions").await?;
-        let key = if session.is_postgres() { "id" } else { "submitted_at, id" };
-        session.execute_each(&format!("{ADD} ({key}) {BRING_UP_TO_DATE}"), known).await?;
-        session.execute_each(&format!("{ADD} ({key}) DO NOTHING"), fresh).await?;
+        let sql: &Recording = if session.is_postgres() { &IN_POSTGRES } else { &IN_SQLITE };
+        session.execute_each(&sql.bring_up_to_date, known).await?;
+        session.execute_each(&sql.add_together, together).await?;
+        let rest: Vec<Vec<Value>> = rest.chunks(WIDTH).map(<[Value]>::to_vec).collect();
+        session.execute_each(&sql.add, rest).await?;
         session.commit().await
     }
 

@@ -58,6 +58,9 @@ impl KeyError {
     /// What a person may do about it.
     pub fn hint(&self) -> String {
         match self {
+            Self::Malformed { from } if from != KEY_VARIABLE => {
+                format!("put the right file back, or set {KEY_VARIABLE}: what is sealed opens with no other key")
+            }
             Self::Malformed { .. } => format!("`openssl rand -hex 32` makes one for {KEY_VARIABLE}"),
             Self::Exposed { path, .. } => format!("if nobody has read it: chmod 600 '{}'", path.display()),
             Self::File { .. } => format!("set {KEY_VARIABLE} to do without a key file"),

@@ -29,23 +29,35 @@ struct Inner {
 const SEALED: &str = "SELECT id, connection_config, health_check_url FROM mcp.external_servers ORDER BY id FOR UPDATE";
 const RESEALED: &str = "UPDATE mcp.external_servers SET connection_config = $1, health_check_url = $2 WHERE id = $3";
 
+async fn connected(location: &Location) -> Result<Database, OpenError> {
+    Ok(match location {
+        Location::File(path) => {
+            let path = path.clone();
+            let opened = tokio::task::spawn_blocking(move || Sqlite::open(&path)).await;
+            Database::Sqlite(opened.expect("opening a file does not panic")?)
+        }
+        Location::Postgres(url) => Database::Postgres(Postgres::new(url, &location.to_string())?),
+    })
+}
+
 impl Store {
     /// Opens the registry at a place, brings it to the version that this program needs, and makes sure that the key is
     /// the one its credentials are sealed with.
     pub async fn open(location: &Location, key: &CredentialKey) -> Result<Self, OpenError> {
-        let database = match location {
-            Location::File(path) => {
-                let path = path.clone();
-                let opened = tokio::task::spawn_blocking(move || Sqlite::open(&path)).await;
-                Database::Sqlite(opened.expect("opening a file does not panic")?)
-            }
-            Location::Postgres(url) => Database::Postgres(Postgres::new(url, &location.to_string())?),
-        };
+        let database = connected(location).await?;
         migrations::apply(&database).await?;
         let sealer = RwLock::new(Arc::new(Sealer::new(key)));
         let store = Self { inner: Arc::new(Inner { database, sealer, location: location.clone() }) };
         store.check_key().await?;
         Ok(store)
+    }
+
+    /// Whether somebody answers there. Nothing is changed, but a file that is not there is made.
+    pub async fn reach(location: &Location) -> Result<(), OpenError> {
+        let database = connected(location).await?;
+        let mut session = database.read("reach the database").await?;
+        session.number("SELECT 1 AS n", values![]).await.map(drop)?;
+        Ok(())
     }
 
     /// Where it is kept.

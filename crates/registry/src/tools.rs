@@ -20,6 +20,10 @@ pub struct ListedTool {
     pub definition: RawJson,
 }
 
+fn length<S: serde::Serializer>(definition: &RawJson, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(definition.get().len().try_into().unwrap_or(u64::MAX))
+}
+
 /// A tool as it is kept.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ToolRecord {
@@ -38,8 +42,8 @@ pub struct ToolRecord {
     pub description: Option<String>,
     /// What it takes.
     pub input_schema: Option<RawJson>,
-    /// The whole definition, byte for byte as the server sent it.
-    #[serde(skip)]
+    /// The whole definition, byte for byte as the server sent it. Told is how long it is: what it costs a model.
+    #[serde(rename = "definition_bytes", serialize_with = "length")]
     pub definition: RawJson,
     /// It comes from a server and not from ourselves.
     pub is_external: bool,

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use catalog::{Dialect, Offer, Remote, Secrets};
 use protocol::Era;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use upstream::failure::Cause;
@@ -77,6 +78,7 @@ pub(crate) type Met = (Contact, JoinHandle<Cause>, Offer);
 /// Gets in touch.
 pub(crate) async fn meet(upstream: &Upstream, remote: &Remote, watcher: &Arc<dyn Watcher>) -> Result<Met, Cause> {
     let http = Http::new(remote).map_err(|trouble| Cause::Remote(trouble.to_string()))?;
+    let http = http.of(Arc::clone(&upstream.ancestry));
     // What it said first explains best why it cannot be met in any way.
     let mut first: Option<Failure> = None;
     for &manner in manners(remote.dialect, upstream.spec.era) {
@@ -122,6 +124,7 @@ fn manners(dialect: Dialect, era: Option<Era>) -> &'static [Manner] {
 
 /// Gets in touch in one way.
 async fn meet_in(upstream: &Upstream, http: Http, manner: Manner, watcher: &Arc<dyn Watcher>) -> Result<Met, Failure> {
+    let circle = http.circle();
     let era = if manner == Manner::Modern { Era::Modern } else { Era::Legacy };
     let (route, stream) = if manner == Manner::Older {
         let opening = timeout(upstream.manners.patience, Endpoint::open(http, upstream.manners.introduction()));
@@ -137,7 +140,7 @@ async fn meet_in(upstream: &Upstream, http: Http, manner: Manner, watcher: &Arc<
     let postbox = Postbox::new(Arc::clone(&courier) as _);
     let connection = Arc::new(Connection::new(upstream.surroundings(watcher), Wire::Post(postbox)));
     courier.serve(&connection);
-    let attending = tokio::spawn(attend(Arc::clone(&courier), Arc::clone(&connection), stream));
+    let attending = tokio::spawn(attend(Arc::clone(&courier), Arc::clone(&connection), stream, circle));
     let contact = Attempt { courier, attending: Some(attending) };
 
     let greeted = |revision: Option<&str>| {
@@ -209,15 +212,21 @@ impl From<Trouble> for Failure {
     fn from(trouble: Trouble) -> Self {
         let cause = match &trouble {
             Trouble::Unauthorized { .. } => Cause::Unauthorized(trouble.to_string()),
+            Trouble::Circle(why) => Cause::Circle(why),
             _ => Cause::Remote(trouble.to_string()),
         };
         if trouble.is_foreign() { Self::Foreign(cause) } else { Self::Final(cause) }
     }
 }
 
-/// Hears what the server says unasked, and clears away what is no longer needed. Ends only if the task breaks: a server
-/// that is lost may be back for the next call.
-async fn attend(courier: Arc<Courier>, connection: Arc<Connection>, stream: Option<Stream>) -> Cause {
+/// Hears what the server says unasked, and clears away what is no longer needed. Ends only if the task breaks, for a server
+/// that is lost may be back for the next call, or if the server turns out to be one of those who use us.
+async fn attend(
+    courier: Arc<Courier>,
+    connection: Arc<Connection>,
+    stream: Option<Stream>,
+    mut circle: watch::Receiver<Option<&'static str>>,
+) -> Cause {
     let tidying = async {
         let mut ticks = interval(TIDYING);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -243,6 +252,7 @@ async fn attend(courier: Arc<Courier>, connection: Arc<Connection>, stream: Opti
         () = hearing => {}
         () = tidying => {}
         () = renewing => {}
+        Ok(why) = circle.wait_for(Option::is_some) => return Cause::Circle(why.expect("it was waited for")),
     }
     Cause::ClosedOutput
 }

@@ -12,7 +12,9 @@ use hyper::header::{
 use hyper::http::uri::PathAndQuery;
 use hyper::{Method, Request, Response, StatusCode, Uri};
 use protocol::{Envelope, Kind, text};
+use tokio::sync::watch;
 use tokio::time::sleep;
+use upstream::ancestry::{self, Ancestry};
 
 use crate::body::Body;
 use crate::pool::Pool;
@@ -26,12 +28,18 @@ const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 const MOST_REDIRECTS: usize = 3;
 
+const LINEAGE: HeaderName = HeaderName::from_static(ancestry::HEADER);
+
 /// One server's address and what we send along.
 #[derive(Debug, Clone)]
 pub(crate) struct Http {
     pool: Arc<Pool>,
     pub(crate) url: Uri,
     headers: HeaderMap,
+    /// Told to MCP servers only.
+    ancestry: Option<Arc<Ancestry>>,
+    /// Why the server must not be one of ours, once that is known.
+    circle: Arc<watch::Sender<Option<&'static str>>>,
 }
 
 /// A request, to be sent as often as it takes.
@@ -66,7 +74,18 @@ impl Http {
                 headers.append(key, value);
             }
         }
-        Ok(Self { pool: Arc::new(Pool::new(&url)?), url, headers })
+        let circle = Arc::new(watch::Sender::new(None));
+        Ok(Self { pool: Arc::new(Pool::new(&url)?), url, headers, ancestry: None, circle })
+    }
+
+    /// The same with every request saying which aggregators it comes from.
+    pub(crate) fn of(self, ancestry: Arc<Ancestry>) -> Self {
+        Self { ancestry: Some(ancestry), ..self }
+    }
+
+    /// Tells when the server turns out to be this aggregator, or one that uses it.
+    pub(crate) fn circle(&self) -> watch::Receiver<Option<&'static str>> {
+        self.circle.subscribe()
     }
 
     /// What every request with a body says.
@@ -154,8 +173,16 @@ impl Http {
     pub(crate) async fn send(&self, errand: Errand<'_>) -> Result<Response<Body>, Trouble> {
         let (mut redirected, mut redirects, mut tries) = (None, 0, 0);
         loop {
-            let response = self.pool.send(errand.request(redirected.as_ref().unwrap_or(errand.url))).await?;
+            let mut request = errand.request(redirected.as_ref().unwrap_or(errand.url));
+            if let Some(lineage) = self.ancestry.as_ref().and_then(|it| HeaderValue::from_str(&it.value()).ok()) {
+                request.headers_mut().insert(LINEAGE, lineage);
+            }
+            let response = self.pool.send(request).await?;
             let status = response.status();
+            if let Some(why) = self.refused_as_circle(&response) {
+                self.circle.send_replace(Some(why));
+                return Err(Trouble::Circle(why));
+            }
             if status.is_success() {
                 return Ok(response);
             }
@@ -187,6 +214,19 @@ impl Http {
                 _ => return Ok(response),
             }
         }
+    }
+}
+
+impl Http {
+    /// Whether an aggregator refuses because it found itself among those the request comes from, and what that means.
+    fn refused_as_circle(&self, response: &Response<Body>) -> Option<&'static str> {
+        let name = response.headers().get(LINEAGE).filter(|_| response.status() == StatusCode::LOOP_DETECTED)?;
+        let is_us = self.ancestry.as_ref().is_some_and(|ancestry| name.as_bytes() == ancestry.name().as_bytes());
+        Some(if is_us {
+            "it is this aggregator itself, or leads back to it; it cannot be a server of itself"
+        } else {
+            "it is an aggregator that uses this one, so it cannot be one of its servers: that would be a circle"
+        })
     }
 }
 

@@ -19,6 +19,8 @@ pub(crate) enum Trouble {
     Unreachable(String),
     #[error("it wants other credentials (HTTP {status}{challenge})")]
     Unauthorized { status: StatusCode, challenge: String },
+    #[error("{0}")]
+    Circle(&'static str),
     #[error("it answered HTTP {status}{excerpt}")]
     Status { status: StatusCode, excerpt: String },
     #[error("it redirects to another place ({0}), which is not followed")]
@@ -93,9 +95,11 @@ impl Trouble {
     /// What has become of a call that met it.
     pub(crate) fn mishap(&self) -> Mishap {
         match self {
-            Self::Unauthorized { .. } | Self::Status { .. } | Self::RedirectedAway(_) | Self::ForeignAnswer(_) => {
-                Mishap::Refused
-            }
+            Self::Unauthorized { .. }
+            | Self::Circle(_)
+            | Self::Status { .. }
+            | Self::RedirectedAway(_)
+            | Self::ForeignAnswer(_) => Mishap::Refused,
             Self::NotRenewed(_) | Self::Forgetful(_) => Mishap::Forgotten,
             Self::Busy(_) => Mishap::Busy,
             _ if self.left_untouched() => Mishap::Unreachable,

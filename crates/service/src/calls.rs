@@ -341,7 +341,8 @@ fn session_of(call: &Call) -> Option<String> {
 
 fn metadata(execution: &Execution, target: &Target) -> Metadata {
     let times = execution.times();
-    let millis = |duration: Duration| duration.as_secs_f64() * 1000.0;
+    // To the microsecond: more digits are noise.
+    let millis = |duration: Duration| (duration.as_secs_f64() * 1_000_000.0).round() / 1000.0;
     Metadata {
         execution_id: execution.id,
         routed_to: target.server.1.to_string(),

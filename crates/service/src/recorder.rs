@@ -14,9 +14,9 @@ use crate::settings::Keeper;
 
 /// How long the first of a batch waits for others.
 const GATHERING: Duration = Duration::from_millis(500);
-/// With so many waiting nothing more is waited for.
-const MANY: usize = 4096;
-/// The most that is written at once.
+/// With so many waiting nothing more is waited for: few enough to be still in the processor's memory.
+const MANY: usize = 512;
+/// The most that is written at once, and the most that is known of calls under way and waits.
 const MOST_AT_ONCE: usize = 4096;
 /// The most that waits for the database: so many calls, and so many bytes.
 const MOST_WAITING: usize = 100_000;
@@ -74,7 +74,7 @@ struct Backlog {
     waiting: VecDeque<Over>,
     bytes: usize,
     /// Being written right now.
-    writing: Arc<[Over]>,
+    writing: Arc<VecDeque<Over>>,
     /// That these are under way is to be written.
     notes: Vec<ExecutionRecord>,
 }
@@ -106,7 +106,7 @@ impl Recorder {
     pub(crate) fn note(&self, record: ExecutionRecord) {
         let mut backlog = self.lock();
         // While the database is away, only ends are worth keeping.
-        if backlog.notes.len() < MANY {
+        if backlog.notes.len() < MOST_AT_ONCE {
             backlog.notes.push(record);
         }
         drop(backlog);
@@ -251,8 +251,11 @@ impl Recorder {
 
     fn take_batch(&self) -> Batch {
         let mut backlog = self.lock();
-        let count = backlog.waiting.len().min(MOST_AT_ONCE);
-        let ended: Arc<[Over]> = backlog.waiting.drain(..count).collect();
+        let later = match backlog.waiting.len() > MOST_AT_ONCE {
+            true => backlog.waiting.split_off(MOST_AT_ONCE),
+            false => VecDeque::with_capacity(MANY),
+        };
+        let ended = Arc::new(std::mem::replace(&mut backlog.waiting, later));
         backlog.bytes -= ended.iter().map(Over::weight).sum::<usize>();
         let notes = std::mem::take(&mut backlog.notes);
         backlog.writing = Arc::clone(&ended);
@@ -297,7 +300,7 @@ impl Backlog {
 /// What is written at once.
 struct Batch {
     notes: Vec<ExecutionRecord>,
-    ended: Arc<[Over]>,
+    ended: Arc<VecDeque<Over>>,
 }
 
 impl Batch {

@@ -293,7 +293,12 @@ impl Service {
     /// Changes a server; it is connected anew only if that is needed.
     pub async fn update(&self, by: &Actor, id_or_name: &str, update: Update) -> Result<ServerView, Error> {
         let key = id_or_name.to_owned();
+        let before = self.house.find(id_or_name)?.shown().record.name.clone();
         let handle = to_the_end(Arc::clone(&self.house).update(by.clone(), key, update)).await?;
+        let after = handle.shown().record.name.clone();
+        if before != after {
+            self.rename_pins(by, &before, &after).await?;
+        }
         Ok(view(&handle))
     }
 

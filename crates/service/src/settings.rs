@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use registry::{AuditNote, Store};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::error::Problem;
 use crate::{Actor, Error, Service};
@@ -257,6 +257,18 @@ impl Service {
         (*self.settings.now()).clone()
     }
 
+    /// The tools of a server that has another name now stay pinned.
+    pub(crate) async fn rename_pins(&self, by: &Actor, before: &str, after: &str) -> Result<(), Error> {
+        let (before, after) = (self.fleet.full_name(before, ""), self.fleet.full_name(after, ""));
+        let renamed = |pin: &String| pin.strip_prefix(&before).map_or(pin.clone(), |tool| format!("{after}{tool}"));
+        let pins = self.settings().pinned_tools;
+        let renamed: Vec<_> = pins.iter().map(renamed).collect();
+        if renamed != pins {
+            self.change_settings(by, json!({ "pinned_tools": renamed })).await?;
+        }
+        Ok(())
+    }
+
     /// Changes settings; what is wrong is told, and then nothing is changed. They hold at once.
     pub async fn change_settings(&self, by: &Actor, changes: Value) -> Result<Settings, Error> {
         let Value::Object(changes) = changes else {
@@ -288,8 +300,6 @@ impl Service {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn changed(changes: Value) -> Result<Settings, Vec<Problem>> {

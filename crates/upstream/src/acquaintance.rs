@@ -16,6 +16,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use crate::changes::News;
 use crate::connection::{Answer, Connection};
 use crate::failure::Cause;
+use crate::notices::{Deed, Notices};
 
 /// A list in more pages than this is not a list.
 const MOST_PAGES: usize = 10_000;
@@ -72,8 +73,7 @@ impl Manners {
         for kind in Kind::ALL {
             if self.asks_for(kind, &met.offer) {
                 let listing = timeout_at(deadline, list(connection, kind)).await;
-                let (items, hints) = listing.map_err(|_| too_slow(kind.list_method()))??;
-                met.offer.set_items(kind, items, hints);
+                listing.map_err(|_| too_slow(kind.list_method()))??.put_into(&mut met.offer, kind, connection);
             }
         }
         Ok(met.offer)
@@ -149,7 +149,7 @@ impl Manners {
                     continue;
                 }
                 match timeout(self.patience, list(connection, kind)).await {
-                    Ok(Ok((items, hints))) => offer.set_items(kind, items, hints),
+                    Ok(Ok(listing)) => listing.put_into(&mut offer, kind, connection),
                     Ok(Err(cause)) => tracing::warn!(%server, %cause, "could not list what has changed"),
                     Err(_) => {
                         tracing::warn!(%server, method = kind.list_method(), "did not list what has changed in time");
@@ -218,11 +218,30 @@ fn offer(era: Era, line: &Bytes, result: Span, info: &str) -> Offer {
     offer
 }
 
+/// One of a server's lists, complete.
+struct Listing {
+    items: Vec<Item>,
+    hints: Hints,
+    notices: Vec<String>,
+}
+
+impl Listing {
+    /// Tells what was wrong with the list unless that is known already, and makes it part of what the server offers.
+    fn put_into(self, offer: &mut Offer, kind: Kind, connection: &Connection) {
+        for notice in self.notices.iter().filter(|notice| !offer.notices(kind).contains(notice)) {
+            tracing::warn!(server = %connection.server(), "clients would refuse a whole list for what this server lists; {notice}");
+        }
+        offer.set_items(kind, self.items, self.hints);
+        offer.set_notices(kind, self.notices);
+    }
+}
+
 /// Asks for every page of one of the server's lists.
-async fn list(connection: &Connection, kind: Kind) -> Result<(Vec<Item>, Hints), Cause> {
+async fn list(connection: &Connection, kind: Kind) -> Result<Listing, Cause> {
     let method = kind.list_method();
     let nonsense = |problem: String| Cause::Nonsense { method, problem };
     let (mut items, mut ids, mut params) = (Vec::new(), HashSet::new(), None);
+    let mut notices = Notices::default();
     let mut hints: Option<Hints> = None;
     for _ in 0..MOST_PAGES {
         let answer = answered(connection, method, params.as_deref()).await?;
@@ -230,28 +249,33 @@ async fn list(connection: &Connection, kind: Kind) -> Result<(Vec<Item>, Hints),
             Ok(result) => result,
             // Servers that offer only other things need not know the method at all.
             Err(error) if items.is_empty() && is_unknown_method(error.of(&answer.line)) => {
-                return Ok((items, Hints::NONE));
+                return Ok(Listing { items, hints: Hints::NONE, notices: Vec::new() });
             }
             Err(error) => return Err(refused(method, error.of(&answer.line))),
         };
         let page = Page::read(kind, &answer.line, result);
         let page = page.ok_or_else(|| nonsense(format!("no array `{}`", kind.array_key())))?;
-        if page.unusable > 0 {
-            tracing::warn!(server = %connection.server(), count = page.unusable, "left out {}s that have no usable name", kind.noun());
+        for _ in 0..page.unusable {
+            notices.note(Deed::LeftOut, "no usable name", None);
         }
         let here = page.hints.unwrap_or(Hints::NONE);
         hints = Some(hints.map_or(here, |before| before.and(here)));
         for item in page.items {
-            if let Some(flaw) = item.flaw(kind) {
-                // One server's slip would take the tools of all others away from strict clients.
-                tracing::warn!(server = %connection.server(), name = %item.id, "left out a {} that clients cannot take: {flaw}", kind.noun());
-            } else if ids.insert(item.id.clone()) {
-                items.push(item);
-            } else {
-                tracing::warn!(server = %connection.server(), name = %item.id, "left out a second {} of the same name", kind.noun());
+            if !ids.insert(item.id.clone()) {
+                notices.note(Deed::LeftOut, "a second one of the same name", Some(&item.id));
+                continue;
             }
+            let name = item.id.clone();
+            // One server's slip would take what all others offer away from strict clients.
+            let (item, flaws) = item.mended(kind);
+            let deed = if item.is_some() { Deed::Mended } else { Deed::LeftOut };
+            flaws.iter().for_each(|flaw| notices.note(deed, flaw, Some(&name)));
+            items.extend(item);
         }
-        let Some(cursor) = page.next_cursor else { return Ok((items, hints.unwrap_or(Hints::NONE))) };
+        let Some(cursor) = page.next_cursor else {
+            let hints = hints.unwrap_or(Hints::NONE);
+            return Ok(Listing { items, hints, notices: notices.into_lines(kind) });
+        };
         let next = reply::object([("cursor", cursor.to_vec())]);
         if params.as_ref() == Some(&next) {
             return Err(nonsense("the same cursor again and again".to_owned()));

@@ -27,6 +27,11 @@ pub struct Party {
 pub trait Caller: Send + Sync {
     /// Who it is.
     fn party(&self) -> Party;
+    /// A request waits with us for its turn, because the server is busy with somebody else. Said while nothing of the server
+    /// can change, so whoever hears it must not ask for anything there.
+    fn held(&self) {}
+    /// Its turn has come: the server gets it now.
+    fn released(&self) {}
     /// The server's answer to the request that the caller knows as `id`.
     fn answered(&self, id: &[u8], answer: Answered<'_>);
     /// There will be no answer.
@@ -44,6 +49,11 @@ pub trait Caller: Send + Sync {
     /// Whether nobody has waited for the answer for a while, or made any other sign of being there.
     fn is_away(&self) -> bool {
         false
+    }
+    /// Whether a question that was put to it has nobody to answer it. One who may come back with the answer at any time, as
+    /// modern clients do, is no such.
+    fn is_deserted(&self) -> bool {
+        self.is_away()
     }
     /// If the caller reads slower than servers answer: something to wait for before handing over more.
     fn catching_up(&self) -> Option<Pin<Box<dyn Future<Output = ()> + Send + '_>>>;

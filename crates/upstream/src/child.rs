@@ -28,6 +28,9 @@ const TERM_GRACE: Duration = Duration::from_secs(1);
 /// How long we read on after a server's end, or wait for its end after its last word.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
+/// How long those who wait for an answer wait for a server's last words.
+const MUTTERING: Duration = Duration::from_millis(100);
+
 /// A process with everything we hold on it.
 struct Live {
     process: Process,
@@ -37,6 +40,19 @@ struct Live {
     draining: JoinHandle<()>,
     muttering: JoinHandle<()>,
     tail: Tail,
+}
+
+impl Live {
+    /// Takes in what the process said last, for those who wait for its answer. What it said is in the pipe already, unless
+    /// somebody it started goes on talking.
+    async fn hear_out(&mut self) {
+        if !self.muttering.is_finished() {
+            drop(timeout(MUTTERING, &mut self.muttering).await);
+        }
+        if let Some(line) = self.tail.lines().iter().rev().find(|line| !line.trim().is_empty()) {
+            self.connection.said_last(line);
+        }
+    }
 }
 
 /// Lives the server's life; returns when nothing of it is left.
@@ -73,6 +89,9 @@ pub(crate) async fn live(
             // It was no modern one either, so what happened first explains best what is wrong.
             ending = first;
             first_words = Some(words);
+        }
+        if matches!(&*ending, Ending::Failed { cause: Cause::Exited(_), .. }) && live.connection.open_calls() > 0 {
+            live.hear_out().await;
         }
         watcher.ended(upstream.index, &ending);
         live.connection.end(&ending);

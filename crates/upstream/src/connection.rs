@@ -44,6 +44,9 @@ const TURN_PATIENCE: Duration = Duration::from_secs(60);
 /// How often it is looked whether its turn has come by time alone.
 const TURN_CHECK: Duration = Duration::from_millis(500);
 
+/// So much of a server's last words is told to who waits for its answer.
+const LAST_WORDS: usize = 300;
+
 /// A request of a caller, to be forwarded with a few spans replaced.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'r> {
@@ -99,6 +102,8 @@ pub struct Connection {
     read_on: watch::Sender<bool>,
     /// It is known how the server ended.
     is_over: watch::Sender<bool>,
+    /// The last thing it said before it ended, beside its answers.
+    last_words: OnceLock<Box<str>>,
 }
 
 /// What a connection needs to know of its surroundings.
@@ -139,7 +144,20 @@ impl Connection {
             warned: AtomicBool::new(false),
             read_on: watch::Sender::new(false),
             is_over: watch::Sender::new(false),
+            last_words: OnceLock::new(),
         }
+    }
+
+    /// The server has ended, and this is the last thing it said. Whoever waits for an answer is told.
+    pub(crate) fn said_last(&self, words: &str) {
+        let words = words.trim().chars().take(LAST_WORDS).collect::<String>();
+        if !words.is_empty() {
+            self.last_words.get_or_init(|| words.into());
+        }
+    }
+
+    fn ended(&self, ending: &Arc<Ending>) -> CallError {
+        CallError::Ended { server: self.server(), ending: Arc::clone(ending), said: self.last_words.get().cloned() }
     }
 
     /// What is told of the server in this text, without its secrets.
@@ -221,7 +239,7 @@ impl Connection {
         };
         let mut open = self.lock();
         if let Some(ending) = &open.ended {
-            return Err(CallError::Ended { server: self.server(), ending: Arc::clone(ending) });
+            return Err(self.ended(ending));
         }
         let must_wait = open.must_wait(party);
         let number = open.enter(Waiting::Caller(call));
@@ -236,6 +254,7 @@ impl Connection {
         let edits = in_order(&mut edits[..count]);
         if must_wait {
             open.hold(number, spliced(line, edits));
+            caller.held();
             drop(open);
             tokio::spawn(Arc::clone(self).await_turn(number));
         } else {
@@ -314,7 +333,7 @@ impl Connection {
             open.ended.get_or_insert_with(|| Arc::clone(ending));
             open.take_all()
         };
-        let error = CallError::Ended { server: self.server(), ending: Arc::clone(ending) };
+        let error = self.ended(ending);
         let mut callers = Vec::new();
         for waiting in waiting {
             if let Waiting::Caller(call) = waiting {
@@ -515,8 +534,16 @@ impl Connection {
 
     /// Sends the requests whose turn has come.
     fn next_turn(&self) {
-        let released = self.lock().release();
-        for Held { number, line, .. } in &released {
+        let released: Vec<_> = {
+            let mut open = self.lock();
+            let released = open.release();
+            let caller = |held: &Held| open.get(held.number).map(|call| Arc::clone(&call.caller));
+            released.into_iter().map(|held| (caller(&held), held)).collect()
+        };
+        for (caller, Held { number, line, .. }) in &released {
+            if let Some(caller) = caller {
+                caller.released();
+            }
             self.wire.send_spliced(Some(*number), line, &[]);
         }
         if !released.is_empty() {
@@ -535,6 +562,14 @@ impl Connection {
         }
         if is_held() {
             self.fail(number, &CallError::OthersTurn { server: self.server() });
+        }
+    }
+
+    /// Ends everything that a caller waits for who does not come back.
+    fn dismiss_calls_of(self: &Arc<Self>, caller: &Arc<dyn Caller>) {
+        let numbers = self.lock().of_caller(caller);
+        for number in numbers {
+            self.cut_short(number, "its client is gone", &CallError::Deserted { server: self.server() });
         }
     }
 

@@ -61,6 +61,9 @@ pub enum Cause {
     /// It runs elsewhere, and does not accept our credentials: trying again with the same ones is of no use.
     #[error("{0}")]
     Unauthorized(String),
+    /// It is this aggregator, or one of those who use it: its tools would be among its own without end.
+    #[error("{0}")]
+    Circle(&'static str),
     /// It has a container of its own, which could not be made or did not last.
     #[error("{what}")]
     Container {
@@ -120,6 +123,7 @@ impl Cause {
             Self::Nonsense { method, problem } => Self::Nonsense { method, problem: hidden(&problem) },
             other @ (Self::Start(_)
             | Self::NoRemotes
+            | Self::Circle(_)
             | Self::Broken
             | Self::Exited(_)
             | Self::ClosedOutput
@@ -131,15 +135,14 @@ impl Cause {
     /// What the user can do about it, where there is something to do.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::Start(StartError::NotInPath { .. }) => Some("install it, or set `command` to its full path"),
-            Self::Start(StartError::NotExecutable { .. }) => Some("make it executable (`chmod +x`)"),
+            Self::Start(error) => error.hint(),
             Self::Container { hint, .. } => *hint,
             Self::TooSlow { .. } => Some("if it needs more time, set MCP_AGGREGATOR_START_TIMEOUT to more seconds"),
-            Self::Start(_)
-            | Self::NoRemotes
+            Self::NoRemotes
             | Self::Broken
             | Self::Remote(_)
             | Self::Unauthorized(_)
+            | Self::Circle(_)
             | Self::Exited(_)
             | Self::ClosedOutput
             | Self::ClosedInput
@@ -201,12 +204,14 @@ impl fmt::Display for Ending {
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum CallError {
     /// The server ended before it answered. Whether it did the work is unknown.
-    #[error("server `{server}` ended before it answered: {ending}")]
+    #[error("server `{server}` ended before it answered: {ending}{}", in_its_words(said.as_deref()))]
     Ended {
         /// Whose fault it is.
         server: ServerName,
         /// How it ended.
         ending: Arc<Ending>,
+        /// The last thing it said on stderr.
+        said: Option<Box<str>>,
     },
     /// The server answered, but not in a way that can be passed on.
     #[error("server `{server}` sent an answer that cannot be passed on: {problem}")]
@@ -249,8 +254,8 @@ pub enum CallError {
         /// Whose call it was.
         server: ServerName,
     },
-    /// Its client was gone, and others waited for the server that was still at it.
-    #[error("the call to `{server}` was given up: its client was gone, and others waited for their turn")]
+    /// Its client was gone, and others waited for the server that was still at it, or the server for the client.
+    #[error("the call to `{server}` was given up: its client was gone")]
     Deserted {
         /// Who was still at it.
         server: ServerName,
@@ -325,6 +330,10 @@ impl CallError {
     }
 }
 
+fn in_its_words(said: Option<&str>) -> String {
+    said.map_or_else(String::new, |said| format!("; it said: {said}"))
+}
+
 /// An exit status as people say it.
 fn describe(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
@@ -380,7 +389,7 @@ mod tests {
     #[test]
     fn only_a_call_that_was_never_sent_is_safe_to_retry() {
         let server = ServerName::new("db").unwrap();
-        let ended = CallError::Ended { server: server.clone(), ending: Arc::new(Ending::Stopped) };
+        let ended = CallError::Ended { server: server.clone(), ending: Arc::new(Ending::Stopped), said: None };
         assert!(!ended.is_safe_to_retry());
         assert!(CallError::Congested { server, waiting: 5 << 20 }.is_safe_to_retry());
     }

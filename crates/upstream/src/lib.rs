@@ -4,6 +4,7 @@
 //! - [`lifecycle`]: the life of a server, however it is reached
 //! - `child`: a server that we start, read top-down: start → initialize → list → serve → stop
 //! - [`acquaintance`]: asking a server who it is and what it offers
+//! - `notices`: what was wrong with the entries of its lists, each reason once
 //! - [`connection`]: requests on their way, each under an id of ours, and where its answer goes
 //! - [`caller`]: who made requests, and what reaches them besides the answer
 //! - `open`: the table of open requests, and whose question it is when the server asks something
@@ -14,12 +15,14 @@
 //! - [`stream`]: the two ends of a pipe or socket
 //! - [`process`]: the only place that starts and ends programs
 //! - [`lineage`]: the mark every process of ours carries, and how to find all that carry it
+//! - [`ancestry`]: which aggregators our requests come from, so that none becomes a server of itself
 //! - [`watchdog`]: the process that outlives us by a moment to clear up if we are killed
 //! - [`stderr`]: the last words of a server
 //! - [`housing`]: the container a server may live in
 //! - [`failure`]: how a server or a call failed, in words
 
 pub mod acquaintance;
+pub mod ancestry;
 pub mod caller;
 mod changes;
 mod child;
@@ -29,6 +32,7 @@ pub mod failure;
 pub mod housing;
 pub mod lifecycle;
 pub mod lineage;
+mod notices;
 mod numbers;
 mod open;
 pub mod outbox;

@@ -11,6 +11,7 @@ use protocol::Envelope;
 use tokio::sync::watch;
 
 use crate::acquaintance::Manners;
+use crate::ancestry::Ancestry;
 use crate::caller::Question;
 use crate::child;
 use crate::connection::{Connection, Surroundings};
@@ -95,6 +96,8 @@ pub struct Upstream {
     pub manners: Manners,
     /// Whose it is.
     pub lineage: Arc<Lineage>,
+    /// Who uses us, for those who must not be among them.
+    pub ancestry: Arc<Ancestry>,
     /// Who ends it if we cannot.
     pub watchdog: Arc<Watchdog>,
     /// Processes it leaves behind are looked for when it stops, not when everything does.

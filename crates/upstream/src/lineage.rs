@@ -34,6 +34,12 @@ impl Lineage {
         format!("{}{}", self.above, self.mark_of(index))
     }
 
+    /// What tells our process from all others, and the same of those that started us, outermost first.
+    pub(crate) fn processes(&self) -> (&str, impl Iterator<Item = &str>) {
+        let above = self.above.split(' ').filter_map(|mark| mark.split_once('/')).map(|(process, _)| process);
+        (&self.own, above)
+    }
+
     /// The mark of all our servers.
     pub fn mark(&self) -> Mark {
         Mark(format!("{}/", self.own))

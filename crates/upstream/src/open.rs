@@ -193,7 +193,13 @@ impl Open {
 
     /// Whether anything else of that very caller is open.
     pub(crate) fn waits_for(&self, caller: &Arc<dyn Caller>) -> bool {
-        self.calls().any(|(_, call)| std::ptr::addr_eq(Arc::as_ptr(&call.caller), Arc::as_ptr(caller)))
+        !self.of_caller(caller).is_empty()
+    }
+
+    /// The numbers of all requests of that very caller.
+    pub(crate) fn of_caller(&self, caller: &Arc<dyn Caller>) -> Vec<u64> {
+        let is_its = |call: &Call| std::ptr::addr_eq(Arc::as_ptr(&call.caller), Arc::as_ptr(caller));
+        self.calls().filter(|(_, call)| is_its(call)).map(|(number, _)| number).collect()
     }
 
     /// The numbers of requests that keep others from their turn although nobody waits for their answer any more.

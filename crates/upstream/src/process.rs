@@ -47,7 +47,7 @@ pub enum StartError {
         path: PathBuf,
     },
     /// The operating system refused.
-    #[error("could not start `{}`: {}", path.display(), explain(source))]
+    #[error("could not start `{}`: {}", path.display(), explain(path, source))]
     System {
         /// What was to be executed.
         path: PathBuf,
@@ -57,6 +57,28 @@ pub enum StartError {
 }
 
 impl StartError {
+    /// What the user can do about it, where there is something to do.
+    pub fn hint(&self) -> Option<&'static str> {
+        const NO_TILDE: &str = "`~` is not filled in here; write `${HOME}` instead";
+        match self {
+            Self::NotInPath { program, .. } if program.contains(char::is_whitespace) => {
+                Some("`command` is the program alone; its arguments go into `args`, one by one")
+            }
+            Self::NotInPath { .. } => Some("install it, or set `command` to its full path"),
+            Self::NoSuchFile { path } if has_tilde(path) => Some(NO_TILDE),
+            Self::NoSuchFile { path } if path.to_string_lossy().contains(' ') => {
+                Some("`command` is the program alone; its arguments go into `args`, one by one")
+            }
+            Self::NotExecutable { path } if path.is_dir() => Some("it is a folder; name the program in it"),
+            Self::NotExecutable { .. } => Some("make it executable (`chmod +x`)"),
+            Self::NoSuchFolder { path } if has_tilde(path) => Some(NO_TILDE),
+            Self::System { source, .. } if Errno::from_io_error(source) == Some(Errno::NOENT) => {
+                Some("what it was installed with is gone: install the server again")
+            }
+            Self::NoSuchFile { .. } | Self::NoSuchFolder { .. } | Self::System { .. } => None,
+        }
+    }
+
     /// The same, told in the words of the config: what its variables were filled with may be a secret.
     fn without(mut self, command: &Filled) -> Self {
         if command.has_variables() {
@@ -72,6 +94,19 @@ impl StartError {
     }
 }
 
+/// What the first line of a script wants it to be read by.
+fn interpreter(script: &std::path::Path) -> Option<String> {
+    let mut head = Vec::new();
+    io::Read::read_to_end(&mut io::Read::take(std::fs::File::open(script).ok()?, 256), &mut head).ok()?;
+    let line = String::from_utf8(head.split(|byte| *byte == b'\n').next()?.to_vec()).ok()?;
+    line.strip_prefix("#!")?.split_whitespace().next().map(str::to_owned)
+}
+
+/// A shell would have filled it in.
+fn has_tilde(path: &std::path::Path) -> bool {
+    path.components().any(|part| part.as_os_str() == "~")
+}
+
 fn list(folders: &[PathBuf]) -> String {
     if folders.is_empty() {
         return "no folder at all, because PATH is empty".to_owned();
@@ -79,10 +114,13 @@ fn list(folders: &[PathBuf]) -> String {
     folders.iter().map(|folder| folder.display().to_string()).collect::<Vec<_>>().join(", ")
 }
 
-fn explain(error: &io::Error) -> String {
+fn explain(path: &std::path::Path, error: &io::Error) -> String {
     match Errno::from_io_error(error) {
         // The file is there (we looked), so what is missing is what its first line names.
-        Some(Errno::NOENT) => "the interpreter in its first line (`#!`) was not found".to_owned(),
+        Some(Errno::NOENT) => {
+            let named = interpreter(path).unwrap_or_else(|| "#!".to_owned());
+            format!("the interpreter in its first line (`{named}`) was not found")
+        }
         _ => error.to_string(),
     }
 }
@@ -249,6 +287,20 @@ fn is_executable(path: &Path) -> Option<bool> {
 mod tests {
     use super::*;
     use std::fs;
+
+    #[test]
+    fn a_hint_is_about_what_was_written() {
+        let path = |path: &str| PathBuf::from(path);
+        for (error, needed) in [
+            (StartError::NotInPath { program: "npx -y x".to_owned(), searched: Vec::new() }, "`args`"),
+            (StartError::NotInPath { program: "npx".to_owned(), searched: Vec::new() }, "install it"),
+            (StartError::NoSuchFile { path: path("/cfg/~/bin/x") }, "${HOME}"),
+            (StartError::NotExecutable { path: path("/") }, "a folder"),
+            (StartError::NotExecutable { path: path("/no/such") }, "chmod"),
+        ] {
+            assert!(error.hint().is_some_and(|hint| hint.contains(needed)), "{error}");
+        }
+    }
 
     #[test]
     fn a_program_is_found_in_path_and_a_missing_one_says_where_it_was_looked_for() {

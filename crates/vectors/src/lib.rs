@@ -251,6 +251,13 @@ fn digest(model: &str) -> String {
 #[error("{0}")]
 struct Plain(String);
 
+/// What the system said of a connection that could not be made: the client tells it as Rust's own debug text.
+fn unreachable_by(words: &str) -> Option<&str> {
+    let (_, rest) = words.split_once("Failed to connect to ")?;
+    let (_, message) = rest.split_once("message: \"")?;
+    message.split_once('"').map(|(message, _)| message)
+}
+
 fn failed(deed: &str, address: &Address, error: &QdrantError) -> StoreError {
     const LONGEST: usize = 300;
     let mut words = match error {
@@ -259,6 +266,23 @@ fn failed(deed: &str, address: &Address, error: &QdrantError) -> StoreError {
         }
         other => other.to_string(),
     };
+    if let Some(reason) = unreachable_by(&words) {
+        words = format!("it cannot be reached: {reason}");
+    }
     words.truncate(words.floor_char_boundary(LONGEST));
     StoreError { what: format!("{deed} Qdrant at {}", address.url), source: Some(Box::new(Plain(words))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_that_cannot_be_made_is_told_in_plain_words() {
+        let told = "Internal error: Failed to connect to http://127.0.0.1:6/: tonic::transport::Error(Transport, ConnectError(\
+                    ConnectError(\"tcp connect error\", 127.0.0.1:6, Os { code: 111, kind: ConnectionRefused, message: \
+                    \"Connection refused\" })))";
+        assert_eq!(unreachable_by(told), Some("Connection refused"));
+        assert_eq!(unreachable_by("NotFound: no collection"), None);
+    }
 }

@@ -29,7 +29,7 @@ pub(crate) struct DoctorArguments {
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Do not start the servers of the config
-    #[arg(long, requires = "config")]
+    #[arg(long)]
     pub(crate) no_start: bool,
     /// Where a service should listen: ADDRESS:PORT, or a port on this machine [default: 127.0.0.1:8808]
     #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]

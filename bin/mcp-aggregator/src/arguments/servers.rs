@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
 use service::finding::Strategy;
 
@@ -186,12 +187,19 @@ pub(crate) struct DisableArguments {
     pub(crate) one: OneServer,
 }
 
+/// Options that count for clients only.
+const FOR_CLIENTS: &str = "For a client";
+/// What a client calls us unless it is told otherwise.
+pub(crate) const USUAL_ENTRY: &str = "all";
+
 /// Connect a server; or an MCP client to us: claude-desktop, claude-code, cursor or vscode.
 ///
 /// A registered server of that name comes first. Else the four words mean programs: their config is changed so
 /// that they use the running service (with its token, if it has one), or start us themselves (--stdio).
 /// Only our entry is written; comments and everything else in the file stay. What the file was is kept beside it
 /// for --undo; if somebody has changed it since, --undo only takes our entry out.
+/// Files of a project are made to be shared: there the token is a reference to MCP_AGGREGATOR_TOKEN, which must be
+/// set where the client is started.
 #[derive(Debug, Args)]
 #[command(
     verbatim_doc_comment,
@@ -203,35 +211,38 @@ Examples:
   mcp-aggregator connect cursor --undo
   mcp-aggregator connect vscode --project                      only for the project in this folder
   mcp-aggregator connect claude-desktop --stdio --config mcp.json
-  mcp-aggregator connect claude-code --url http://mcp.example.com:8808 --token-file token"
+  mcp-aggregator connect claude-code --url http://mcp.example.com:8808 --token-file token",
+    mut_arg("server", |server| server
+        .value_name("SERVER | CLIENT")
+        .help("The server, by name or id; or claude-desktop, claude-code, cursor, vscode"))
 )]
 pub(crate) struct ConnectArguments {
     #[command(flatten)]
     pub(crate) one: OneServer,
     /// The client starts us, instead of using a running service
-    #[arg(long, requires = "config", conflicts_with_all = ["url", "undo"])]
+    #[arg(help_heading = FOR_CLIENTS, long, requires = "config", conflicts_with_all = ["url", "undo"])]
     pub(crate) stdio: bool,
     /// The servers, for --stdio
-    #[arg(long, value_name = "FILE", requires = "stdio")]
+    #[arg(help_heading = FOR_CLIENTS, long, value_name = "FILE", requires = "stdio")]
     pub(crate) config: Option<PathBuf>,
     /// In the client's config for the project in this folder, instead of the user's own
-    #[arg(long)]
+    #[arg(help_heading = FOR_CLIENTS, long)]
     pub(crate) project: bool,
     /// What the client calls us
-    #[arg(long = "as", value_name = "NAME", default_value = "all")]
+    #[arg(help_heading = FOR_CLIENTS, long = "as", value_name = "NAME", default_value = USUAL_ENTRY, value_parser = NonEmptyStringValueParser::new())]
     pub(crate) entry: String,
     /// Show what would change, and change nothing
-    #[arg(long)]
+    #[arg(help_heading = FOR_CLIENTS, long)]
     pub(crate) dry_run: bool,
     /// Give the file back as it was before
-    #[arg(long)]
+    #[arg(help_heading = FOR_CLIENTS, long)]
     pub(crate) undo: bool,
 }
 
 impl ConnectArguments {
     /// Whether an option was given that only makes sense for clients.
     pub(crate) fn is_about_a_client(&self) -> bool {
-        self.stdio || self.project || self.dry_run || self.undo || self.entry != "all"
+        self.stdio || self.project || self.dry_run || self.undo || self.entry != USUAL_ENTRY
     }
 }
 

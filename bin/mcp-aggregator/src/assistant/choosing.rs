@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use super::unanswered;
 use crate::arguments::assistant::{ModelArguments, ToolCallingWord};
 use crate::failure::Failure;
+use crate::import::read_jsonc;
 
 /// What lets us in at the model of a service or a config, where no file says it.
 const KEY_VARIABLE: &str = "MCP_ASSISTANT_API_KEY";
@@ -64,6 +65,14 @@ impl AssistantArguments {
     }
 }
 
+/// Whether what a config says of a model can be used, as far as can be told without asking it.
+pub(crate) fn check(config: &Path) -> Result<(), Failure> {
+    match Named::in_config(config)? {
+        Some(named) => named.provider().map(drop),
+        None => Ok(()),
+    }
+}
+
 /// The model that is meant by options, a config or the environment, in this order; or why there is none. Nothing is sent
 /// yet.
 pub(crate) fn model(arguments: &ModelArguments, config: Option<&Path>) -> Result<Model, Failure> {
@@ -93,7 +102,7 @@ fn by_environment(arguments: &ModelArguments) -> Result<Provider, Failure> {
     Provider::from_environment(variable, arguments.model.as_deref()).map_err(|error| {
         Failure::usage(error.to_string()).with_hint(
             "or name it with --model, and where it is with --base-url; or let the service have one: \
-             `mcp-aggregator serve --assistant-model`",
+             `mcp-aggregator serve --assistant-model NAME`",
         )
     })
 }
@@ -116,7 +125,7 @@ impl Named {
     fn in_config(path: &Path) -> Result<Option<Self>, Failure> {
         // Whoever needs its servers tells what else is wrong with the file.
         let Ok(bytes) = fs::read(path) else { return Ok(None) };
-        let config: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+        let config: Value = read_jsonc(&String::from_utf8_lossy(&bytes)).unwrap_or_default();
         match config.get(MEMBER) {
             Some(Value::Object(members)) => Self::of(members, path).map(Some),
             Some(_) => Err(Failure::new(format!("{}: `{MEMBER}` must be an object", path.display()))),

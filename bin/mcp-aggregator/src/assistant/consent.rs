@@ -9,6 +9,7 @@ use tokio::sync::{Mutex, oneshot};
 
 use super::call_line;
 use crate::output::say;
+use crate::progress;
 use crate::table::{cut, printable};
 
 /// So much of each argument is shown.
@@ -44,8 +45,11 @@ impl Consent {
         rustix::termios::tcflush(io::stdin(), rustix::termios::QueueSelector::IFlush).ok();
         // In one piece, and without a line end: the answer is typed behind it. If it cannot be written, nobody answers.
         let question = format!("{} may destroy something. Call it? [y/N] ", described(tool, arguments));
+        progress::hush(true);
         io::stderr().write_all(question.as_bytes()).ok();
-        if typed_line().await.is_some_and(|line| is_yes(&line)) {
+        let typed = typed_line().await;
+        progress::hush(false);
+        if typed.is_some_and(|line| is_yes(&line)) {
             return Permission::Given;
         }
         Permission::Refused("not called: the user does not want that".into())

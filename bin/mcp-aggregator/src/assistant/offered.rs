@@ -14,6 +14,11 @@ use crate::failure::Failure;
 use crate::output::say;
 use crate::table::printable;
 
+/// So many tools OpenAI takes; Anthropic's and local models choose badly among more.
+const MOST_TOLD_WITH_EASE: usize = 128;
+/// Roughly, in English and JSON.
+const LETTERS_OF_A_TOKEN: usize = 4;
+
 /// What is wanted, and with it what is not.
 #[derive(Debug, Default)]
 pub(crate) struct Wanted {
@@ -64,6 +69,20 @@ impl Wanted {
         needed.retain(|name| self.servers.is_empty() || self.servers.contains(name));
         Ok(needed)
     }
+}
+
+/// What is said of more tools than a model is told with ease. They are sent with every round.
+fn too_many(tools: &[Value]) -> Option<String> {
+    let count = tools.len();
+    let letters =
+        || tools.iter().map(|tool| tool["description"].to_string().len() + tool["input_schema"].to_string().len());
+    (count > MOST_TOLD_WITH_EASE).then(|| {
+        let tokens = letters().sum::<usize>() / LETTERS_OF_A_TOKEN / 1000;
+        format!(
+            "warning: {count} tools go to the model with every round, some {tokens},000 tokens; some providers take no more \
+             than {MOST_TOLD_WITH_EASE}\nhint: --server or --skill leave out what the question does not need"
+        )
+    })
 }
 
 impl Offered {
@@ -130,6 +149,9 @@ impl Offered {
         if self.tools().is_empty() {
             say(format_args!("warning: there are no tools to be used here: {}", printable(self.why_none())));
         }
+        if let Some(warning) = too_many(self.tools()) {
+            say(format_args!("{warning}"));
+        }
     }
 
     fn why_none(&self) -> &str {
@@ -165,4 +187,20 @@ fn tool(described: &Value) -> Tool {
         schema => schema.clone(),
     };
     Tool::new(text("name"), text("description"), schema)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_tools_than_a_model_chooses_from_with_ease_are_told_with_what_they_cost() {
+        let tool = json!({"description": "x".repeat(200), "input_schema": {"type": "object"}});
+        assert_eq!(too_many(&vec![tool.clone(); 128]), None);
+        let told = too_many(&vec![tool; 400]).unwrap();
+        assert!(
+            told.contains("400 tools") && told.contains("some 22,000 tokens") && told.contains("--server"),
+            "{told}"
+        );
+    }
 }

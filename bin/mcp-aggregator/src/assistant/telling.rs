@@ -5,7 +5,9 @@ use std::io::{self, IsTerminal};
 use assistant::Told;
 
 use crate::output::{self, say};
+use crate::progress;
 use crate::table::{cut, printable};
+use crate::visible::visible;
 
 /// How much of the arguments of a call is shown.
 const ARGUMENTS_WIDTH: usize = 200;
@@ -31,7 +33,8 @@ impl Telling {
     pub(crate) fn tell(&mut self, told: Told<'_>) {
         match told {
             Told::Words(words) if self.with_words && !words.is_empty() => {
-                self.print(&if self.is_terminal { harmless(words) } else { words.to_owned() });
+                progress::hush(true);
+                self.print(&if self.is_terminal { visible(words) } else { words.into() });
                 self.is_in_line = !words.ends_with('\n');
             }
             Told::Words(_) => {}
@@ -51,6 +54,7 @@ impl Telling {
         if std::mem::take(&mut self.is_in_line) {
             self.print("\n");
         }
+        progress::hush(false);
     }
 
     fn print(&self, words: &str) {
@@ -67,12 +71,6 @@ pub(crate) fn call_line(tool: &str, arguments: &str) -> String {
     format!("{} {}", printable(tool), cut(&printable(arguments), ARGUMENTS_WIDTH))
 }
 
-/// Without what would steer a terminal: the words are a stranger's.
-fn harmless(words: &str) -> String {
-    let is_harmless = |character: char| !character.is_control() || matches!(character, '\n' | '\t');
-    words.chars().filter(|&character| is_harmless(character)).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -81,6 +79,5 @@ mod tests {
     fn a_call_is_shown_on_one_line_and_steers_no_terminal() {
         assert_eq!(call_line("a.b", "{\"x\":\n 1}"), "a.b {\"x\":  1}");
         assert_eq!(call_line("a.b", " "), "a.b {}");
-        assert_eq!(harmless("a\u{1b}[2Jb\tc\n"), "a[2Jb\tc\n");
     }
 }

@@ -3,9 +3,15 @@
 /// How many lines around a change are shown.
 const CONTEXT: usize = 2;
 
+/// A text, and the same as it may be shown, line by line.
+pub(crate) struct Side<'t> {
+    pub(crate) text: &'t str,
+    pub(crate) shown: &'t str,
+}
+
 /// The lines that go and those that come, with a little of what is around them.
-pub(crate) fn diff(name: &str, before: &str, after: &str) -> Vec<String> {
-    let (old, new): (Vec<&str>, Vec<&str>) = (before.lines().collect(), after.lines().collect());
+pub(crate) fn diff(name: &str, before: &Side<'_>, after: &Side<'_>) -> Vec<String> {
+    let (old, new): (Vec<&str>, Vec<&str>) = (before.text.lines().collect(), after.text.lines().collect());
     let same = old.iter().zip(&new).take_while(|(one, other)| one == other).count();
     let left = old.len().min(new.len()) - same;
     let tail = old.iter().rev().zip(new.iter().rev()).take(left).take_while(|(one, other)| one == other).count();
@@ -17,6 +23,7 @@ pub(crate) fn diff(name: &str, before: &str, after: &str) -> Vec<String> {
         format!("+++ {name}"),
         format!("@@ -{},{} +{},{} @@", from + 1, context.end - from, from + 1, new_end + context.len() - from),
     ];
+    let (old, new): (Vec<&str>, Vec<&str>) = (before.shown.lines().collect(), after.shown.lines().collect());
     lines.extend(old[from..same].iter().map(|line| format!(" {line}")));
     lines.extend(old[same..old_end].iter().map(|line| format!("-{line}")));
     lines.extend(new[same..new_end].iter().map(|line| format!("+{line}")));
@@ -28,11 +35,17 @@ pub(crate) fn diff(name: &str, before: &str, after: &str) -> Vec<String> {
 mod tests {
     use super::*;
 
+    fn plain(before: &str, after: &str) -> Vec<String> {
+        diff("f", &Side { text: before, shown: before }, &Side { text: after, shown: after })
+    }
+
     #[test]
     fn what_comes_and_goes_is_shown_with_what_is_around_it() {
-        let lines = diff("f", "1\n2\n3\nold\n5\n6\n7\n", "1\n2\n3\nnew\nmore\n5\n6\n7\n");
+        let lines = plain("1\n2\n3\nold\n5\n6\n7\n", "1\n2\n3\nnew\nmore\n5\n6\n7\n");
         assert_eq!(lines, ["--- f", "+++ f", "@@ -2,5 +2,6 @@", " 2", " 3", "-old", "+new", "+more", " 5", " 6"]);
-        assert_eq!(diff("f", "", "a\n")[3..], ["+a"]);
-        assert_eq!(diff("f", "a\na\n", "a\na\na\n")[3..], [" a", " a", "+a"]);
+        assert_eq!(plain("", "a\n")[3..], ["+a"]);
+        assert_eq!(plain("a\na\n", "a\na\na\n")[3..], [" a", " a", "+a"]);
+        let secret = |text| Side { text, shown: "***" };
+        assert_eq!(diff("f", &secret("old"), &secret("new"))[3..], ["-***", "+***"], "that it changes is seen");
     }
 }

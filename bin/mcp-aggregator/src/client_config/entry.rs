@@ -22,6 +22,14 @@ pub(crate) const fn group(client: Client) -> &'static str {
     }
 }
 
+/// What stands for the token in a file that is made to be shared, if the client fills variables in.
+pub(crate) fn reference(client: Client, variable: &str) -> String {
+    match client {
+        Client::ClaudeCode => format!("${{{variable}}}"),
+        _ => format!("${{env:{variable}}}"),
+    }
+}
+
 /// The entry that leads to us.
 pub(crate) fn entry(client: Client, way: &Way<'_>) -> Value {
     match way {
@@ -92,6 +100,11 @@ mod tests {
         assert_eq!(
             entry(Client::ClaudeCode, &program),
             json!({"type": "stdio", "command": "/bin/x", "args": ["stdio", "--config", "/c"]})
+        );
+        assert_eq!(reference(Client::ClaudeCode, "T"), "${T}");
+        assert_eq!(
+            (reference(Client::Cursor, "T"), reference(Client::VsCode, "T")),
+            ("${env:T}".into(), "${env:T}".into())
         );
         assert_eq!((group(Client::VsCode), group(Client::Cursor)), ("servers", "mcpServers"));
     }

@@ -11,6 +11,9 @@ use std::path::{Path, PathBuf};
 /// For its user only. What is kept beside the file has the token in it, or what others put there before.
 const PRIVATE: u32 = 0o600;
 
+/// Folders that hold nothing but what a client keeps.
+const FOLDERS: [&str; 2] = [".cursor", ".vscode"];
+
 /// A file that may not be there yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ClientFile {
@@ -70,15 +73,14 @@ impl ClientFile {
         Ok(Since::Untouched { before: if_there(&self.backup())? })
     }
 
-    /// Writes it anew. What it was is kept, unless an older backup still says how it was before us.
-    pub(crate) fn replace(&self, text: &str) -> io::Result<()> {
-        let now = self.read()?;
+    /// Writes it anew. What it was before us is kept, unless an older backup still says so.
+    pub(crate) fn replace(&self, text: &str, before: Option<&str>) -> io::Result<()> {
         if let Some(folder) = self.path.parent() {
             fs::create_dir_all(folder)?;
         }
         if !matches!(self.since()?, Since::Untouched { .. }) {
-            match &now {
-                Some(now) => put(&self.backup(), now, PRIVATE)?,
+            match before {
+                Some(before) => put(&self.backup(), before, PRIVATE)?,
                 None => remove_if_there(&self.backup())?,
             }
         }
@@ -92,7 +94,21 @@ impl ClientFile {
             Some(before) => put(&self.path, before, self.mode())?,
             None => remove_if_there(&self.path)?,
         }
-        self.forget()
+        self.forget()?;
+        if before.is_none() {
+            self.remove_empty_folder();
+        }
+        Ok(())
+    }
+
+    /// The folder of a client that has nothing in it now most likely was made by us. If it has, it stays.
+    fn remove_empty_folder(&self) {
+        let folder = self.path.parent().filter(|folder| FOLDERS.iter().any(|name| folder.ends_with(name)));
+        if let Some(folder) = folder
+            && let Err(error) = fs::remove_dir(folder)
+        {
+            tracing::debug!(folder = %folder.display(), %error, "the folder stays");
+        }
     }
 
     /// Writes it, and forgets that it was ours.
@@ -101,7 +117,8 @@ impl ClientFile {
         self.forget()
     }
 
-    fn forget(&self) -> io::Result<()> {
+    /// Forgets that it was ours.
+    pub(crate) fn forget(&self) -> io::Result<()> {
         remove_if_there(&self.backup())?;
         remove_if_there(&self.written())
     }
@@ -155,8 +172,8 @@ mod tests {
         fs::write(&path, "first").unwrap();
         let file = ClientFile::at(&path).unwrap();
         assert_eq!(file.since().unwrap(), Since::NotOurs);
-        file.replace("second").unwrap();
-        file.replace("third").unwrap();
+        file.replace("second", Some("first")).unwrap();
+        file.replace("third", Some("second")).unwrap();
         let Since::Untouched { before } = file.since().unwrap() else { panic!() };
         file.give_back(before.as_deref()).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "first");
@@ -167,7 +184,7 @@ mod tests {
     fn a_file_that_was_not_there_goes_and_a_changed_one_is_seen() {
         let folder = tempfile::tempdir().unwrap();
         let file = ClientFile::at(&folder.path().join("mcp.json")).unwrap();
-        file.replace("ours").unwrap();
+        file.replace("ours", None).unwrap();
         assert_eq!(fs::metadata(file.path()).unwrap().permissions().mode() & 0o777, 0o600);
         fs::write(file.path(), "theirs").unwrap();
         assert_eq!(file.since().unwrap(), Since::Changed);
@@ -184,7 +201,7 @@ mod tests {
         fs::write(&path, "first").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
         let file = ClientFile::at(&path).unwrap();
-        file.replace("second").unwrap();
+        file.replace("second", Some("first")).unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&file.backup()), mode(&file.written())), (0o600, 0o600));
         assert_eq!((mode(file.path()), file.is_open()), (0o644, true), "that is for its owner to decide");
@@ -196,7 +213,7 @@ mod tests {
         let (real, link) = (folder.path().join("real"), folder.path().join("link"));
         fs::write(&real, "x").unwrap();
         std::os::unix::fs::symlink(&real, &link).unwrap();
-        ClientFile::at(&link).unwrap().replace("y").unwrap();
+        ClientFile::at(&link).unwrap().replace("y", Some("x")).unwrap();
         assert!(link.is_symlink());
         assert_eq!(fs::read_to_string(&real).unwrap(), "y");
     }

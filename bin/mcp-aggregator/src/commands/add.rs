@@ -44,7 +44,7 @@ pub(crate) fn run(arguments: &AddArguments) -> Result<(), Failure> {
 }
 
 /// Waits until a server that is being connected is, or is not.
-async fn decided(service: &Client, added: Value) -> Result<Value, Failure> {
+pub(super) async fn decided(service: &Client, added: Value) -> Result<Value, Failure> {
     let path = format!("/servers/{}", encoded(added["id"].as_str().unwrap_or_default()));
     let (mut server, mut began) = (added, Instant::now());
     let mut told = Told::default();
@@ -160,11 +160,17 @@ fn of_options(arguments: &AddArguments) -> Result<Map<String, Value>, Failure> {
             }
             (Transport::Stdio, with("env", env, json!({"command": command, "args": args})))
         }
+        (None, Some(program)) if !program.contains("://") && !program.starts_with("${") => {
+            return Err(Failure::usage(format!("`{program}` is no address; a program stands after `--`"))
+                .with_hint(format!("`mcp-aggregator add {name} -- {program}`")));
+        }
         (None, Some(url)) => {
             let transport = match arguments.transport {
                 Some(Way::Stdio) => {
                     return Err(Failure::usage("an address is reached by http or sse; a program stands after `--`")
-                        .with_hint(format!("mcp-aggregator add {name} -- {url}")));
+                        .with_hint(format!(
+                            "`mcp-aggregator add {name} {url}`, or `mcp-aggregator add {name} -- PROGRAM`"
+                        )));
                 }
                 Some(Way::Sse) => Transport::Sse,
                 Some(Way::Http) | None => Transport::Http,

@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use crate::output::say;
 use crate::session::{self, Signals};
 use crate::table::printable;
-use crate::{config, documents, exit, output, words};
+use crate::{config, documents, exit, output, progress, words};
 
 /// A question, ready to be asked.
 struct Prepared<'a> {
@@ -118,19 +118,26 @@ impl Prepared<'_> {
         let mut telling = self.telling();
         let outcome = {
             let mut tell = |told: assistant::Told<'_>| telling.tell(told);
+            let what = format!("asking {}", model.provider().model);
+            let running = Box::pin(dialogue.run(model, &hands, &mut tell));
             tokio::select! {
-                outcome = dialogue.run(model, &hands, &mut tell) => Some(outcome),
+                outcome = progress::shown(&what, running) => Some(outcome),
                 () = stop => None,
             }
         };
         telling.end_line();
         let ended = outcome.as_ref().and_then(|outcome| outcome.as_ref().ok());
-        self.keep(&dialogue.transcript(&model.provider().model, ended))?;
-        match outcome {
+        let mut transcript = dialogue.transcript(&model.provider().model, ended);
+        let concluded = match outcome {
             None => Err(Failure::interrupted()),
             Some(Err(failure)) => Err(helper::unanswered(&failure)),
             Some(Ok(outcome)) => conclude(&outcome),
+        };
+        if let Err(failure) = &concluded {
+            transcript["error"] = failure.to_json()["error"].clone();
         }
+        self.keep(&transcript)?;
+        concluded
     }
 
     /// The words are part of the JSON, if that is wanted.
@@ -176,7 +183,7 @@ fn wholly_by_service(prepared: &Prepared<'_>, no_model: Failure) -> Result<(), F
         let answer = {
             let mut tell = |told: assistant::Told<'_>| telling.tell(told);
             tokio::select! {
-                answer = ask_service(&service, &body, &mut tell) => answer,
+                answer = progress::shown("waiting for the answer", Box::pin(ask_service(&service, &body, &mut tell))) => answer,
                 () = signals.next() => Err(Unasked::Failed(Failure::interrupted())),
             }
         };

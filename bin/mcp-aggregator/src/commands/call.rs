@@ -40,11 +40,15 @@ pub(crate) fn run(arguments: &CallArguments) -> Result<(), Failure> {
 fn by_service(arguments: &CallArguments) -> Result<(), Failure> {
     let CallArguments { target, tool, arguments: typed, timeout, .. } = arguments;
     let input = tool_arguments::read(typed, io::stdin().lock()).map_err(Failure::usage)?;
-    let mut call = vec![("name", reply::string(tool)), ("arguments", input), ("source", reply::string(SOURCE))];
-    call.extend(timeout.map(|seconds| ("timeout_ms", (seconds * 1000).to_string().into_bytes())));
-    let body = Bytes::from(reply::object(call));
     let result = session::block_on(async {
         let service = target.service().await?;
+        let input = match tool_arguments::are_guessed(typed) {
+            true => fitted(typed, &schema_at(&service, tool).await)?,
+            false => input,
+        };
+        let mut call = vec![("name", reply::string(tool)), ("arguments", input), ("source", reply::string(SOURCE))];
+        call.extend(timeout.map(|seconds| ("timeout_ms", (seconds * 1000).to_string().into_bytes())));
+        let body = Bytes::from(reply::object(call));
         let call = service.send(Method::POST, "/execute", body, LONGEST_CALL);
         let answer = progress::shown(&format!("calling `{tool}`"), call).await?;
         if answer.status.is_success() {
@@ -57,6 +61,27 @@ fn by_service(arguments: &CallArguments) -> Result<(), Failure> {
         }
     })?;
     show_result(&result, arguments)
+}
+
+/// The arguments as the tool wants them.
+fn fitted(typed: &[String], schema: &Value) -> Result<Vec<u8>, Failure> {
+    tool_arguments::read(&tool_arguments::fitted(typed, schema), io::empty()).map_err(Failure::usage)
+}
+
+/// What a tool of a service takes; nothing if that cannot be found out.
+async fn schema_at(service: &Client, tool: &str) -> Value {
+    let tools = service.get("/tools").await.ok().unwrap_or_default();
+    let found = tools.as_array().into_iter().flatten().find(|known| known["name"] == tool);
+    found.map(|tool| tool["input_schema"].clone()).unwrap_or_default()
+}
+
+/// What a tool of a config takes; nothing if that cannot be found out.
+fn schema_in(session: &Session, tool: &str) -> Value {
+    let view = session.fleet().view();
+    let Some(route) = view.snapshot.resolve(catalog::Scope::All, Kind::Tool, tool) else { return Value::Null };
+    let definition = &view.snapshot.item(Kind::Tool, route).definition;
+    let definition: Value = serde_json::from_slice(definition).unwrap_or_default();
+    definition["inputSchema"].clone()
 }
 
 /// Why there is no such tool, as far as that can be found out: it is switched off, or another one was meant.
@@ -106,6 +131,10 @@ fn by_config(arguments: &CallArguments, config: &Path) -> Result<(), Failure> {
     let answer = session::with(loaded, options, async |session| {
         session.all_decided().await?;
         look_up(session, tool, config)?;
+        let input = match tool_arguments::are_guessed(typed) {
+            true => fitted(typed, &schema_in(session, tool))?,
+            false => input,
+        };
         call(session, tool, input).await
     })?;
     show(&answer, arguments)

@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::output::{self, say};
 use crate::session;
 use crate::shown::{self, moment, table, text};
-use crate::table::{cut, line_width, printable};
+use crate::table::{printable, wrapped};
 
 pub(crate) fn run(arguments: &CallsArguments) -> Result<(), Failure> {
     session::block_on(async {
@@ -68,7 +68,7 @@ fn lines(calls: &[Value]) -> Vec<String> {
             lines.push(format!("  id: {}", text(call, "id")));
         }
         let why = call["error_message"].as_str().and_then(|why| why.lines().next()).map(printable);
-        lines.extend(why.map(|why| format!("  why: {}", cut(&why, line_width().saturating_sub(shown::INDENT)))));
+        lines.extend(why.into_iter().flat_map(|why| wrapped(&format!("why: {why}"), shown::NOTE)));
     }
     lines
 }

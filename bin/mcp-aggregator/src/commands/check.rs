@@ -3,15 +3,16 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use aggregator::load::{LoadError, Loaded};
+use aggregator::load::Loaded;
 use aggregator::{Fleet, NamePolicy, Separator, ServerState};
 use catalog::config::Warning;
-use catalog::{Config, ConfigError, ServerSpec, Transport};
+use catalog::{Config, ServerSpec, Transport};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use upstream::Report;
 
 use crate::arguments::CheckArguments;
+use crate::assistant;
 use crate::config;
 use crate::failure::Failure;
 use crate::output;
@@ -24,15 +25,17 @@ pub(crate) fn run(arguments: &CheckArguments) -> Result<(), Failure> {
     let loaded = match config::read(&arguments.config.path) {
         Ok(loaded) => loaded,
         Err(error) => {
+            let failure = config::explain(&error);
             if arguments.json {
-                output::print_json(&json!({"ok": false, "error": described(&error)}))?;
+                output::print_json(&json!({"ok": false, "error": failure.to_json()["error"]}))?;
             }
-            return Err(config::explain(&error));
+            return Err(failure);
         }
     };
     for warning in &loaded.config.warnings {
         output::say(format_args!("warning: {}", printable(&warning.to_string())));
     }
+    assistant::check(&arguments.config.path)?;
     if arguments.start { start_all(loaded, arguments) } else { show_plan(&loaded, arguments.json) }
 }
 
@@ -150,9 +153,10 @@ impl Finding {
     fn to_json(&self) -> Value {
         let millis = u64::try_from(self.took.as_millis()).unwrap_or(u64::MAX);
         if !self.has_failed() {
-            return json!({"server": self.server, "state": "running", "tools": self.tools, "startMs": millis});
+            return json!({"server": self.server, "state": "running", "tools": self.tools, "start_ms": millis});
         }
-        let mut finding = json!({"server": self.server, "state": "failed", "startMs": millis, "reason": self.reason()});
+        let mut finding =
+            json!({"server": self.server, "state": "failed", "start_ms": millis, "reason": self.reason()});
         if let Some(report) = &self.report {
             finding["phase"] = json!(report.phase.to_string());
             finding["stderr"] = json!(report.last_words);
@@ -202,15 +206,4 @@ fn table(findings: &[Finding], disabled: &[String]) -> Vec<String> {
         lines.extend(finding.into_iter().flat_map(Finding::details));
     }
     lines
-}
-
-/// A config that cannot be run, for programs.
-fn described(error: &LoadError) -> Value {
-    let problems = match error {
-        LoadError::Invalid { source: ConfigError::Problems(problems), .. } => problems.as_slice(),
-        _ => &[],
-    };
-    let problem = |problem: &catalog::config::Problem| json!({"path": problem.path, "message": problem.message, "hint": problem.hint});
-    let problems: Vec<Value> = problems.iter().map(problem).collect();
-    json!({"code": config::code(error), "message": error.to_string(), "problems": problems})
 }

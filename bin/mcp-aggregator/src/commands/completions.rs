@@ -44,7 +44,9 @@ fn with_names(shell: Shell, script: &str) -> String {
             }
         }
         Shell::Zsh => {
-            let is_name = |line: &str| line.starts_with("':server -- ") || line.starts_with("':tool -- ");
+            let is_name = |line: &str| {
+                ["':server -- ", "':tool -- ", "'*::names -- "].iter().any(|beginning| line.starts_with(beginning))
+            };
             let line = |line: &str| match is_name(line) {
                 true => line.replace(":_default'", ":_mcp-aggregator_names'"),
                 false => line.to_owned(),
@@ -59,7 +61,14 @@ fn with_names(shell: Shell, script: &str) -> String {
                      -a \"(mcp-aggregator names {verb} 2>/dev/null)\"\n"
                 )
             };
-            script.to_owned() + &NAMING.iter().map(line).collect::<String>()
+            let switch = |verb: &str| {
+                format!(
+                    "complete -c mcp-aggregator -n \"__fish_seen_subcommand_from tools; and __fish_seen_subcommand_from {verb}\" \
+                     -f -a \"(mcp-aggregator names {verb} 2>/dev/null)\"\n"
+                )
+            };
+            let switches = ["on", "off"].map(switch).concat();
+            script.to_owned() + &NAMING.iter().map(line).collect::<String>() + &switches
         }
     }
 }
@@ -67,12 +76,15 @@ fn with_names(shell: Shell, script: &str) -> String {
 const BASH: &str = "\
 _mcp__aggregator_with_names() {
     _mcp__aggregator \"$@\"
-    local verb=\"${COMP_WORDS[1]}\" current=\"${COMP_WORDS[COMP_CWORD]}\"
-    if [[ ${COMP_CWORD} -ne 2 || \"${current}\" == -* ]]; then
+    local verb=\"${COMP_WORDS[1]}\" current=\"${COMP_WORDS[COMP_CWORD]}\" place=2
+    if [[ \"${verb}\" == tools && ${COMP_CWORD} -ge 3 ]]; then
+        verb=\"${COMP_WORDS[2]}\" place=${COMP_CWORD}
+    fi
+    if [[ ${COMP_CWORD} -ne ${place} || \"${current}\" == -* ]]; then
         return 0
     fi
     case \"${verb}\" in
-        VERBS)
+        VERBS|on|off)
             COMPREPLY=( $(compgen -W \"$(mcp-aggregator names \"${verb}\" 2>/dev/null)\" -- \"${current}\") )
             ;;
     esac

@@ -6,7 +6,7 @@ use crate::arguments::servers::{ConnectArguments, OneServer};
 use crate::client::encoded;
 use crate::failure::Failure;
 use crate::import::clients::Client;
-use crate::session;
+use crate::{progress, session};
 
 /// The programs that can be connected to us. Windsurf is none: where it keeps what is known to change.
 pub(super) const CLIENTS: [Client; 4] = [Client::ClaudeDesktop, Client::ClaudeCode, Client::Cursor, Client::VsCode];
@@ -44,10 +44,14 @@ fn run(one: &OneServer, verb: &str, done: &str) -> Result<(), Failure> {
         let order_path = format!("{path}/{verb}");
         let order = service.post_at_length(&order_path);
         let watching = preparing::tell(&service, &path);
-        tokio::select! {
-            answer = order => Ok(answer?),
-            silent = watching => Err(silent),
-        }
+        let decided = async {
+            tokio::select! {
+                answer = order => Ok(answer?),
+                silent = watching => Err(silent),
+            }
+        };
+        let verb = if done == "connected" { "connecting" } else { "disconnecting" };
+        progress::shown(&format!("{verb} `{}`", one.server), Box::pin(decided)).await
     })?;
     tell(one, &server, done)
 }

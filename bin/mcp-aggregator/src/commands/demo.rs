@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::serve;
+use crate::admission::{TOKEN_VARIABLE, check_door};
 use crate::arguments::demo::{DemoArguments, DemoServer, DemoServerArguments};
 use crate::arguments::{Arguments, Command, ServeArguments};
 use crate::failure::Failure;
@@ -25,6 +26,10 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<(), Failure> {
         Some(listen) => listen,
         None => free_address().map_err(|error| failed(&error))?,
     };
+    let is_guarded = std::env::var_os(TOKEN_VARIABLE).is_some();
+    check_door(listen, is_guarded).map_err(|failure| {
+        failure.with_hint(format!("set {TOKEN_VARIABLE}, or listen at 127.0.0.1:{}", listen.port()))
+    })?;
     let folder = TempDir::with_prefix("mcp-aggregator-demo-").map_err(|error| failed(&error))?;
     let config = furnish(folder.path()).map_err(|error| failed(&error))?;
     let served =

@@ -32,7 +32,7 @@ fn of_config(arguments: &DoctorArguments, config: &std::path::Path) -> Result<Ve
         findings.push(session::block_on(async { Ok(surroundings::engine().await) })?);
     }
     if !arguments.no_start {
-        let (started, tools) = servers::start(loaded)?;
+        let (started, tools) = servers::start(loaded, config)?;
         findings.extend(started);
         findings.extend(offered::examine(&tools));
     }
@@ -52,15 +52,16 @@ fn of_vectors(option: Option<String>) -> Result<Finding, Failure> {
 async fn of_machine(arguments: &DoctorArguments) -> Result<Vec<Finding>, Failure> {
     let service = match arguments.target.running().await {
         Ok(service) => service,
-        Err(failure) => return Ok(vec![failed("service", failure)]),
+        Err(failure) => return Ok(without_answer(arguments, failure)),
     };
     let Some(service) = service else { return Ok(without_service(arguments).await) };
     let health = match service.get("/health").await {
         Ok(health) => health,
-        Err(denial) => return Ok(vec![failed("service", denial.into())]),
+        Err(denial) => return Ok(without_answer(arguments, denial.into())),
     };
     let mut findings = vec![Finding::ok("service", format!("runs at {}", service.url())), database(&health)];
     findings.extend(vectors(&health));
+    findings.extend(more_issues(&health));
     let (told, tools) = servers::ask(&service).await?;
     findings.extend(told);
     // The tools of a config have been looked at before.
@@ -68,6 +69,32 @@ async fn of_machine(arguments: &DoctorArguments) -> Result<Vec<Finding>, Failure
         findings.extend(offered::examine(&tools));
     }
     Ok(findings)
+}
+
+/// A service that cannot be asked, and what can be seen of its surroundings without it.
+fn without_answer(arguments: &DoctorArguments, failure: Failure) -> Vec<Finding> {
+    let room = surroundings::room(&arguments.target.storage);
+    let wanted = arguments.listen.map(|listen| surroundings::port(Some(listen)));
+    std::iter::once(failed("service", failure)).chain(room).chain(wanted).collect()
+}
+
+/// What else the service knows to be wrong. Servers, vectors and the database have lines of their own.
+fn more_issues(health: &Value) -> Vec<Finding> {
+    let issues = health["issues"].as_array().into_iter().flatten();
+    let told = issues.filter_map(|issue| {
+        let message = issue["message"].as_str().unwrap_or_default();
+        match issue["component"].as_str()? {
+            "config" => Some(
+                Finding::problem("config", message).advise("put the file right: the service reads it when it changes"),
+            ),
+            "executions" => Some(
+                Finding::problem("calls", "executions are stopped")
+                    .advise("`mcp-aggregator calls allow` allows them again"),
+            ),
+            _ => None,
+        }
+    });
+    told.collect()
 }
 
 /// Where the service compares vectors, if that should be elsewhere.
@@ -100,6 +127,8 @@ fn database(health: &Value) -> Finding {
 async fn without_service(arguments: &DoctorArguments) -> Vec<Finding> {
     let storage = &arguments.target.storage;
     let mut findings = vec![Finding::ok("service", "none runs here"), surroundings::port(arguments.listen)];
+    let has_tokens = arguments.target.token().is_ok_and(|token| token.is_some());
+    findings.extend(arguments.listen.and_then(|listen| surroundings::door(listen, has_tokens)));
     let registry = surroundings::registry(storage).await;
     let is_there = registry.iter().any(|finding| finding.topic == "registry" && finding.message.contains("opened"));
     findings.extend(registry);
@@ -141,4 +170,18 @@ fn tell(findings: &[Finding], as_json: bool) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_service_knows_to_be_wrong_is_told() {
+        let health = json!({"issues": [{"component": "config", "message": "mcp.json: bad"}, {"component": "server"},
+            {"component": "executions", "message": "POST .."}]});
+        let told = more_issues(&health);
+        assert_eq!(told.iter().map(|finding| finding.topic).collect::<Vec<_>>(), ["config", "calls"]);
+        assert!(told.iter().all(|finding| finding.level == Level::Problem && finding.advice.is_some()));
+    }
 }

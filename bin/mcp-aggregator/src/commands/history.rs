@@ -6,7 +6,7 @@ use crate::arguments::servers::HistoryArguments;
 use crate::client::encoded;
 use crate::failure::Failure;
 use crate::output::{self, say};
-use crate::shown::{moment, table, text};
+use crate::shown::{moment, telling_table, text};
 use crate::table::printable;
 use crate::target::Target;
 use crate::{local, session};
@@ -29,7 +29,7 @@ pub(crate) fn run(arguments: &HistoryArguments) -> Result<(), Failure> {
         say(format_args!("nothing has happened to `{}` yet", one.server));
         return Ok(());
     }
-    output::print_lines(&table(["TIME", "EVENT", "STATUS", "DETAILS"], rows))
+    output::print_lines(&telling_table(["TIME", "EVENT", "STATUS", "DETAILS"], rows))
 }
 
 fn row(event: &Value) -> [String; 4] {

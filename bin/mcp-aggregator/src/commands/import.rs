@@ -12,12 +12,12 @@ use crate::arguments::servers::ImportArguments;
 use crate::failure::Failure;
 use crate::import::clients::{Client, Machine};
 use crate::import::plan::{Fate, Planned, plan};
-use crate::import::{Found, found_in, is_export, read_jsonc};
+use crate::import::{Found, found_in, is_export, pasted, read_jsonc};
 use crate::output::{self, say};
 use crate::shown::{place, table};
 use crate::table::printable;
 use crate::target::Target;
-use crate::{local, session};
+use crate::{local, progress, session};
 
 /// Stdin, as people write it.
 const STDIN: &str = "-";
@@ -63,6 +63,7 @@ fn read_all(arguments: &ImportArguments) -> Result<Source, Failure> {
             continue;
         }
         let file = read(Path::new(name))?;
+        let name = &if name == STDIN { "stdin".to_owned() } else { name.clone() };
         if !is_export(&file) {
             found.extend(servers_of(&file, name)?);
         } else if named.len() == 1 {
@@ -108,10 +109,16 @@ fn of_clients(machine: &Machine, clients: &[Client]) -> Result<Vec<Found>, Failu
 }
 
 fn read(path: &Path) -> Result<Value, Failure> {
-    let shown = path.display();
-    let text = if path == Path::new(STDIN) { io::read_to_string(io::stdin()) } else { fs::read_to_string(path) };
+    let is_stdin = path == Path::new(STDIN);
+    let shown = if is_stdin { "stdin".to_owned() } else { path.display().to_string() };
+    let text = if is_stdin { io::read_to_string(io::stdin()) } else { fs::read_to_string(path) };
     let text = text.map_err(|error| Failure::new(format!("could not read {shown}: {error}")))?;
-    read_jsonc(&text).map_err(|error| Failure::new(format!("{shown} is no JSON: {error}")))
+    // What is pasted may be a single entry, as READMEs print it.
+    let pasted = if is_stdin { pasted::understood(&text).ok() } else { None };
+    match pasted {
+        Some(whole) => Ok(whole),
+        None => read_jsonc(&text).map_err(|error| Failure::new(format!("{shown} is no JSON: {error}"))),
+    }
 }
 
 /// Adds all that can be added. Who only looks may do so where there is nothing yet.
@@ -125,8 +132,9 @@ async fn add_all(arguments: &ImportArguments, target: Option<&Target>, found: Ve
     let mut planned = plan(found, &known, url);
     if let Some(target) = target.filter(|_| !arguments.dry_run) {
         for one in planned.iter_mut().filter(|one| one.fate == Fate::Add) {
-            if let Err(failure) = add(target, one).await {
-                one.fate = Fate::Unusable { why: failure.message };
+            match progress::shown(&format!("adding `{}`", one.name), Box::pin(add(target, one))).await {
+                Err(failure) => one.fate = Fate::Unusable { why: failure.message },
+                Ok(added) => one.found.notes.extend(not_connected(&added)),
             }
         }
     }
@@ -146,18 +154,21 @@ async fn known_at(target: Option<&Target>) -> Result<Vec<Value>, Failure> {
     }
 }
 
-async fn add(target: &Target, planned: &Planned) -> Result<(), Failure> {
+/// What is wrong with a server that was added and could not be connected. `list` tells more.
+fn not_connected(added: &Value) -> Option<String> {
+    let why = added["error_message"].as_str()?.lines().next()?;
+    Some(format!("it is there, but could not be connected: {why}"))
+}
+
+async fn add(target: &Target, planned: &Planned) -> Result<Value, Failure> {
     let new = Value::Object(planned.found.registration.clone());
     match target {
-        Target::Service(service) => {
-            service.post("/servers", Some(&new)).await?;
-        }
+        Target::Service(service) => Ok(service.post("/servers", Some(&new)).await?),
         Target::Registry(store) => {
             let new: Registration = serde_json::from_value(new).map_err(|error| Failure::new(error.to_string()))?;
-            local::add(store, new).await?;
+            local::add(store, new).await
         }
     }
-    Ok(())
 }
 
 fn show(arguments: &ImportArguments, planned: &[Planned]) -> Result<(), Failure> {
@@ -175,7 +186,10 @@ fn show(arguments: &ImportArguments, planned: &[Planned]) -> Result<(), Failure>
     let added = planned.iter().filter(|one| one.fate == Fate::Add).count();
     let rest = planned.len() - added;
     let verb = if is_dry { "would be added" } else { "added" };
-    say(format_args!("{added} {verb}, {rest} not"));
+    match planned.is_empty() {
+        true => say("there is nothing to import"),
+        false => say(format_args!("{added} {verb}, {rest} not")),
+    }
     Ok(())
 }
 
@@ -231,7 +245,11 @@ async fn take_in(arguments: &ImportArguments, target: &Target, export: &Value) -
             say(format_args!("{words}: {}", names(key)));
         }
     }
-    say(format_args!("{} settings, {} bindings", report["settings"], report["bindings"]));
+    let counted = |key: &str, thing: &str| match report[key].as_u64().unwrap_or_default() {
+        1 => format!("1 {thing}"),
+        count => format!("{count} {thing}s"),
+    };
+    say(format_args!("{}, {}", counted("settings", "setting"), counted("bindings", "binding")));
     Ok(())
 }
 

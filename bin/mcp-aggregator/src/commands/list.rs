@@ -7,7 +7,7 @@ use crate::client::Client;
 use crate::failure::Failure;
 use crate::output::{self, say};
 use crate::shown::{self, place, table, text};
-use crate::table::printable;
+use crate::table::{printable, wrapped};
 use crate::target::Target;
 use crate::{local, session};
 
@@ -91,14 +91,19 @@ fn lines(servers: &[Value]) -> Vec<String> {
         lines.extend(server.and_then(shown::container).map(|container| format!("  container: {container}")));
         let progress = server.and_then(|server| server["progress"].as_str());
         lines.extend(progress.map(|progress| format!("  {}", printable(progress))));
-        lines.extend(server.and_then(why).map(|why| format!("  why: {why}")));
+        lines.extend(server.and_then(why).into_iter().flat_map(|why| wrapped(&format!("why: {why}"), shown::NOTE)));
     }
     lines
 }
 
 /// What is wrong with a server: the first line of it; `show` tells the rest.
 fn why(server: &Value) -> Option<String> {
-    let message = server["error_message"].as_str()?;
-    let first = message.lines().map(str::trim).find(|line| !line.is_empty())?;
-    Some(crate::table::cut(&printable(first), crate::table::line_width().saturating_sub(shown::INDENT)))
+    let message = server["error_message"].as_str().unwrap_or_default();
+    let first = message.lines().map(str::trim).find(|line| !line.is_empty()).map(printable);
+    if server["auto_disabled"] != true {
+        return first;
+    }
+    let name = shown::text(server, "name");
+    let cause = first.map(|first| format!(": {first}")).unwrap_or_default();
+    Some(format!("too many failures switched it off (`mcp-aggregator enable {name}` tries again){cause}"))
 }

@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use aggregator::cycle::{self, Chain};
 use aggregator::{Options, logging};
@@ -13,6 +14,7 @@ use console::Console;
 use front::{Front, Limits};
 use models::Model;
 use notebook::Folder;
+use registry::Location;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
 use service::{ConfigFile, Service, Setup};
@@ -25,7 +27,8 @@ use crate::arguments::ServeArguments;
 use crate::beside::{Beside, outside};
 use crate::failure::Failure;
 use crate::output::{self, say};
-use crate::service_file::ServiceFile;
+use crate::refusal::NO_ROOM;
+use crate::service_file::{self, ServiceFile};
 use crate::session::Signals;
 use crate::storage::{StorageArguments, with_causes};
 use crate::tenancy::Tenancy;
@@ -113,8 +116,7 @@ pub(crate) fn run_announced(arguments: ServeArguments, announce: impl FnOnce(Soc
             true => Service::open_without_account(setup).await,
             false => Service::open(setup).await,
         };
-        let service =
-            opened.map_err(|error| Failure::new(format!("could not open the service: {}", with_causes(&error))))?;
+        let service = opened.map_err(|error| not_opened(&with_causes(&error)))?;
         // Commands find us by it, as long as we answer.
         let service_file = say_where(&storage, address);
         announce(address, tokens.is_some());
@@ -194,6 +196,9 @@ fn chain(config: Option<&ConfigFile>, storage: &StorageArguments) -> Result<Chai
     Chain::enter(above.as_deref(), &registry).map_err(|cycle| Failure::new(cycle.to_string()))
 }
 
+/// How long requests may take to finish before a word is said of it.
+const PATIENCE: Duration = Duration::from_millis(500);
+
 /// Serves until a signal comes, and lets requests finish unless another one comes.
 async fn serve(front: Front, listener: TcpListener, signals: &mut Signals) -> io::Result<()> {
     let (stop, stopped) = oneshot::channel::<()>();
@@ -205,6 +210,16 @@ async fn serve(front: Front, listener: TcpListener, signals: &mut Signals) -> io
         served = &mut serving => return served,
         () = signals.next() => drop(stop),
     }
+    // Mostly it is over at once, and needs no word.
+    let soon = tokio::select! {
+        served = &mut serving => Some(served),
+        () = signals.next() => Some(Ok(())),
+        () = tokio::time::sleep(PATIENCE) => None,
+    };
+    if let Some(served) = soon {
+        return served;
+    }
+    say("stopping: requests under way have 10 s to finish; Ctrl-C again ends them");
     tokio::select! {
         served = &mut serving => served,
         () = signals.next() => Ok(()),
@@ -231,11 +246,36 @@ fn reached_at(address: SocketAddr) -> SocketAddr {
     }
 }
 
+fn not_opened(why: &str) -> Failure {
+    // Who looks into the log file looks for it there.
+    tracing::error!(why, "could not open the service");
+    let failure = Failure::new(format!("could not open the service: {why}"));
+    if why.contains("is full") { failure.with_hint(NO_ROOM) } else { failure }
+}
+
 /// Leaves word in the data directory. Where that cannot be done, commands need `--url`.
 fn say_where(storage: &StorageArguments, address: SocketAddr) -> Option<ServiceFile> {
     let folder = storage.folder().ok()?;
     let url = format!("http://{}", reached_at(address));
-    let database = storage.location().ok()?.to_string();
+    let location = match storage.location().ok()? {
+        Location::File(file) => Location::File(std::path::absolute(&file).unwrap_or(file)),
+        elsewhere @ Location::Postgres(_) => elsewhere,
+    };
+    let database = location.to_string();
+    // A folder is first of all for the registry in it: who has another one leaves the word of its service alone.
+    let is_its_own = location == Location::in_folder(&std::path::absolute(&folder).unwrap_or_else(|_| folder.clone()));
+    if !is_its_own
+        && let Some(other) = service_file::read(&folder)
+        && other.database != database
+        && other.keeper(&folder).is_some()
+    {
+        tracing::warn!(
+            folder = %folder.display(),
+            url = other.url,
+            "another service has left word there; commands for this one need --url, or give it a --data-dir of its own"
+        );
+        return None;
+    }
     let written = ServiceFile::write(&folder, &url, &database);
     let problem = |error: &io::Error| {
         tracing::warn!(%error, folder = %folder.display(), "could not leave word where we are; commands need --url");

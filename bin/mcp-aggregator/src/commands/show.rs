@@ -66,7 +66,12 @@ fn lines(server: &Value) -> Vec<String> {
         rows.into_iter().filter(is_said).map(|(label, value)| [label.to_owned(), value]).collect();
     let mut lines = aligned(&rows);
     let error = server["error_message"].as_str().unwrap_or_default();
+    if !error.is_empty() {
+        lines.push("last error".to_owned());
+    }
     lines.extend(error.lines().map(|line| format!("  | {}", printable(line))));
+    let notices = server["server_info"]["notices"].as_array().map(Vec::as_slice).unwrap_or_default();
+    lines.extend(notices.iter().filter_map(Value::as_str).map(|notice| format!("notice: {}", printable(notice))));
     let tools = server["tools"].as_array().map(Vec::as_slice).unwrap_or_default();
     lines.push(format!("tools ({})", tools.len()));
     lines.extend(tools.iter().map(|tool| format!("  {}", text(tool, "name"))));
@@ -95,7 +100,13 @@ fn usage(usage: &Value) -> Vec<(&'static str, String)> {
 }
 
 fn switch(server: &Value) -> String {
-    let by_failures = if server["auto_disabled"] == true { " (too many failures switched it off)" } else { "" };
+    let by_failures = match server["auto_disabled"] == true {
+        true => {
+            let name = text(server, "name");
+            format!(" (too many failures switched it off; `mcp-aggregator enable {name}` tries again)")
+        }
+        false => String::new(),
+    };
     let asked_only = if server["auto_connect"] == false { " (connected only when asked)" } else { "" };
     format!("{}{by_failures}{asked_only}", text(server, "enabled"))
 }

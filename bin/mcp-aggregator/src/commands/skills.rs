@@ -41,7 +41,14 @@ fn suggested(suggestion: &Value) -> [String; 4] {
 
 fn decide(arguments: &SkillsArguments, id: &str, verb: &str, outcome: &str) -> Result<(), Failure> {
     let path = format!("/skills/suggestions/{}/{verb}", encoded(id));
-    session::block_on(async { Ok(arguments.target.service().await?.post(&path, None).await?) })?;
+    let decided = session::block_on(async { Ok(arguments.target.service().await?.post(&path, None).await?) });
+    decided.map_err(|failure| match failure.kind.as_deref() {
+        Some("SKILL_NOT_FOUND") => {
+            Failure { message: format!("there is no suggestion `{}`", printable(id)), ..failure }
+                .with_hint("`mcp-aggregator skills suggestions` shows all of them")
+        }
+        _ => failure,
+    })?;
     say(format!("`{}` {outcome}", printable(id)));
     Ok(())
 }

@@ -37,18 +37,27 @@ pub(crate) fn run(arguments: &StatusArguments) -> Result<(), Failure> {
         return Ok(());
     }
     let told = issues.iter().fold(String::new(), |told, issue| format!("{told}\n  {issue}"));
-    Err(Failure::new(format!("not all is well{told}")).with_hint("`mcp-aggregator list` shows all servers"))
+    let is_stopped = health["issues"].as_array().into_iter().flatten().any(|issue| issue["component"] == "executions");
+    let hint = match is_stopped {
+        true => "`mcp-aggregator calls allow` allows calls again",
+        false => "`mcp-aggregator list` shows all servers",
+    };
+    Err(Failure::new(format!("not all is well{told}")).with_hint(hint))
 }
 
 fn lines(url: &str, health: &Value, servers_used: &[Value]) -> Vec<String> {
     let number = |key: &str| health[key].as_u64().unwrap_or_default();
     let uptime = Duration::try_from_secs_f64(health["uptime_seconds"].as_f64().unwrap_or_default());
     let servers = format!(
-        "{} ({} connected, {} disconnected, {} failed)",
+        "{} ({} connected, {} disconnected, {} failed{})",
         number("total_servers"),
         number("connected_servers"),
         number("disconnected_servers"),
-        number("error_servers")
+        number("error_servers"),
+        match servers_used.iter().filter(|server| server["auto_disabled"] == true).count() {
+            0 => String::new(),
+            off => format!(", {off} switched off by failures"),
+        }
     );
     let rows = [
         ("service", printable(url)),
@@ -95,6 +104,10 @@ fn containers(servers: &[Value]) -> Value {
 }
 
 fn issue(issue: &Value) -> String {
+    if issue["component"] == "executions" {
+        // What the service says next is for who speaks REST.
+        return "executions are stopped".to_owned();
+    }
     let message = issue["message"].as_str().unwrap_or_default();
     printable(message.lines().next().unwrap_or_default())
 }

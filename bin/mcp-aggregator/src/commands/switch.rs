@@ -2,13 +2,15 @@
 
 use serde_json::Value;
 
+use super::add::decided;
 use crate::arguments::servers::OneServer;
 use crate::client::encoded;
 use crate::failure::Failure;
 use crate::output::{self, say};
 use crate::shown::standing;
+use crate::table::printable;
 use crate::target::Target;
-use crate::{local, session};
+use crate::{local, progress, session};
 
 pub(crate) fn enable(one: &OneServer) -> Result<(), Failure> {
     run(one, true)
@@ -23,12 +25,32 @@ fn run(one: &OneServer, on: bool) -> Result<(), Failure> {
         match one.target.existing().await? {
             Target::Service(service) => {
                 let verb = if on { "enable" } else { "disable" };
-                Ok(service.post(&format!("/servers/{}/{verb}", encoded(&one.server)), None).await?)
+                let switched = service.post(&format!("/servers/{}/{verb}", encoded(&one.server)), None).await?;
+                if !on {
+                    return Ok(switched);
+                }
+                progress::shown(&format!("connecting `{}`", one.server), decided(&service, switched)).await
             }
             Target::Registry(store) => local::switch(&store, &one.server, on).await,
         }
     })?;
+    if on && server["status"] == "error" {
+        return Err(not_connected(one, &server)?);
+    }
     tell(one, &server, if on { "enabled" } else { "disabled" })
+}
+
+/// It may be connected now, but cannot.
+fn not_connected(one: &OneServer, server: &Value) -> Result<Failure, Failure> {
+    if one.json {
+        output::print_json(server)?;
+    }
+    let name = &one.server;
+    let why = server["error_message"].as_str().unwrap_or("nobody knows why");
+    let why = why.lines().map(printable).collect::<Vec<_>>().join("\n  ");
+    Ok(Failure::new(format!("enabled `{name}`, but it could not be connected: {why}")).with_hint(format!(
+        "`mcp-aggregator test {name}` tries it, `mcp-aggregator history {name}` shows what happened"
+    )))
 }
 
 /// What became of a server.

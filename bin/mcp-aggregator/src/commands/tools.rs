@@ -10,13 +10,14 @@ use serde_json::{Value, json};
 
 use crate::answer;
 use crate::arguments::{SwitchArguments, ToolSwitch, ToolsArguments};
+use crate::client::Client;
 use crate::conversation::Conversation;
 use crate::failure::Failure;
 use crate::output;
 use crate::session::{self, Session};
 use crate::table::{aligned, cut, line_width, printable};
 use crate::target::Target;
-use crate::{config, local, shown, words};
+use crate::{config, local, shown, suggestion, words};
 
 /// However long the names are, this much of each description is shown.
 const LEAST_DESCRIPTION: usize = 20;
@@ -44,7 +45,12 @@ fn switch(wanted: &SwitchArguments, on: bool) -> Result<(), Failure> {
     }
     let answer = session::block_on(async {
         let service = wanted.target.service().await?;
-        Ok(service.post("/tools/switch", Some(&body)).await?)
+        match service.post("/tools/switch", Some(&body)).await.map_err(Failure::from) {
+            Err(refused) if refused.kind.as_deref() == Some("TOOL_NOT_FOUND") => {
+                Err(with_tools_like_it(&service, &wanted.names, refused).await)
+            }
+            answered => answered,
+        }
     })?;
     if wanted.json {
         return output::print_json(&answer);
@@ -54,13 +60,24 @@ fn switch(wanted: &SwitchArguments, on: bool) -> Result<(), Failure> {
     Ok(())
 }
 
+/// A tool that is not there may be a slip of the pen. What cannot be asked is left out.
+async fn with_tools_like_it(service: &Client, typed: &[String], refused: Failure) -> Failure {
+    let tools = service.get("/tools").await.ok().unwrap_or_default();
+    let known: Vec<&str> = tools.as_array().into_iter().flatten().filter_map(|tool| tool["name"].as_str()).collect();
+    let missing = typed.iter().find(|name| !known.contains(&name.as_str()));
+    match missing.and_then(|name| suggestion::among(name, known.iter().copied())) {
+        Some(question) => refused.with_hint(question),
+        None => refused,
+    }
+}
+
 /// What the running service offers, or what the registry knows.
 fn by_service(arguments: &ToolsArguments) -> Result<(), Failure> {
-    let tools = session::block_on(async {
+    let (tools, runs) = session::block_on(async {
         match arguments.target.there_or_new().await? {
-            Some(Target::Service(service)) => Ok(service.get("/tools").await?),
-            Some(Target::Registry(store)) => local::all_tools(&store).await,
-            None => Ok(Value::Array(Vec::new())),
+            Some(Target::Service(service)) => Ok((service.get("/tools").await?, true)),
+            Some(Target::Registry(store)) => Ok((local::all_tools(&store).await?, false)),
+            None => Ok((Value::Array(Vec::new()), false)),
         }
     })?;
     if arguments.json {
@@ -74,6 +91,11 @@ fn by_service(arguments: &ToolsArguments) -> Result<(), Failure> {
     output::print(&in_columns(rows, line_width()))?;
     let more = if off.is_empty() { String::new() } else { format!("; {} more switched off", off.len()) };
     output::say(format_args!("{}{more}", counted(on.len(), "tool")));
+    if !runs {
+        output::say(
+            "no service runs here; `mcp-aggregator serve` starts one, `--config FILE` asks the servers of a file",
+        );
+    }
     Ok(())
 }
 

@@ -8,6 +8,7 @@ use crate::arguments::care::TopArguments;
 use crate::client::Client;
 use crate::failure::Failure;
 use crate::output;
+use crate::progress;
 use crate::session::{self, Signals};
 use crate::table::line_width;
 use crate::top::frame::{self, Choice};
@@ -18,7 +19,7 @@ use crate::top::snapshot::{self, Snapshot};
 
 pub(crate) fn run(arguments: &TopArguments) -> Result<(), Failure> {
     let is_live = !arguments.once && !arguments.json;
-    if is_live && !io::stdout().is_terminal() {
+    if is_live && (!io::stdout().is_terminal() || progress::is_dumb()) {
         return Err(
             Failure::usage("there is no terminal to draw on").with_hint("`mcp-aggregator top --once` prints one frame")
         );

@@ -11,7 +11,9 @@ use catalog::{Config, ConfigError, Program, ServerSpec, Transport};
 use serde_json::{Map, Value, json};
 
 use super::finding::Finding;
+use crate::assistant;
 use crate::config;
+use crate::import::read_jsonc;
 
 /// Where every program looks, however it was started.
 const USUAL_FOLDERS: [&str; 4] = ["/usr/local/bin", "/usr/bin", "/bin", "/opt/homebrew/bin"];
@@ -27,9 +29,12 @@ pub(crate) fn examine(path: &Path) -> (Vec<Finding>, Option<Loaded>) {
     };
     let (enabled, disabled) = (loaded.config.servers.len(), loaded.config.disabled.len());
     let rest = if problems.is_empty() { "" } else { " without a problem in the config" };
+    let servers = if enabled == 1 { "server" } else { "servers" };
     let mut findings =
-        vec![Finding::ok("config", format!("{}: {enabled} servers{rest}, {disabled} disabled", path.display()))];
+        vec![Finding::ok("config", format!("{}: {enabled} {servers}{rest}, {disabled} disabled", path.display()))];
     findings.append(&mut problems);
+    // Its servers run without it, but `serve` and `ask` do not.
+    findings.extend(assistant::check(path).err().map(|failure| Finding::problem("assistant", failure.message)));
     findings.extend(loaded.config.warnings.iter().map(|warning| Finding::warning("config", warning.to_string())));
     findings.extend(loaded.config.servers.iter().filter_map(program));
     (findings, Some(loaded))
@@ -37,7 +42,7 @@ pub(crate) fn examine(path: &Path) -> (Vec<Finding>, Option<Loaded>) {
 
 /// What is left of a config with problems: those of its servers that have none. Nothing if that is none of them.
 fn without_problems(path: &Path) -> Option<Loaded> {
-    let whole: Value = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
+    let whole: Value = read_jsonc(&fs::read_to_string(path).ok()?).ok()?;
     let key = ["mcpServers", "servers"].into_iter().find(|key| whole[*key].is_object())?;
     let alone = |name: &String, entry: &Value| json!({ key: { name: entry } }).to_string();
     let is_fine = |name: &String, entry: &Value| {
@@ -57,9 +62,9 @@ fn without_problems(path: &Path) -> Option<Loaded> {
 fn not_loaded(error: &LoadError) -> Vec<Finding> {
     match error {
         LoadError::Invalid { source: ConfigError::Problems(problems), .. } => problems.iter().map(problem).collect(),
-        other => vec![
-            Finding::problem("config", other.to_string()).advise("`mcp-aggregator help check` shows what a config is"),
-        ],
+        other => {
+            vec![Finding::problem("config", other.to_string()).advise("`mcp-aggregator --help` shows what a config is")]
+        }
     }
 }
 
@@ -82,7 +87,7 @@ fn program(spec: &ServerSpec) -> Option<Finding> {
     let found = match upstream::process::locate(program) {
         Ok(found) => found,
         Err(error) => {
-            let advice = "install it, or write the full path as `command`";
+            let advice = error.hint().unwrap_or("install it, or write the full path as `command`");
             return Some(Finding::problem("program", format!("{name}: {error}")).advise(advice));
         }
     };

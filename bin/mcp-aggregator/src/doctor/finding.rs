@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::colour::Colour;
+use crate::pasted;
 use crate::table::{aligned, printable};
 
 /// How bad it is.
@@ -63,7 +64,7 @@ impl Finding {
     }
 
     pub(crate) fn to_json(&self) -> Value {
-        json!({"topic": self.topic, "level": self.level.word(), "message": self.message, "advice": self.advice})
+        json!({"topic": self.topic, "level": self.level.word(), "message": self.message, "advice": self.advice.as_deref().map(pasted::completed)})
     }
 }
 
@@ -81,7 +82,7 @@ pub(crate) fn lines(findings: &[Finding]) -> Vec<String> {
         let word = finding.level.word();
         lines.push(line.replacen(word, &finding.level.colour().paint(word), 1));
         lines.extend(finding.message.lines().skip(1).map(|more| format!("  | {}", printable(more))));
-        lines.extend(finding.advice.iter().map(|advice| format!("  do: {}", printable(advice))));
+        lines.extend(finding.advice.iter().map(|advice| format!("  do: {}", printable(&pasted::completed(advice)))));
     }
     lines
 }

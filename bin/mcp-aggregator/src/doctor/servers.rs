@@ -4,6 +4,7 @@ use aggregator::load::Loaded;
 use aggregator::{Fleet, NamePolicy};
 use catalog::Transport;
 use serde_json::Value;
+use std::path::Path;
 use std::time::Duration;
 
 use super::finding::Finding;
@@ -12,6 +13,7 @@ use crate::arguments::usual_separator;
 use crate::client::Client;
 use crate::commands::{check, list, tools};
 use crate::failure::Failure;
+use crate::pasted;
 use crate::progress;
 use crate::session;
 
@@ -24,7 +26,7 @@ pub(crate) fn want_containers(loaded: &Loaded) -> bool {
 }
 
 /// Starts every server of a config; what is to be said about them, and all their tools.
-pub(crate) fn start(loaded: Loaded) -> Result<(Vec<Finding>, Vec<Tool>), Failure> {
+pub(crate) fn start(loaded: Loaded, config: &Path) -> Result<(Vec<Finding>, Vec<Tool>), Failure> {
     let options = session::options("mcp-aggregator", usual_separator(), NamePolicy::Canonical, session::NOTHING)?;
     let what = format!("starting {} servers", loaded.config.servers.len());
     let (fleet, started, tools) = session::with(loaded, options, async |session| {
@@ -32,12 +34,12 @@ pub(crate) fn start(loaded: Loaded) -> Result<(Vec<Finding>, Vec<Tool>), Failure
         let tools = tools::list(session).await?;
         Ok((fleet, started, tools))
     })?;
-    let findings = started.into_iter().enumerate().map(|(place, one)| judged(&fleet, place, &one)).collect();
+    let findings = started.into_iter().enumerate().map(|(place, one)| judged(&fleet, place, &one, config)).collect();
     let tools = tools.iter().map(|tool| Tool { name: tool.id.clone(), size: tool.definition.len() }).collect();
     Ok((findings, tools))
 }
 
-fn judged(fleet: &Fleet, place: usize, one: &check::Finding) -> Finding {
+fn judged(fleet: &Fleet, place: usize, one: &check::Finding, config: &Path) -> Finding {
     let (name, seconds) = (&one.server, one.took.as_secs_f64());
     if !one.has_failed() {
         let message = format!("{name} starts in {seconds:.2} s and has {} tools", one.tools);
@@ -54,8 +56,13 @@ fn judged(fleet: &Fleet, place: usize, one: &check::Finding) -> Finding {
     let last_words = report.last_words.iter().fold(String::new(), |words, line| format!("{words}\n{line}"));
     let finding =
         Finding::problem("server", format!("{name} does not start: {}: {}{last_words}", report.phase, report.cause));
-    finding
-        .advise(report.hint.unwrap_or("`mcp-aggregator check --start --debug` with this config tells all that happens"))
+    match report.hint {
+        Some(hint) => finding.advise(hint),
+        None => {
+            let config = pasted::quoted(&config.display().to_string());
+            finding.advise(format!("`mcp-aggregator check --config {config} --start --debug` tells all that happens"))
+        }
+    }
 }
 
 /// How the servers of a running service are, and all their tools.
@@ -66,12 +73,12 @@ pub(crate) async fn ask(service: &Client) -> Result<(Vec<Finding>, Vec<Tool>), F
     Ok((servers.iter().map(told).collect(), tools))
 }
 
+/// A tool as it is listed: under its full name instead of its own.
 fn tool(tool: &Value) -> Tool {
-    let sizes = ["name", "description", "input_schema"].map(|key| match &tool[key] {
-        Value::Null => 0,
-        some => some.to_string().len(),
-    });
-    Tool { name: tool["name"].as_str().unwrap_or_default().to_owned(), size: sizes.iter().sum() }
+    let text = |key: &str| tool[key].as_str().unwrap_or_default();
+    let definition = tool["definition_bytes"].as_u64().and_then(|size| usize::try_from(size).ok()).unwrap_or_default();
+    let size = (definition + text("name").len()).saturating_sub(text("original_name").len());
+    Tool { name: text("name").to_owned(), size }
 }
 
 fn told(server: &Value) -> Finding {

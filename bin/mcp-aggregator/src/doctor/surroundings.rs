@@ -12,6 +12,7 @@ use search::VectorStore;
 use tokio::time::timeout;
 
 use super::finding::Finding;
+use crate::admission::check_door;
 use crate::storage::{StorageArguments, with_causes};
 
 /// Where `serve` listens unless it is told otherwise.
@@ -20,6 +21,13 @@ pub(crate) const USUAL_ADDRESS: &str = "127.0.0.1:8808";
 const LITTLE_ROOM: u64 = 100 << 20;
 /// How long whoever is elsewhere may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Whether `serve` would listen there, by who may come in.
+pub(crate) fn door(listen: SocketAddr, has_tokens: bool) -> Option<Finding> {
+    let failure = check_door(listen, has_tokens).err()?;
+    let finding = Finding::problem("port", failure.message);
+    Some(finding.advise(failure.hint.unwrap_or_default()))
+}
 
 /// Whether `serve` could listen there. That the usual port is taken matters only to who wants it.
 pub(crate) fn port(listen: Option<SocketAddr>) -> Finding {
@@ -86,8 +94,9 @@ fn failed(failure: &crate::failure::Failure) -> Finding {
 
 /// Whether a registry could be made.
 fn room_for(file: &Path) -> Finding {
-    match access(existing(file), Access::WRITE_OK) {
-        Ok(()) => Finding::ok("registry", format!("there is none yet; `serve` will make {}", file.display())),
+    // What the permissions say is not all: some file systems take no files. This one has no name, and goes at once.
+    match tempfile::tempfile_in(existing(file)) {
+        Ok(_) => Finding::ok("registry", format!("there is none yet; `serve` will make {}", file.display())),
         Err(_) => {
             Finding::problem("registry", format!("{} cannot be made: its folder is not ours to write", file.display()))
                 .advise("name another folder with --data-dir")
@@ -109,6 +118,12 @@ fn disk(file: &Path) -> Option<Finding> {
         let message = format!("only {} MB are free where {} is", free >> 20, folder.display());
         Finding::warning("disk", message).advise("make room, or name another folder with --data-dir")
     })
+}
+
+/// How much room there is for the registry.
+pub(crate) fn room(storage: &StorageArguments) -> Option<Finding> {
+    let Ok(Location::File(file)) = storage.location() else { return None };
+    Some(disk(&file).unwrap_or_else(|| Finding::ok("disk", format!("there is room where {} is", file.display()))))
 }
 
 /// Whether a container engine answers.
@@ -154,6 +169,8 @@ mod tests {
         assert_eq!(taken.level, Level::Problem);
         assert!(taken.advice.unwrap().contains("--listen"));
         assert_eq!(port(Some("127.0.0.1:0".parse().unwrap())).level, Level::Ok);
+        let all = "0.0.0.0:1".parse().unwrap();
+        assert!(door(all, true).is_none() && door(all, false).is_some_and(|finding| finding.level == Level::Problem));
     }
 
     #[tokio::test]
@@ -164,5 +181,7 @@ mod tests {
         let findings = registry(&storage).await;
         assert_eq!(findings[0].level, Level::Ok, "{findings:?}");
         assert!(!data.exists());
+        let storage = StorageArguments { data_dir: Some("/proc/nobody/can/make/this".into()), database: None };
+        assert_eq!(registry(&storage).await[0].level, Level::Problem);
     }
 }

@@ -117,7 +117,7 @@ impl Execution<'_> {
         let response = service.send(Method::POST, "/execute", body, LONGEST_CALL).await;
         let response = response.map_err(|denial| match denial {
             Denial::Absent(failure) => Failure::run_over(failure.message),
-            Denial::Other(failure) => Failure::new(failure.message),
+            Denial::Lost(failure) | Denial::Other(failure) => Failure::new(failure.message),
         })?;
         if response.status.is_success() {
             return Ok(String::from_utf8_lossy(&response.body).into_owned());

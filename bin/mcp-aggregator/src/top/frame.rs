@@ -99,16 +99,20 @@ fn numbers(snapshot: &Snapshot) -> Line {
     let up = snapshot.servers.iter().filter(|server| is_up(server)).count();
     let under_way = snapshot.calls.iter().filter(|call| call.is_under_way()).count();
     let line = format!(
-        "{up} of {} servers connected, {} tools, {} calls in the last minute, {under_way} under way",
+        "{up} of {} servers connected, {} tools, {} in the last minute, {under_way} under way",
         snapshot.servers.len(),
         snapshot.tools,
-        counted(snapshot),
+        calls_in_words(snapshot),
     );
     if snapshot.is_stopped { (format!("{line}; ALL CALLS ARE STOPPED"), Some(Colour::Bad)) } else { (line, None) }
 }
 
 fn counted(snapshot: &Snapshot) -> String {
     format!("{}{}", snapshot.calls.len(), if snapshot.has_more { "+" } else { "" })
+}
+
+fn calls_in_words(snapshot: &Snapshot) -> String {
+    if snapshot.calls.len() == 1 { "1 call".to_owned() } else { format!("{} calls", counted(snapshot)) }
 }
 
 fn is_up(server: &Server) -> bool {
@@ -224,9 +228,12 @@ mod tests {
             p95,
             cpu: String::new(),
             memory: String::new(),
+            cpu_percent: None,
+            memory_bytes: None,
         };
         let call = |server: &str, status: &str| Call {
             time: "12:00:00".to_owned(),
+            submitted_at: String::new(),
             server: server.to_owned(),
             tool: "t".to_owned(),
             status: status.to_owned(),

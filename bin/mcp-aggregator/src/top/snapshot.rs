@@ -44,12 +44,18 @@ pub(crate) struct Server {
     /// What it uses of a processor and of the memory, in words; empty where nobody knows.
     pub(crate) cpu: String,
     pub(crate) memory: String,
+    /// The same for programs.
+    pub(crate) cpu_percent: Option<f64>,
+    pub(crate) memory_bytes: Option<u64>,
 }
 
 /// A call.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Call {
+    /// When it came, as a clock shows it.
     pub(crate) time: String,
+    /// The same as the service says it.
+    pub(crate) submitted_at: String,
     pub(crate) server: String,
     pub(crate) tool: String,
     pub(crate) status: String,
@@ -94,6 +100,7 @@ fn call(call: &Value) -> Call {
     let moment = shown::moment(call, "submitted_at");
     Call {
         time: moment.split_once(' ').map_or(moment.as_str(), |(_, time)| time.trim_end_matches('Z')).to_owned(),
+        submitted_at: shown::text(call, "submitted_at"),
         server: shown::text(call, "server_name"),
         tool: shown::text(call, "tool_name"),
         status: shown::text(call, "status"),
@@ -116,6 +123,8 @@ fn server(described: &Value, calls: &[Call]) -> Server {
         p95: percentile(&times, 95),
         cpu: shown::cpu(&described["usage"]).unwrap_or_default(),
         memory: shown::memory(&described["usage"]).unwrap_or_default(),
+        cpu_percent: described["usage"]["cpu_percent"].as_f64(),
+        memory_bytes: described["usage"]["memory_bytes"].as_u64(),
         name,
     }
 }
@@ -126,15 +135,21 @@ fn percentile(sorted: &[f64], percent: usize) -> Option<f64> {
     sorted.get(rank.saturating_sub(1)).copied()
 }
 
+/// Milliseconds without more digits than a clock has.
+fn rounded(millis: f64) -> f64 {
+    (millis * 1000.0).round() / 1000.0
+}
+
 impl Snapshot {
     pub(crate) fn to_json(&self) -> Value {
         let servers = self.servers.iter().map(|server| {
             json!({"name": server.name, "status": server.status, "tools": server.tools, "calls": server.calls,
-                "errors": server.errors, "p50_ms": server.p50, "p95_ms": server.p95, "cpu": server.cpu, "memory": server.memory})
+                "errors": server.errors, "p50_ms": server.p50.map(rounded), "p95_ms": server.p95.map(rounded),
+                "cpu_percent": server.cpu_percent, "memory_bytes": server.memory_bytes})
         });
         let calls = self.calls.iter().map(|call| {
-            json!({"time": call.time, "server": call.server, "tool": call.tool, "status": call.status,
-                "duration_ms": call.millis, "source": call.source})
+            json!({"submitted_at": call.submitted_at, "server": call.server, "tool": call.tool, "status": call.status,
+                "duration_ms": call.millis.map(rounded), "source": call.source})
         });
         json!({"url": self.url, "uptime_seconds": self.uptime.as_secs(), "tools": self.tools, "stopped": self.is_stopped,
             "servers": servers.collect::<Vec<_>>(), "calls": calls.collect::<Vec<_>>()})
@@ -164,6 +179,8 @@ mod tests {
         assert_eq!((snapshot.servers[1].calls, snapshot.servers[1].p50), (0, None));
         assert_eq!((snapshot.calls[0].time.as_str(), snapshot.calls[0].is_under_way()), ("12:00:01", true));
         assert_eq!(snapshot.to_json()["servers"][0]["p95_ms"], 3.0);
+        assert_eq!(snapshot.to_json()["calls"][0]["submitted_at"], "2026-07-28T12:00:01.5Z");
+        assert_eq!(rounded(0.282_000_000_000_000_03).to_string(), "0.282");
     }
 
     #[test]

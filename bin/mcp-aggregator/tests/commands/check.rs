@@ -77,8 +77,10 @@ fn a_wrong_config_is_told_with_all_its_problems() {
         let output = run("check", &config, verb);
         expect(&output, 1);
         let told = json(&output);
-        assert_eq!((&told["ok"], &told["error"]["code"]), (&json!(false), &json!("invalid_schema")));
-        assert_eq!(told["error"]["problems"][1]["path"], "$.mcpServers.b.command");
+        assert_eq!((&told["ok"], &told["error"]["code"]), (&json!(false), &json!("INVALID_SCHEMA")));
+        assert_eq!(told["error"]["data"]["problems"][1]["path"], "$.mcpServers.b.command");
+        // Every verb says the same of it.
+        assert_eq!(json(&run("tools", &config, &["--json"]))["error"], told["error"]);
     }
 }
 
@@ -111,7 +113,7 @@ fn servers_that_work_are_started_counted_and_stopped() {
     let told = json(&run("check", &config, &["--start", "--json"]));
     assert_eq!(told["ok"], true);
     assert_eq!((&told["servers"][1]["state"], &told["servers"][1]["tools"]), (&json!("running"), &json!(20)));
-    assert!(told["servers"][1]["startMs"].is_u64());
+    assert!(told["servers"][1]["start_ms"].is_u64());
 }
 
 #[test]

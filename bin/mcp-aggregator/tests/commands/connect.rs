@@ -9,7 +9,8 @@ use tempfile::TempDir;
 use testkit::run::run_command;
 use testkit::{Config, Output, fake};
 
-use crate::{PROGRAM, expect};
+use crate::serve::serve;
+use crate::{PROGRAM, Run, expect};
 
 const CURSOR: &str =
     "{\n  // my servers\n  \"mcpServers\": {\n    \"git\": { \"command\": \"git-server\" }, // keep\n  }\n}\n";
@@ -35,12 +36,21 @@ impl User {
     }
 
     fn run(&self, arguments: &[&str]) -> Output {
+        self.run_with(arguments, &[])
+    }
+
+    fn run_with(&self, arguments: &[&str], environment: &[(&str, &str)]) -> Output {
         let mut command = Command::new(PROGRAM);
         for variable in ["XDG_DATA_HOME", "XDG_CONFIG_HOME", "MCP_AGGREGATOR_TOKEN", "MCP_CREDENTIAL_KEY"] {
             command.env_remove(variable);
         }
         run_command(
-            command.args(arguments).env("HOME", self.home.path()).current_dir(self.home.path()).stdin(Stdio::null()),
+            command
+                .args(arguments)
+                .env("HOME", self.home.path())
+                .envs(environment.iter().copied())
+                .current_dir(self.home.path())
+                .stdin(Stdio::null()),
         )
     }
 
@@ -113,7 +123,82 @@ fn a_project_has_a_file_of_its_own_and_one_that_was_not_there_goes_again() {
     let written: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
     assert_eq!(written["servers"]["all"]["type"], "stdio");
     expect(&user.run(&["connect", "vscode", "--project", "--undo"]), 0);
+    assert!(!file.exists() && !file.parent().unwrap().exists(), "nothing of ours is left");
+}
+
+#[test]
+fn each_entry_of_ours_goes_by_itself_and_what_is_said_of_it_is_true() {
+    let user = User::new();
+    let servers = user.servers();
+    let connect = ["connect", "cursor", "--stdio", "--config", &servers];
+    expect(&user.run(&connect), 0);
+    let output = user.run(&[&connect[..], &["--as", "second"]].concat());
+    expect(&output, 0);
+    assert!(!output.stderr.contains("what it was"), "there was no file: {}", output.stderr);
+    assert!(output.stderr.contains("connect cursor --as 'second' --undo"), "{}", output.stderr);
+    expect(&user.run(&["connect", "cursor", "--undo", "--as", "third"]), 1);
+    expect(&user.run(&["connect", "cursor", "--undo", "--as", "second"]), 0);
+    let file = user.file(".cursor/mcp.json");
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(text.contains("\"all\"") && !text.contains("second"), "{text}");
+    expect(&user.run(&["connect", "cursor", "--undo"]), 0);
     assert!(!file.exists());
+    expect(&user.run(&[&connect[..], &["--as", ""]].concat()), 2);
+}
+
+#[test]
+fn whatever_happened_in_between_nothing_of_ours_stays_after_undo() {
+    let user = User::new();
+    let file = user.write(".cursor/mcp.json", CURSOR);
+    let servers = user.servers();
+    let connect = |config: &str| expect(&user.run(&["connect", "cursor", "--stdio", "--config", config]), 0);
+    connect(&servers);
+    let edited = fs::read_to_string(&file).unwrap().replace("git-server", "other-server");
+    fs::write(&file, edited).unwrap();
+    let others = user.write("others.json", r#"{"mcpServers": {}}"#);
+    connect(others.to_str().unwrap());
+    expect(&user.run(&["connect", "cursor", "--undo"]), 0);
+    let left = fs::read_to_string(&file).unwrap();
+    assert!(left.contains("other-server") && left.contains("// my servers") && !left.contains("\"all\""), "{left}");
+    fs::write(&file, CURSOR).unwrap();
+    // Somebody else takes us out.
+    connect(&servers);
+    fs::write(&file, CURSOR).unwrap();
+    let output = user.run(&["connect", "cursor", "--undo"]);
+    expect(&output, 0);
+    assert!(output.stderr.contains("any more"), "{}", output.stderr);
+    assert_eq!((fs::read_to_string(&file).unwrap().as_str(), beside(&file)), (CURSOR, 1));
+}
+
+#[test]
+fn no_secret_is_shown_and_none_is_written_into_what_is_shared() {
+    const TOKEN: &str = "tok-laptop-0123456789";
+    let user = User::new();
+    let before = r#"{"mcpServers": {"gh": {"command": "gh", "env": {"GITHUB_TOKEN": "ghp_SECRET"}}}}"#;
+    let file = user.write(".cursor/mcp.json", before);
+    let config = user.write("empty.json", r#"{"mcpServers": {}}"#);
+    let run = Run::new("serve", &config).env("MCP_AGGREGATOR_TOKEN", TOKEN);
+    let served = serve(run);
+    let url = format!("http://{}", served.address);
+    let with_token = [("MCP_AGGREGATOR_TOKEN", TOKEN)];
+    let connect = ["connect", "cursor", "--url", &url];
+    for arguments in [&["--dry-run"][..], &["--dry-run", "--json"], &[], &["--undo", "--dry-run"]] {
+        let output = user.run_with(&[&connect[..], arguments].concat(), &with_token);
+        expect(&output, 0);
+        assert!(!output.stdout.contains(TOKEN) && !output.stdout.contains("ghp_SECRET"), "{}", output.stdout);
+    }
+    assert!(fs::read_to_string(&file).unwrap().contains(TOKEN), "the user's own file has it");
+    for (client, path, reference) in [
+        ("claude-code", ".mcp.json", "Bearer ${MCP_AGGREGATOR_TOKEN}"),
+        ("vscode", ".vscode/mcp.json", "Bearer ${env:MCP_AGGREGATOR_TOKEN}"),
+    ] {
+        let output = user.run_with(&["connect", client, "--project", "--url", &url], &with_token);
+        expect(&output, 0);
+        assert!(output.stderr.contains("hint: export it"), "{}", output.stderr);
+        let text = fs::read_to_string(user.file(path)).unwrap();
+        assert!(text.contains(reference) && !text.contains(TOKEN), "{text}");
+    }
+    served.stop();
 }
 
 #[test]

@@ -42,7 +42,7 @@ fn each_problem_says_what_to_do_and_the_exit_status_is_1() {
     expect(&output, 1);
     for needed in [
         "problem  program   gone: program `no-such-program-anywhere` was not found; looked in ",
-        "  do: install it, or write the full path as `command`",
+        "  do: install it, or set `command` to its full path",
         "problem  server    bad does not start: ",
         "  | no database here",
     ] {

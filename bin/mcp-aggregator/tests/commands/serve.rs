@@ -11,14 +11,14 @@ use testkit::{Config, fake};
 use crate::{PROGRAM, Run, expect, one, run};
 
 /// A running `serve` and where it listens.
-struct Served {
+pub(crate) struct Served {
     child: Child,
-    address: String,
+    pub(crate) address: String,
     /// What else it says.
     words: thread::JoinHandle<String>,
 }
 
-fn serve(mut run: Run) -> Served {
+pub(crate) fn serve(mut run: Run) -> Served {
     let mut child = run.command.args(["--listen", "0"]).stderr(Stdio::piped()).spawn().unwrap();
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
     let (mut said, mut line) = (String::new(), String::new());
@@ -47,7 +47,7 @@ impl Served {
         answer
     }
 
-    fn stop(mut self) -> String {
+    pub(crate) fn stop(mut self) -> String {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, testkit::Signal::TERM).unwrap();
         assert!(self.child.wait().unwrap().success());

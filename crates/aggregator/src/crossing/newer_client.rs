@@ -339,6 +339,18 @@ impl Caller for NewerClient {
         Party { client: self.number, asker: self.number, is_alone: self.is_alone }
     }
 
+    fn held(&self) {
+        if let Some(to) = self.who_waits() {
+            to.held();
+        }
+    }
+
+    fn released(&self) {
+        if let Some(to) = self.who_waits() {
+            to.released();
+        }
+    }
+
     fn answered(&self, _id: &[u8], answer: Answered<'_>) {
         let Answered { line, outcome, .. } = answer;
         let translated = match outcome {
@@ -451,12 +463,21 @@ impl Caller for NewerClient {
         state.waiting.is_none() && state.parked_at.is_some_and(|since| since.elapsed() > turn)
     }
 
+    fn is_deserted(&self) -> bool {
+        false
+    }
+
     fn catching_up(&self) -> Option<Pin<Box<dyn Future<Output = ()> + Send + '_>>> {
         None
     }
 }
 
 impl NewerClient {
+    /// The one who waits for the answer now, if anybody does.
+    fn who_waits(&self) -> Option<Arc<Answering>> {
+        self.lock().waiting.as_ref().map(|waiting| Arc::clone(&waiting.to))
+    }
+
     /// The error of a call that failed because the client does not offer enough: it should know that.
     fn lacked(&self, line: &Bytes, found: Span) -> Option<Bytes> {
         let lacking = self.lock().lacking.take()?;

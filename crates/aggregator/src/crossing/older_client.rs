@@ -180,6 +180,14 @@ impl Caller for OlderClient {
         self.to.party()
     }
 
+    fn held(&self) {
+        self.to.held();
+    }
+
+    fn released(&self) {
+        self.to.released();
+    }
+
     fn answered(&self, id: &[u8], answer: Answered<'_>) {
         let Answered { line, id_at, outcome, .. } = answer;
         match outcome {

@@ -209,6 +209,7 @@ impl Fleet {
                 tools_only: self.options.reach.is_tools_only,
             },
             lineage: Arc::clone(&self.lineage),
+            ancestry: Arc::clone(&self.ancestry),
             watchdog: Arc::clone(&self.watchdog),
             sweeps: self.options.is_growing,
         };

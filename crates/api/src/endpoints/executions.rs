@@ -44,11 +44,16 @@ fn of_execution(endpoint: Endpoint) -> Endpoint {
 }
 
 async fn list(asked: Asked) -> Result<Answer, Error> {
-    // A server may be gone, and is then found by the name it had.
+    // A server may have had another name, so one that is there is found by its id; one that is gone, by the name it had.
     let server = asked.text("server_id");
+    let there = match server {
+        Some(server) => asked.service.server(server).await.ok(),
+        None => None,
+    };
+    let server_id = there.map(|server| server.record.id).or_else(|| server.and_then(|server| server.parse().ok()));
     let filter = ExecutionFilter {
-        server_id: server.and_then(|server| server.parse().ok()),
-        server_name: server.filter(|server| server.parse::<registry::ServerId>().is_err()).map(str::to_owned),
+        server_id,
+        server_name: server.filter(|_| server_id.is_none()).map(str::to_owned),
         tool_name: asked.text("tool_name").map(str::to_owned),
         status: asked.word("status").into_iter().collect(),
         source: asked.word("source"),

@@ -20,6 +20,7 @@ pub(super) fn tool() -> Schema {
         .with("server_name", Schema::text())
         .with("description", Schema::text().or_null())
         .with("input_schema", Schema::anything().about("A JSON Schema, as the server wrote it."))
+        .with("definition_bytes", Schema::count().about("How long its whole definition is: what it costs a model."))
         .with("is_external", Schema::truth())
         .with("enabled", Schema::truth())
         .with("is_classified", Schema::truth().about("Whether its skills are known."))

@@ -123,6 +123,15 @@ mod a_good_config {
     }
 }
 
+#[test]
+fn comments_and_trailing_commas_are_no_problem_and_errors_behind_them_name_the_right_place() {
+    let text = "// mine\n{\"mcpServers\": {/* é */ \"a\": {\"command\": \"x\", \"args\": [\"//y\",],},},}";
+    let config = parse(text).unwrap();
+    assert_eq!(config.servers.len(), 1);
+    let error = parse("{ // é\n  /* é */ \"a\": oops }").unwrap_err();
+    assert!(error.to_string().starts_with("invalid JSON in line 2, column 16: "), "{error}");
+}
+
 mod a_file_that_is_no_json {
     use super::*;
 
@@ -145,7 +154,7 @@ mod a_file_that_is_no_json {
     #[test]
     fn gives_the_reason_without_a_second_position() {
         for (text, expected) in [
-            ("{\"mcpServers\": {},}", "trailing comma"),
+            ("{\"mcpServers\": {},,}", "key must be a string"),
             ("{} {}", "trailing characters"),
             ("{", "EOF while parsing an object"),
             ("  \n ", "the file is empty"),

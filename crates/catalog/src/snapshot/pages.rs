@@ -8,7 +8,6 @@ use protocol::{Era, text};
 use super::{Route, Scope, Snapshot};
 use crate::item::Kind;
 use crate::names::NameStyle;
-use crate::schema;
 
 /// Items on one page of our lists. Clients that cannot page exist, and none of them copes with more tools.
 pub const ITEMS_PER_PAGE: usize = 1000;
@@ -95,15 +94,10 @@ impl Snapshot {
     }
 
     fn write_item(&self, list: List, route: Route, page: &mut Vec<u8>) {
-        let (server, item) = (&self.servers[route.server], self.item(list.kind, route));
+        let item = self.item(list.kind, route);
         let has_own_name = list.scope == Scope::All && list.kind.is_prefixed();
         let name = has_own_name.then(|| self.written_name(list, route));
-        let crosses_eras = (server.offer.era, list.era) == (Era::Modern, Era::Legacy);
-        let removed = match list.kind {
-            Kind::Tool if crosses_eras => schema::unfit_for_legacy(&item.definition),
-            _ => Vec::new(),
-        };
-        item.write_edited(name.as_deref(), &removed, page);
+        item.write_for(list.era, name.as_deref(), page);
     }
 
     /// The name in the merged list, as it stands between quotes.
@@ -214,18 +208,20 @@ mod tests {
     }
 
     #[test]
-    fn only_legacy_clients_of_modern_servers_miss_an_output_schema_they_could_not_take() {
+    fn only_legacy_clients_miss_an_output_schema_they_could_not_take() {
         let whole = r#"{"name":"t","outputSchema":{"type":"array"},"n":1.0}"#;
         let snapshot = snapshot(vec![
             with(idle("m", Era::Modern), Kind::Tool, &[whole]),
             with(idle("l", Era::Legacy), Kind::Tool, &[whole]),
         ]);
         let alone = |server, era| page(&snapshot, Scope::One(server), Kind::Tool, era);
-        assert_eq!(alone(0, Era::Legacy), r#"{"tools":[{"name":"t","n":1.0}]}"#);
-        assert!(alone(0, Era::Modern).contains(whole) && alone(1, Era::Legacy).contains(whole));
+        for server in [0, 1] {
+            assert_eq!(alone(server, Era::Legacy), r#"{"tools":[{"name":"t","n":1.0}]}"#);
+            assert!(alone(server, Era::Modern).contains(whole));
+        }
         assert_eq!(
             page(&snapshot, Scope::All, Kind::Tool, Era::Legacy),
-            r#"{"tools":[{"name":"m:t","n":1.0},{"name":"l:t","outputSchema":{"type":"array"},"n":1.0}]}"#
+            r#"{"tools":[{"name":"m:t","n":1.0},{"name":"l:t","n":1.0}]}"#
         );
     }
 

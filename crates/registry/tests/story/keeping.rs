@@ -17,6 +17,7 @@ on_both! {
     bindings_go_with_their_server,
     changes_are_noted_and_found,
     an_export_makes_the_same_registry_elsewhere,
+    an_export_keeps_the_order_of_servers,
     an_export_without_secrets_has_none,
     an_import_is_all_or_nothing,
     an_import_keeps_or_replaces_as_it_is_told,
@@ -139,6 +140,15 @@ async fn an_export_makes_the_same_registry_elsewhere(setting: Setting) {
 
     let again = elsewhere.store.import(&exported, Existing::Replaced).await.unwrap();
     assert_eq!((again.replaced, again.bindings), (vec!["one".to_owned()], 0));
+}
+
+async fn an_export_keeps_the_order_of_servers(Setting { store, .. }: Setting) {
+    for name in ["zoo", "bar", "moo"] {
+        registered(&store, name).await;
+    }
+    let exported = store.export(Secrets::Masked).await.unwrap();
+    let names: Vec<_> = exported["servers"].as_array().unwrap().iter().map(|server| &server["name"]).collect();
+    assert_eq!(names, ["zoo", "bar", "moo"]);
 }
 
 async fn an_export_without_secrets_has_none(setting: Setting) {

@@ -181,6 +181,14 @@ impl Account for Attempt {
         self.execution.has_been_sent()
     }
 
+    fn held(&self) {
+        self.execution.is_held();
+    }
+
+    fn released(&self) {
+        self.execution.is_released();
+    }
+
     /// An attempt is over. Whether the call is, is decided elsewhere.
     fn ended(&self, end: End<'_>) {
         match end {

@@ -147,14 +147,25 @@ impl Executions {
 /// Which server, its state, since when, and when it is tried next.
 fn sentence(standing: &Standing, now: Timestamp) -> String {
     let Standing { name, status, since, retry_at, why, .. } = standing;
-    let mut text = format!("Server `{name}` is not available: {status} since {since}");
+    if *status == Status::Connected {
+        // Nobody has taken note yet.
+        return format!("Server `{name}` is not available: its connection was lost just now, and is being made again");
+    }
+    let mut text = format!("Server `{name}` is not available: {status} since {}", to_the_second(*since));
     if let Some(at) = retry_at {
-        text += &format!("; next attempt at {at} (in {} s)", at.since(now).as_secs_f64().ceil());
+        let left = at.since(now).as_secs_f64().ceil();
+        text += &format!("; next attempt at {} (in {left} s)", to_the_second(*at));
     }
     match why {
         Some(why) => text + "; " + why,
         None => text,
     }
+}
+
+/// A moment as people write it: nobody reads microseconds.
+fn to_the_second(moment: Timestamp) -> String {
+    let text = moment.to_string();
+    text.split_once('.').map_or(text.clone(), |(seconds, _)| format!("{seconds}Z"))
 }
 
 /// Which execution, server and tool.

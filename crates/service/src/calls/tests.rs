@@ -77,7 +77,11 @@ async fn a_server_that_is_down_is_told_with_its_state() {
         let error = house.executions.call(Call { server, ..call(name) }).await.unwrap_err();
         assert_eq!(error.code(), "SERVER_UNAVAILABLE");
         assert!(error.to_string().starts_with("Server `down` is not available: error since 20"), "{error}");
+        assert!(!error.to_string().contains('.'), "to the second: {error}");
     }
+    house.place("lost", ServerState::Stopped, Status::Connected);
+    let error = house.executions.call(call("lost.echo")).await.unwrap_err().to_string();
+    assert!(error.contains("its connection was lost just now") && !error.contains("connected since"), "{error}");
 }
 
 #[tokio::test]

@@ -196,6 +196,38 @@ impl Execution {
         span
     }
 
+    /// Its server is busy with somebody else, so it waits with us: that is not the server's time.
+    pub(crate) fn is_held(&self) {
+        let mut progress = self.lock();
+        if progress.ended.is_some() || progress.sent.is_none() {
+            return;
+        }
+        // It was the first time that it was sent, unless it is made again.
+        if progress.retries == 0 {
+            progress.first_sent = None;
+        }
+        progress.sent = None;
+        drop(progress);
+        self.announce();
+    }
+
+    /// Its server gets it now.
+    pub(crate) fn is_released(&self) {
+        let now = Instant::now();
+        {
+            let mut progress = self.lock();
+            if progress.ended.is_some() || progress.sent.is_some() {
+                return;
+            }
+            progress.sent = Some(now);
+            progress.first_sent.get_or_insert(now);
+            if let Some(leg) = progress.legs.last_mut() {
+                leg.from = now;
+            }
+        }
+        self.announce();
+    }
+
     /// This is its place among those that may run.
     pub(super) fn has_slot(&self, slot: Slot) {
         let mut progress = self.lock();
@@ -414,6 +446,14 @@ impl Account for Through {
 
     fn sent(&self) -> Option<SpanContext> {
         self.0.has_been_sent()
+    }
+
+    fn held(&self) {
+        self.0.is_held();
+    }
+
+    fn released(&self) {
+        self.0.is_released();
     }
 
     fn ended(&self, end: End<'_>) {

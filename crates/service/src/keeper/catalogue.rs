@@ -29,7 +29,10 @@ fn listed(item: &Item) -> Option<ListedTool> {
 
 /// What is offered of a server that is not running: the tools that are known of it. Nothing, if none are.
 pub(crate) fn offer_of(tools: &[ToolRecord]) -> Option<Arc<Offer>> {
-    let item = |tool: &ToolRecord| Item::read(Kind::Tool, Bytes::copy_from_slice(tool.definition.get().as_bytes()));
+    // It may have been kept by an older program, which passed on more.
+    let item = |tool: &ToolRecord| {
+        Item::read(Kind::Tool, Bytes::copy_from_slice(tool.definition.get().as_bytes()))?.mended(Kind::Tool).0
+    };
     let items: Vec<Item> = tools.iter().filter_map(item).collect();
     if items.is_empty() {
         return None;
@@ -47,6 +50,10 @@ pub(crate) fn server_info(offer: &Offer) -> Value {
     info.insert("capabilities".to_owned(), Value::Object(read(&offer.capabilities)));
     if let Some(instructions) = &offer.instructions {
         info.insert("instructions".to_owned(), json!(&**instructions));
+    }
+    let notices: Vec<_> = Kind::ALL.into_iter().flat_map(|kind| offer.notices(kind)).collect();
+    if !notices.is_empty() {
+        info.insert("notices".to_owned(), json!(notices));
     }
     let era = match offer.era {
         Era::Legacy => "legacy",

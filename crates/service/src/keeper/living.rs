@@ -278,7 +278,9 @@ impl Keeper {
             Parting::Lost { .. } if *self.stopping.borrow() => Step::Stop,
             Parting::Lost { ending, has_lasted } => {
                 let why = in_words(ending.as_deref(), report);
-                if let Some(Ending::Failed { cause: Cause::Unauthorized(_), .. }) = ending.as_deref() {
+                // Trying again would not help.
+                if let Some(Ending::Failed { cause: Cause::Unauthorized(_) | Cause::Circle(_), .. }) = ending.as_deref()
+                {
                     return self.park(&why);
                 }
                 self.after_loss(&why, has_lasted)
@@ -298,9 +300,9 @@ impl Keeper {
     /// It was lost, or could not be reached.
     fn after_loss(&mut self, why: &str, has_lasted: bool) -> Step {
         if has_lasted {
-            self.stand(Status::Error, Some(why.to_owned()), None);
             // One that nobody needs right now is started when somebody does.
             let can_wait = self.shown.is_lazy && !self.house.fleet.is_awaited(self.handle.place);
+            self.stand(Status::Error, Some(why.to_owned()), (!can_wait).then_some(Duration::ZERO));
             return if can_wait { Step::Doze } else { Step::Connect(self.known.clone()) };
         }
         self.failures += 1;

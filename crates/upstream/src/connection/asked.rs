@@ -1,7 +1,8 @@
 //! Questions of the server: who is to answer them, and the way back.
 
 use std::collections::hash_map::Entry;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, PoisonError, Weak};
+use std::time::Duration;
 
 use bytes::Bytes;
 use protocol::envelope::Envelope;
@@ -15,6 +16,27 @@ use crate::open::Whose;
 
 /// So many questions may be open at once. A server that asks more does not wait for answers.
 const MOST_QUESTIONS: usize = 1000;
+
+/// How often it is looked whether somebody who was asked is still there, and for how long in a row they may not be.
+const LOOK: Duration = Duration::from_secs(5);
+const DESERTED_AFTER: Duration = Duration::from_secs(60);
+
+/// Ends the calls that a question is about if whoever was asked has gone for good: a server that waits for an answer would
+/// be at them for ever. One who only waits for a result may come back for it.
+async fn watch_over(server: Weak<Connection>, id: Box<[u8]>, caller: Weak<dyn Caller>) {
+    let mut missed = Duration::ZERO;
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let (Some(server), Some(caller)) = (server.upgrade(), caller.upgrade()) else { return };
+        if !server.is_asking(&id, &caller) {
+            return;
+        }
+        missed = if caller.is_deserted() { missed + LOOK } else { Duration::ZERO };
+        if missed >= DESERTED_AFTER {
+            return server.dismiss_calls_of(&caller);
+        }
+    }
+}
 
 impl Connection {
     /// A request of the server's: a sign of life is given at once, anything else is for whoever it is about.
@@ -39,6 +61,11 @@ impl Connection {
                         .refuse(code::INVALID_REQUEST, "Too many questions, or one under that id, are open");
                 }
                 remember(callers, Arc::clone(&caller));
+                let id = Box::from(question.id().of(&question.line));
+                // Whoever is alone is there, or everything ends.
+                if !caller.party().is_alone {
+                    tokio::spawn(watch_over(Arc::downgrade(self), id, Arc::downgrade(&caller)));
+                }
                 caller.asked(question);
             }
             Whose::Unclear => {
@@ -61,6 +88,12 @@ impl Connection {
             Whose::Caller(caller) => Some(caller),
             Whose::Nobodys | Whose::Unclear => None,
         }
+    }
+
+    /// Whether what the server asked under `id` is still for that caller to answer.
+    fn is_asking(&self, id: &[u8], caller: &Arc<dyn Caller>) -> bool {
+        let questions = self.questions.lock().unwrap_or_else(PoisonError::into_inner);
+        questions.get(id).is_some_and(|asked| std::ptr::addr_eq(Arc::as_ptr(asked), Arc::as_ptr(caller)))
     }
 
     /// Remembers whom a question was put to, so that it can be withdrawn.
@@ -138,3 +171,6 @@ impl Connection {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,89 @@
+//! Strict clients refuse a whole list for one entry that is not as the protocol says. Through us they get everything that
+//! can be used, whatever a server lists.
+
+use serde_json::{Value, json};
+use testkit::{Puppet, Spec};
+
+use super::clients::{Client, Mode, Plan};
+use super::parts::{Part, Parts};
+use super::sandbox::Sandbox;
+use super::steps::{list, other_lists};
+use crate::relay::serving;
+
+/// One thing is wrong with each of these tools.
+const TOOLS: [&str; 26] = [
+    r#"{"name":"a"}"#,
+    r#"{"name":"b","inputSchema":null}"#,
+    r#"{"name":"c","inputSchema":{}}"#,
+    r#"{"name":"e","inputSchema":{"type":"object"},"annotations":"x"}"#,
+    r#"{"name":"f","inputSchema":{"type":"object"},"title":5}"#,
+    r#"{"name":"g","inputSchema":{"type":"object"},"description":7}"#,
+    r#"{"name":"h","inputSchema":{"type":"object"},"outputSchema":{"type":"string"}}"#,
+    r#"{"name":"i","inputSchema":{"type":"object"},"outputSchema":5}"#,
+    r#"{"name":"j","inputSchema":{"type":"object","required":"x"}}"#,
+    r#"{"name":"k","inputSchema":{"type":"object","properties":[]}}"#,
+    r#"{"name":"l","inputSchema":{"type":"object"},"icons":"x"}"#,
+    r#"{"name":"m","inputSchema":{"type":"object"},"_meta":5}"#,
+    r#"{"name":"n","inputSchema":{"type":"object"},"execution":5}"#,
+    r#"{"name":"o","inputSchema":{"type":"object"},"description":null}"#,
+    r#"{"name":"p","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":"yes"}}"#,
+    r#"{"name":"q","inputSchema":{"type":"object","properties":null}}"#,
+    r#"{"name":"r","inputSchema":{"type":"object","required":[1]}}"#,
+    r#"{"name":"s","inputSchema":{"type":"object","properties":{"a":5,"b":true}}}"#,
+    r#"{"name":"t","inputSchema":{"type":["object","null"]}}"#,
+    r##"{"name":"u","inputSchema":{"type":"object"},"outputSchema":{"type":"object","$ref":"#/nowhere"}}"##,
+    r#"{"name":"v","inputSchema":{"type":"object"},"outputSchema":{"type":"object","properties":{"x":{"type":"strin"}}}}"#,
+    r#"{"name":"w","inputSchema":{"type":"object"},"icons":[{"src":5},{"src":"x","sizes":"48x48","theme":"blue"}]}"#,
+    r#"{"name":"x","inputSchema":{"type":"object"},"execution":{"taskSupport":"maybe"}}"#,
+    r#"{"name":"y","inputSchema":{"type":"object"},"description":"\ud800"}"#,
+    r#"{"name":"z","inputSchema":{"type":"object","$schema":5},"outputSchema":{"type":"object","$schema":5}}"#,
+    r#"{"name":"d","inputSchema":{"type":"array"}}"#,
+];
+
+/// All but the last can be used.
+const USABLE_TOOLS: usize = TOOLS.len() - 1;
+
+fn liar() -> Puppet {
+    let spec = TOOLS.iter().fold(Spec::legacy(), |spec, tool| spec.raw_tool(tool));
+    let prompts = [
+        r#"{"name":"p1","arguments":"x"}"#,
+        r#"{"name":"p2","arguments":[{"noname":1},{"name":"b","required":"yes"}]}"#,
+        r#"{"name":"p3","description":5}"#,
+    ];
+    let resources = [
+        r#"{"uri":"x://noname"}"#,
+        r#"{"uri":"x://a","name":"a","mimeType":5,"annotations":{"lastModified":"yesterday","priority":7,"audience":"me"}}"#,
+        r#"{"uri":"x://b","name":"b","size":"big"}"#,
+        r#"{"uri":"not a uri","name":"n"}"#,
+    ];
+    let spec = prompts.iter().fold(spec, |spec, prompt| spec.raw_prompt(prompt));
+    let spec = resources.iter().fold(spec, |spec, resource| spec.raw_resource(resource));
+    Puppet::new(spec.raw_template(r#"{"uriTemplate":"x://{a}"}"#).raw_template(r#"{"name":"n","uriTemplate":5}"#))
+}
+
+#[test]
+fn one_server_that_lists_nonsense_takes_no_list_from_any_client() {
+    let Some(parts) = Parts::with(&[Part::Npm, Part::Python]) else { return };
+    let sandbox = Sandbox::new();
+    let (liar, honest) =
+        (liar(), Puppet::new(Spec::legacy().tool("t").prompt("p").resource("h://1").template("h://{x}")));
+    let serve = serving(&[("liar", &liar), ("honest", &honest)]);
+    let plan = |mode| Plan {
+        server: json!({"type": "http", "url": format!("http://{}/mcp", serve.address())}),
+        mode,
+        offers: &[],
+        steps: [list(["liar", "honest"])].into_iter().chain(other_lists()).collect(),
+    };
+    for (client, modes) in [
+        (Client::Python, [Mode::Legacy, Mode::Modern].as_slice()),
+        (Client::TypeScriptV1, &[Mode::Legacy]),
+        (Client::TypeScriptV2, &[Mode::Legacy, Mode::Modern]),
+    ] {
+        let plans: Vec<_> = modes.iter().map(|mode| plan(*mode)).collect();
+        for session in client.run(&parts, &sandbox, &plans) {
+            let counts: Vec<_> = session.answers.iter().map(|answer| answer.as_array().map(Vec::len)).collect();
+            let expected = [USABLE_TOOLS + 1, 4, 2, 4].map(Some);
+            assert_eq!(counts, expected, "{client:?}: {}", Value::from(session.answers));
+        }
+    }
+}
