@@ -81,7 +81,7 @@ fn forms_understand_what_libraries_write_and_change_nothing_that_nobody_touched(
 
 #[test]
 fn every_kind_of_value_has_a_field_that_writes_only_itself() {
-    const TOOL: &str = r#"{"name":"all","inputSchema":{"type":"object","required":["kind","mode","sure"],"properties":{"kind":{"const":"k"},"mode":{"enum":["wipe","keep"]},"sure":{"type":"boolean"},"sizes":{"type":"array","items":{"type":"number"}},"picks":{"type":"array","items":{"enum":["a","b"]}},"either":{"anyOf":[{"type":"string"},{"type":"integer"},{"type":"null"}]},"any":{},"line":{"type":"string"},"ratio":{"type":"number"},"inner":{"type":"object","required":["t"],"properties":{"t":{"const":"z"},"v":{"type":"string"}}}}}}"#;
+    const TOOL: &str = r#"{"name":"all","inputSchema":{"type":"object","required":["kind","mode","sure"],"properties":{"kind":{"const":"k"},"mode":{"enum":["wipe","keep"]},"sure":{"type":"boolean"},"sizes":{"type":"array","items":{"type":"number"}},"picks":{"type":"array","items":{"enum":["a","b"]}},"either":{"anyOf":[{"type":"string"},{"type":"integer"},{"type":"null"}]},"any":{"type":["string","object"]},"line":{"type":"string"},"ratio":{"type":"number"},"inner":{"type":"object","required":["t"],"properties":{"t":{"const":"z"},"v":{"type":"string"}}}}}}"#;
     let rest = Rest::start();
     let puppet = Puppet::over_http(Spec::legacy().raw_tool(TOOL));
     add_puppet(&rest, "py", &puppet);

@@ -175,6 +175,7 @@ function fitting(about, choices) {
   // A question is answered by a person, be there only one answer.
   if ('const' in said && required && !strict) return fixed(about, choices);
   if (choices) return choosing(about, choices);
+  if (Array.isArray(said.type) && said.type.filter((word) => word !== 'null').length > 1) return loose(about);
   if (kind === 'boolean') return choosing(about, ['true', 'false'].map((word) => ({ text: word, title: word })));
   if (kind === 'number' || kind === 'integer') return counting(about, kind);
   if (kind === 'string') return writing(about);
