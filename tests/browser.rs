@@ -3,6 +3,7 @@
 
 mod chromium;
 mod documents;
+mod forms;
 mod live;
 mod looks;
 mod playground;

@@ -167,50 +167,99 @@ fn a_question_begins_with_what_is_proposed_has_boxes_to_tick_and_ends_with_its_p
 }
 
 #[test]
-fn forms_understand_what_libraries_write_and_change_nothing_that_nobody_touched() {
-    const TOOL: &str = r##"{"name":"pyd","inputSchema":{"type":"object","required":["item"],"$defs":{"Item":{"type":"object","required":["size"],"properties":{"size":{"$ref":"#/$defs/Size"},"next":{"anyOf":[{"$ref":"#/$defs/Item"},{"type":"null"}]}}},"Size":{"enum":["small","large"]}},"properties":{"item":{"allOf":[{"$ref":"#/$defs/Item"}]},"since":{"anyOf":[{"type":"string"},{"type":"null"}],"default":null},"tags":{"type":"array","items":{"type":"string"}},"line":{"type":"string"},"count":{"type":"integer"}}}}"##;
+fn a_server_that_is_away_is_connected_from_here_and_what_was_typed_stays() {
     let rest = Rest::start();
-    let puppet = Puppet::over_http(Spec::legacy().raw_tool(TOOL));
-    add_puppet(&rest, "py", &puppet);
-    let field = |name: &str| {
-        let name = json!(name);
-        format!(
-            "[...document.querySelectorAll('#fields label')].find((label) => label.firstChild.data === {name}).nextElementSibling"
-        )
-    };
+    let puppet = Puppet::over_http(Spec::legacy().raw_tool(&TOOL.replace('\n', " ")));
+    add_puppet(&rest, "rail", &puppet);
+    rest.order("/servers/rail/disconnect");
+    rest.wait_for_status("rail", "disconnected");
     with_browsers(async |driver| {
         let browser = driver.open(DESK).await;
-        browser.goto(&at(&rest.serve, "/playground?tool=py.pyd")).await;
-        browser.wait("document.querySelector('#fields select')").await;
-        let raw = browser.run("return JSON.parse(document.getElementById('raw').value)").await;
-        assert_eq!(raw, json!({"item": {"size": "small"}}));
-        let fill = |name: &str, value: &str| {
-            format!("const it = {}; it.value = {}; it.dispatchEvent(new Event('input'))", field(name), json!(value))
-        };
-        browser.run(r#"const raw = document.getElementById('raw'); raw.value = '{"item":{"size":"huge"},"line":"a\\nb","count":"many"}'; raw.dispatchEvent(new Event('input'))"#).await;
-        browser.run(&fill("since", "yesterday")).await;
-        browser.run(&fill("tags", "one\ntwo words")).await;
-        let raw = browser.run("return JSON.parse(document.getElementById('raw').value)").await;
-        let expected = json!({"item": {"size": "huge"}, "since": "yesterday", "tags": ["one", "two words"], "line": "a\nb", "count": "many"});
-        assert_eq!(raw, expected);
-        assert_eq!(browser.run(&format!("return {}.tagName", field("line"))).await, "TEXTAREA");
+        browser.goto(&at(&rest.serve, "/playground?tool=rail.book")).await;
+        browser.wait("document.getElementById('of').innerText.includes('disconnected')").await;
+        browser.fill("#fields input[type=text]", "Ann").await;
+        browser.click("#run").await;
+        browser.wait("document.querySelector('#outcome .error')?.innerText.includes('rail')").await;
+        browser.log().await;
+        browser.click("#outcome p button").await;
+        browser.wait("!document.querySelector('#of form')").await;
+        browser.click("#run").await;
+        let call = puppet.expect("tools/call");
+        assert_eq!(call.value()["params"]["arguments"], json!({"name": "Ann"}));
+        call.answer(r#"{"content":[{"type":"text","text":"seat 12A"}]}"#);
+        browser.wait_for_text("seat 12A").await;
+        assert_eq!(browser.log().await, Vec::<String>::new());
+        browser.close().await;
+    });
+}
+
+#[test]
+fn a_session_that_the_service_forgot_is_begun_anew_and_the_call_made_once() {
+    let rest = Rest::start();
+    let puppet = Puppet::over_http(Spec::legacy().raw_tool(&TOOL.replace('\n', " ")));
+    add_puppet(&rest, "rail", &puppet);
+    with_browsers(async |driver| {
+        let browser = driver.open(DESK).await;
+        browser.goto(&at(&rest.serve, "/playground?tool=rail.book")).await;
+        browser.run("const real = fetch; window.real = real; fetch = async (to, what) => { window.session = what?.headers?.['Mcp-Session-Id'] ?? window.session; return real(to, what); }").await;
+        browser.click("#run").await;
+        puppet.expect("tools/call").answer(r#"{"content":[{"type":"text","text":"the first"}]}"#);
+        browser.wait_for_text("the first").await;
+        browser.run("window.real('/mcp/rail', { method: 'DELETE', headers: { 'Mcp-Session-Id': window.session, 'X-CSRF-Token': csrf } }).then((response) => { window.ended = response.status; })").await;
+        browser.wait("window.ended < 300").await;
+        browser.click("#run").await;
+        puppet.expect("tools/call").answer(r#"{"content":[{"type":"text","text":"the second"}]}"#);
+        browser.wait_for_text("the second").await;
+        assert_eq!(puppet.count("tools/call"), 2);
+        browser.close().await;
+    });
+}
+
+#[test]
+fn errors_are_told_with_what_belongs_to_them_and_odd_results_are_shown() {
+    let rest = Rest::start();
+    let puppet = Puppet::over_http(Spec::legacy().raw_tool(&TOOL.replace('\n', " ")));
+    add_puppet(&rest, "rail", &puppet);
+    with_browsers(async |driver| {
+        let browser = driver.open(DESK).await;
+        browser.goto(&at(&rest.serve, "/playground?tool=rail.book")).await;
+        browser.click("#run").await;
+        puppet
+            .expect("tools/call")
+            .fail(r#"{"code":-1,"message":"abc\u202edef \u001b[31m","data":{"hint":"read this","size":1.0}}"#);
+        browser.wait_for_text("abc⟨U+202E⟩def ⟨U+001B⟩[31m").await;
+        browser.wait("document.querySelector('#outcome .block').innerText.includes('\"size\": 1.0')").await;
 
         browser.click("#run").await;
         let call = puppet.expect("tools/call");
-        let numbers = json!({"type": "object", "properties": {"ratio": {"type": "number"}}});
-        call.ask("5", "elicitation/create", &json!({"message": "How much?", "requestedSchema": numbers}).to_string());
-        browser.wait_for_text("How much?").await;
+        call.progress(r#""progress":1,"message":"half\u202eway""#);
+        browser.wait_for_text("half⟨U+202E⟩way").await;
+        call.answer(r#"{"foo":{"bar":2.50}}"#);
+        browser.wait("document.querySelector('#outcome .block').innerText.includes('\"bar\": 2.50')").await;
+
+        browser.click("#run").await;
+        puppet.expect("tools/call").answer(
+            r#"{"content":[{"type":"resource","resource":{"uri":"a:\u202eb","text":"inside"}},{"type":"resource_link","name":"n\u202e","uri":"https://example.org/\u202e"}]}"#,
+        );
+        browser.wait_for_text("a:⟨U+202E⟩b").await;
+        browser.wait_for_text("https://example.org/⟨U+202E⟩").await;
+        assert_eq!(browser.log().await, Vec::<String>::new());
+        browser.close().await;
+    });
+}
+
+#[test]
+fn a_tool_is_found_by_a_part_of_its_name_while_it_is_typed() {
+    let rest = Rest::start();
+    rest.register("many", &["--tools", "500"]);
+    with_browsers(async |driver| {
+        let browser = driver.open(DESK).await;
+        browser.goto(&at(&rest.serve, "/playground")).await;
+        browser.wait("document.querySelectorAll('#tools option').length === 200").await;
+        browser.fill("input[list=tools]", "TOOL_499").await;
         browser
-            .run("const real = fetch; fetch = (to, what) => { window.answered = what?.body; return real(to, what); }")
+            .wait("[...document.querySelectorAll('#tools option')].map((it) => it.value).join() === 'many.tool_499'")
             .await;
-        browser.fill("#question input", "12345678901234567890123").await;
-        browser.click("#question button[type=submit]").await;
-        puppet.response(5);
-        let answered = browser.run("return window.answered").await;
-        assert!(answered.as_str().unwrap().contains(r#""content":{"ratio":12345678901234567890123}"#), "{answered}");
-        let huge = "x".repeat(12_000_000);
-        call.answer(&json!({"content": [{"type": "text", "text": huge}]}).to_string());
-        browser.wait_for_text("Save all 12000000 characters").await;
         assert_eq!(browser.log().await, Vec::<String>::new());
         browser.close().await;
     });

@@ -269,3 +269,26 @@ fn a_server_without_its_secrets_is_not_started() {
         assert_ne!(other.get("/servers/fake").json()["status"], "connected", "{deed}");
     }
 }
+
+#[test]
+fn the_playground_knows_a_tool_by_either_name_and_says_what_may_be_meant_instead() {
+    let rest = Rest::start();
+    rest.register("fake", &["--tools", "3"]);
+    let visitor = Visitor::new(&rest);
+    assert!(visitor.page("/playground?tool=fake__echo").contains(r#"data-name="fake.echo""#));
+    let missing = visitor.page("/playground?tool=fake.ech");
+    assert!(missing.contains("has no tool of that name"), "{missing}");
+    assert!(missing.contains("/playground?tool=fake.echo"), "{missing}");
+    assert!(visitor.page("/playground?tool=fake").contains("/playground?tool=fake.echo"));
+    assert!(visitor.page("/playground?tool=nobody.echo").contains("/playground?tool=fake.echo"), "found by its words");
+    assert!(visitor.page("/playground/tools?part=ECH").contains(r#"<option value="fake.echo">"#));
+
+    visitor.submit("/servers/fake/disable", &[]);
+    rest.wait_for_status("fake", "disabled");
+    assert!(visitor.page("/playground?tool=fake.ech").contains("is switched off"));
+    let back = visitor.submit("/servers/fake/enable", &[("back", "/playground?tool=fake.echo")]);
+    assert!(back.body.contains(r#"data-name="fake.echo""#), "who tries a tool goes on with that");
+    rest.wait_for_status("fake", "connected");
+    let elsewhere = visitor.submit("/servers/fake/refresh", &[("back", "//example.org")]);
+    assert!(!elsewhere.body.contains("data-name="), "nobody is sent elsewhere");
+}

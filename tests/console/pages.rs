@@ -84,6 +84,7 @@ fn a_tool_that_says_too_much_makes_no_page_heavy() {
         let page = visitor.page(path);
         assert!(page.len() < 100_000, "{path} has {} bytes", page.len());
         let longest = page.split(['<', '>', ' ', '\n']).map(str::len).max().unwrap_or_default();
-        assert!(longest <= 20_200, "{path} has a word of {longest} letters, which browsers take long to lay out");
+        let most = if path.starts_with("/playground") { 2_200 } else { 20_200 };
+        assert!(longest <= most, "{path} has a word of {longest} letters, which browsers take long to lay out");
     }
 }

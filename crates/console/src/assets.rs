@@ -25,11 +25,15 @@ pub(crate) static EVENTS: LazyLock<Asset> =
 pub(crate) static PLAYGROUND: LazyLock<Asset> = LazyLock::new(|| {
     let parts = concat!(
         include_str!("../assets/playground/json.js"),
+        include_str!("../assets/playground/schema.js"),
+        include_str!("../assets/playground/fields.js"),
         include_str!("../assets/playground/forms.js"),
         include_str!("../assets/playground/client.js"),
         include_str!("../assets/playground/showing.js"),
+        include_str!("../assets/playground/question.js"),
         include_str!("../assets/playground/bench.js"),
         include_str!("../assets/playground/history.js"),
+        include_str!("../assets/playground/choice.js"),
     );
     named("playground", "js", JAVASCRIPT, parts)
 });

@@ -80,6 +80,7 @@ async fn run(visit: &Visit<'_>) -> Result<Reply, Error> {
         (&Method::POST, ["tools"]) => tools::switch(visit).await,
         (&Method::GET, ["tools", server, tool]) => tools::show(visit, server, tool).await,
         (&Method::GET, ["playground"]) => playground::show(visit).await,
+        (&Method::GET, ["playground", "tools"]) => Ok(playground::suggest(visit)),
         (&Method::POST, ["playground"]) => playground::run(visit).await,
         (&Method::GET, ["executions"]) => executions::list(visit).await,
         (&Method::POST, ["executions", "stop"]) => executions::stop(visit).await,

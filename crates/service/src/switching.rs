@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use catalog::{Kind, NameStyle, Scope};
 use registry::{Page, ServerId, ToolFilter, ToolId, ToolRecord};
 use serde_json::json;
 
@@ -43,6 +44,38 @@ impl Service {
         let filter = ToolFilter { name: Some(name.to_owned()), ..ToolFilter::default() };
         let found = self.store.tools(&filter, Page::first(1)).await?.items.pop();
         found.ok_or_else(|| Error::ToolNotFound { name: name.to_owned() })
+    }
+
+    /// A tool by its full name, or by one that clients see instead.
+    pub async fn tool_known_as(&self, name: &str) -> Result<ToolRecord, Error> {
+        let error = match self.tool_called(name).await {
+            Err(error @ Error::ToolNotFound { .. }) => error,
+            found => return found,
+        };
+        let own = {
+            let view = self.aggregator.fleet.view();
+            let route = view.snapshot.resolve(Scope::All, Kind::Tool, name);
+            route.map(|route| {
+                let server = &view.snapshot.servers()[route.server].name;
+                format!("{}.{}", server.as_str(), view.snapshot.item(Kind::Tool, route).id)
+            })
+        };
+        match own {
+            Some(own) => self.tool_called(&own).await,
+            None => Err(error),
+        }
+    }
+
+    /// The names of tools that can be called now and have `part` in their name, so many of them at most.
+    pub fn tool_names_with(&self, part: &str, most: usize) -> Vec<String> {
+        let view = self.aggregator.fleet.view();
+        let part = part.to_lowercase();
+        let names = view.snapshot.listed(Kind::Tool, NameStyle::Canonical);
+        names
+            .map(|route| view.snapshot.listed_name(Kind::Tool, route, NameStyle::Canonical))
+            .filter(|name| part.is_empty() || name.to_lowercase().contains(&part))
+            .take(most)
+            .collect()
     }
 }
 

@@ -1,4 +1,4 @@
-// The bench: a tool, its arguments, what comes of a call, and what its server wants to know meanwhile.
+// The bench: a tool, its arguments, and what comes of a call.
 
 function open() {
   const server = read('server');
@@ -24,8 +24,12 @@ function open() {
     if (!isObjectText(text)) throw new Error('arguments must be an object, as in {"name": "value"}');
     return compact(text);
   };
-  const take = () => { try { form.set(written()); tell(''); } catch (error) { tell(error.message); } };
-  document.getElementById('fields').append(form.box);
+  // While the text is no JSON the form holds still: it would write over what it cannot read.
+  const fields = document.getElementById('fields');
+  const take = () => {
+    try { form.set(written()); fields.inert = false; tell(''); } catch (error) { fields.inert = true; tell(error.message); }
+  };
+  fields.append(form.box);
   take();
   raw.addEventListener('input', take);
 
@@ -41,7 +45,7 @@ function open() {
     list();
   };
   run.removeAttribute('data-busy');
-  raw.addEventListener('keydown', (event) => { if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) { event.preventDefault(); bench.requestSubmit(); } });
+  bench.addEventListener('keydown', (event) => { if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) { event.preventDefault(); bench.requestSubmit(); } });
   cancel.addEventListener('click', () => { if (current !== null) { isCancelled = true; cancel.disabled = true; client.cancel(current).catch((error) => tell(error.message)); } });
 
   bench.addEventListener('submit', async (event) => {
@@ -71,10 +75,10 @@ function open() {
       state = answer.message.error ? 'error' : failed ? 'failed' : 'done';
       const box = make('div', { className: 'result' }, failed ? badge('bad', answer.message.error ? 'error' : 'the tool says it failed') : badge('ok', 'done'));
       if (answer.message.error) box.append(make('pre', { className: 'error', textContent: visible(`${answer.message.error.message} (${answer.message.error.code})`) }));
-      if (answer.message.error?.data !== undefined) box.append(block(JSON.stringify(answer.message.error.data, null, 2)));
+      if (answer.message.error?.data !== undefined) box.append(block(indented(inside(inside(answer.text, 'error'), 'data'))));
       (Array.isArray(result?.content) ? result.content : []).forEach((part) => box.append(shown(part)));
-      if (isObject(result) && !Array.isArray(result.content) && result.structuredContent === undefined) box.append(block(JSON.stringify(result, null, 2)));
-      if (result?.structuredContent !== undefined) box.append(make('details', {}, make('summary', { textContent: 'Structured content' }), block(indented(structured(answer.text)))));
+      if (isObject(result) && !Array.isArray(result.content) && result.structuredContent === undefined) box.append(block(indented(inside(answer.text, 'result'))));
+      if (result?.structuredContent !== undefined) box.append(make('details', {}, make('summary', { textContent: 'Structured content' }), block(indented(inside(inside(answer.text, 'result'), 'structuredContent')))));
       const times = make('p', { className: 'muted', id: 'times', textContent: `${milliseconds(took)} seen from here` });
       box.append(times, ...said(sent, answer.text, args));
       outcome.replaceChildren(box);
@@ -82,7 +86,7 @@ function open() {
     } catch (error) {
       state = isCancelled ? 'cancelled' : 'failed';
       const why = isCancelled ? make('p', {}, badge('idle', 'cancelled'), ` after ${milliseconds(performance.now() - began)}`) : make('pre', { className: 'error', textContent: visible(error.message) });
-      outcome.replaceChildren(why, ...(sent ? said(sent, '', args) : []));
+      outcome.replaceChildren(why, ...(sent ? said(sent, '', args) : [connecting()].filter(Boolean)));
       client.leave();
     } finally {
       current = null;
@@ -92,6 +96,30 @@ function open() {
       remember({ tool: full, text, state, took: performance.now() - began });
     }
   });
+
+  // A server that is not connected can be, from here: what was typed stays, which it would not if the page were left.
+  const connector = () => document.querySelector('#of form');
+  async function connect(event) {
+    if (event.target !== connector()) return;
+    event.preventDefault();
+    const asking = event.target;
+    asking.querySelectorAll('button').forEach((button) => { button.disabled = true; });
+    tell('Connecting …');
+    try {
+      const response = await fetch(asking.action, { method: 'POST', body: new URLSearchParams(new FormData(asking)) });
+      const flash = new DOMParser().parseFromString(await response.text(), 'text/html').querySelector('.flash, .error');
+      tell(visible(flash?.textContent.trim() ?? ''));
+    } catch (error) { tell(error.message); }
+    asking.querySelectorAll('button').forEach((button) => { button.disabled = false; });
+    refresh();
+  }
+  document.addEventListener('submit', connect);
+  function connecting() {
+    if (!connector()) return null;
+    const button = make('button', { type: 'button', className: 'small', textContent: `${connector().textContent.trim()} ${visible(server)}` });
+    button.addEventListener('click', () => connector()?.requestSubmit());
+    return make('p', {}, button);
+  }
 
   function said(request, answer, args) {
     const origin = location.origin;
@@ -127,29 +155,12 @@ function open() {
     } else if (message.method === 'notifications/message') {
       words.textContent = visible(typeof message.params?.data === 'string' ? message.params.data : JSON.stringify(message.params?.data) ?? '');
     } else if (message.method === 'elicitation/create') {
-      ask(message);
+      const box = asked(server, message, (answer) => client.post(answer).catch((error) => tell(error.message)), tell);
+      question.append(box);
+      box.querySelector('input, select, textarea, button')?.focus();
     } else if (message.id !== undefined && message.method) {
       client.post({ jsonrpc: '2.0', id: message.id, error: { code: -32601, message: 'the console cannot do that' } }).catch((error) => tell(error.message));
     }
-  }
-
-  // A server wants to know something: its question, and a form for the answer.
-  function ask(message) {
-    const { message: text, requestedSchema: schema } = message.params ?? {};
-    const answers = group(isObject(schema) ? schema : {}, '', true, () => {}, true);
-    const reply = (action) => {
-      let content;
-      try { content = action === 'accept' ? `,"content":${answers.get()}` : ''; } catch (error) { tell(error.message); return; }
-      box.remove();
-      // As it was written: numbers are not read and written again.
-      client.post(`{"jsonrpc":"2.0","id":${JSON.stringify(message.id)},"result":{"action":"${action}"${content}}}`).catch((error) => tell(error.message));
-    };
-    const button = (word, action, className) => { const it = make('button', { type: action === 'accept' ? 'submit' : 'button', className, textContent: word }); if (action !== 'accept') it.addEventListener('click', () => reply(action)); return it; };
-    const box = make('form', { className: 'card' }, make('h3', { textContent: `${server} asks` }), make('p', { textContent: visible(String(text ?? '')) }), make('p', { className: 'hint', textContent: 'Nobody has checked who wants to know. Give no passwords.' }), answers.box,
-      make('div', { className: 'actions' }, button('Answer', 'accept', ''), button('Decline', 'decline', 'quiet'), button('Dismiss', 'cancel', 'quiet')));
-    box.addEventListener('submit', (event) => { event.preventDefault(); reply('accept'); });
-    question.append(box);
-    box.querySelector('input, select, textarea, button')?.focus();
   }
 
   addEventListener('pagehide', () => client.leave());

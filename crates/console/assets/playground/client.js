@@ -43,6 +43,8 @@ class Client {
       const { value, done } = await reader.read();
       if (done) return;
       rest += value;
+      // A long answer comes in many pieces; only where a line ends something may be whole.
+      if (!value.includes('\n')) continue;
       const events = rest.split(/\r?\n\r?\n/);
       rest = events.pop();
       for (const event of events) {

@@ -28,8 +28,8 @@ function list() {
         location.href = `/playground?tool=${encodeURIComponent(entry.tool)}`;
       }
     });
-    return make('tr', {}, make('td', { className: 'nowrap', textContent: `${new Date(entry.at).toISOString().slice(11, 19)} UTC` }), make('th', { scope: 'row', textContent: entry.tool }),
-      make('td', {}, make('code', { textContent: entry.text.replace(/\s+/g, ' ').slice(0, 120) })), make('td', {}, badge({ done: 'ok', cancelled: 'idle' }[entry.state] ?? 'bad', entry.state)), make('td', { className: 'n', textContent: milliseconds(entry.took) }), make('td', {}, again));
+    return make('tr', {}, make('td', { className: 'nowrap', textContent: `${new Date(entry.at).toISOString().slice(11, 19)} UTC` }), make('th', { scope: 'row', textContent: visible(entry.tool) }),
+      make('td', {}, make('code', { textContent: visible(entry.text.slice(0, 1000).replace(/\s+/g, ' ').slice(0, 120)) })), make('td', {}, badge({ done: 'ok', cancelled: 'idle' }[entry.state] ?? 'bad', entry.state)), make('td', { className: 'n', textContent: milliseconds(entry.took) }), make('td', {}, again));
   }));
 }
 

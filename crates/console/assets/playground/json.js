@@ -2,8 +2,8 @@
 // progress and can be told to stop. Everything that comes from servers is put into the page as text, never as markup.
 'use strict';
 
-// - json: JSON as it is written; forms: fields for schemas; client: MCP; showing: results; bench: all of it together
-// - history: what was run
+// - json: JSON as it is written; schema: what schemas mean; fields: one for each kind of value; forms: fields together
+// - client: MCP; showing: results; question: what servers ask; bench: all of it together; history: what was run
 
 const bench = document.getElementById('bench');
 const make = (tag, properties = {}, ...children) => {
@@ -85,4 +85,20 @@ function membersOf(text) {
   }
   return found;
 }
-const isObjectText = (text) => compact(text).startsWith('{');
+const isObjectText = (text) => /^\s*\{/.test(text);
+
+// The items of an array, each as it is written.
+function itemsOf(text) {
+  const found = [];
+  let depth = 0;
+  let item = '';
+  for (const sign of signs(text)) {
+    if (sign === '}' || sign === ']') depth -= 1;
+    if (depth === 0 && sign === ']' || depth === 1 && sign === ',') {
+      if (item) found.push(item);
+      item = '';
+    } else if (depth > 0) item += sign;
+    if (sign === '{' || sign === '[') depth += 1;
+  }
+  return found;
+}

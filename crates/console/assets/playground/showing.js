@@ -40,7 +40,7 @@ function shown(part) {
     return make('p', {}, `${name}: `, link);
   }
   if (part.type === 'resource' && typeof part.resource?.text === 'string') {
-    return make('div', {}, make('p', { className: 'muted', textContent: String(part.resource.uri ?? '') }), block(part.resource.text));
+    return make('div', {}, make('p', { className: 'muted', textContent: visible(String(part.resource.uri ?? '')) }), block(part.resource.text));
   }
   return block(JSON.stringify(part, (key, value) => (key === 'data' || key === 'blob' ? `… ${String(value).length} characters` : value), 2));
 }
@@ -49,9 +49,8 @@ const folded = (title, text) => make('details', {}, make('summary', { textConten
 function copyable(text) {
   return make('div', { className: 'copyable' }, longText(text, ''), make('button', { type: 'button', className: 'quiet small', textContent: 'Copy' }));
 }
-// The structured content of an answer, as it is written.
-const inside = (text, key) => new Map(membersOf(text)).get(key) ?? '{}';
-const structured = (answer) => new Map(membersOf(inside(answer, 'result'))).get('structuredContent') ?? 'null';
+// A member of an object, as it is written.
+const inside = (text, key) => new Map(membersOf(text)).get(key) ?? 'null';
 // A moment in microseconds, which dates of browsers do not know.
 const micros = (text) => Date.parse(text.replace(/\.\d+/, '')) * 1000 + Number((/\.(\d+)/.exec(text)?.[1] ?? '').padEnd(6, '0').slice(0, 6));
 const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;

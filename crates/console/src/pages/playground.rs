@@ -1,10 +1,15 @@
 //! The playground: a tool tried without writing JSON. With scripts the page is an MCP client of its own, with progress,
 //! cancellation and questions; without, a form with JSON in it does.
+//!
+//! - [`choice`]: which tool, and what to say if there is none; [`example`]: what it is given to begin with
+
+mod choice;
+mod example;
 
 use std::time::Duration;
 
-use registry::{Page as Part, RawJson, Source, ToolRecord};
-use serde_json::{Map, Value, json};
+use registry::{RawJson, Source, Status, ToolRecord};
+use serde_json::{Value, json};
 use service::Error;
 use service::calls::{Call, Outcome};
 
@@ -13,13 +18,15 @@ use crate::form;
 use crate::frame::Page;
 use crate::html::{Html, html};
 use crate::pages::overview::clip;
-use crate::pages::{pretty, server_link, told, tool_path};
+use crate::pages::{pretty, server_link, server_path, told, tool_path};
 use crate::reply::Reply;
 use crate::visit::Visit;
 use crate::words;
 
-/// So many tools are suggested; who wants another one finds it on the page of tools.
-const SUGGESTED: u32 = 200;
+pub(crate) use choice::suggest;
+
+/// So many letters of a description are shown: servers may send a word of many thousand.
+const LONGEST_DESCRIPTION: usize = 2_000;
 
 /// From a longer schema no form is made: nobody fills in so many fields, and every page must stay light.
 const LONGEST_SCHEMA: usize = 50_000;
@@ -36,50 +43,30 @@ pub(crate) async fn show(visit: &Visit<'_>) -> Result<Reply, Error> {
 }
 
 async fn page(visit: &Visit<'_>, name: &str, arguments: Option<String>, outcome: Option<Html>) -> Result<Reply, Error> {
-    let tool = if name.is_empty() { None } else { find(visit, name).await? };
-    let suggestions = visit.service().tools_page(None, Part::first(SUGGESTED)).await?.items;
-    let suggestions: Html = suggestions
-        .iter()
-        .filter(|tool| tool.enabled)
-        .map(|tool| html!(r#"<option value="{:#}">"#, tool.name))
-        .collect();
+    let tool = if name.is_empty() { None } else { choice::find(visit, name).await? };
     let bench = match &tool {
-        Some(tool) => bench(visit, tool, arguments, outcome),
+        Some(tool) => bench(visit, tool, arguments, outcome).await?,
         None if name.is_empty() => html!(
             r#"<div class="empty"><h2>Choose a tool</h2><p>Write its name above, or <a href="/tools">find one by what it does</a>.</p></div>"#
         ),
-        None => html!(
-            r#"<div class="empty"><h2>There is no tool <code>{name}</code></h2><p>Its server may be gone. <a href="/tools">Look for another one.</a></p></div>"#,
-            name = clip(name, 120)
-        ),
+        None => choice::missing(visit, name).await?,
     };
     let body = html!(
-        r#"<h1>Playground</h1><form class="filters" method="get" action="/playground"><label class="grow">Tool<input name="tool" value="{name:#}" list="tools" autocomplete="off" spellcheck="false" placeholder="server.tool"></label><datalist id="tools">{suggestions}</datalist><button class="quiet">Open</button></form>
+        r#"<h1>Playground</h1><form class="filters" method="get" action="/playground"><label class="grow">Tool<input name="tool" value="{name:#}" list="tools" autocomplete="off" spellcheck="false" placeholder="a part of its name, or server.tool"></label><datalist id="tools">{suggestions}</datalist><button class="quiet">Open</button></form>
 {bench}<section aria-labelledby="history-title" id="history" hidden><h2 id="history-title">What you ran</h2><div class="scroll"><table class="cards"><tbody></tbody></table></div></section>"#,
         name = name,
-        suggestions = suggestions,
+        suggestions = choice::suggested(visit, ""),
         bench = bench,
     );
     Ok(Reply::page(Page { title: "Playground".into(), place: "/playground", body, script: Some(&PLAYGROUND.path) }))
 }
 
-/// The tool of a full name: its server's name may have a dot in it, too.
-async fn find(visit: &Visit<'_>, name: &str) -> Result<Option<ToolRecord>, Error> {
-    for (at, _) in name.match_indices('.') {
-        match visit.service().tools(Some(&name[..at])).await {
-            Ok(tools) => {
-                if let Some(tool) = tools.into_iter().find(|tool| tool.name == name) {
-                    return Ok(Some(tool));
-                }
-            }
-            Err(Error::ServerNotFound { .. }) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(None)
-}
-
-fn bench(visit: &Visit<'_>, tool: &ToolRecord, arguments: Option<String>, outcome: Option<Html>) -> Html {
+async fn bench(
+    visit: &Visit<'_>,
+    tool: &ToolRecord,
+    arguments: Option<String>,
+    outcome: Option<Html>,
+) -> Result<Html, Error> {
     let schema: Value =
         tool.input_schema.as_ref().and_then(|schema| serde_json::from_str(schema.get()).ok()).unwrap_or_default();
     let form = Some(ascii(&schema)).filter(|text| text.len() <= LONGEST_SCHEMA);
@@ -90,9 +77,10 @@ fn bench(visit: &Visit<'_>, tool: &ToolRecord, arguments: Option<String>, outcom
         Some(_) => "JSON",
         None => "JSON; there is no form, for the schema is too long",
     };
-    let arguments = arguments.unwrap_or_else(|| serde_json::to_string_pretty(&example(&schema)).unwrap_or_default());
-    html!(
-        r#"<div class="columns"><section aria-labelledby="ask"><h2 id="ask"><a href="{definition}">{short}</a></h2><p class="muted">of {server}{off}</p><details id="about" open><summary>What it does</summary><pre class="prose">{description}</pre></details>
+    let arguments =
+        arguments.unwrap_or_else(|| serde_json::to_string_pretty(&example::of(&schema)).unwrap_or_default());
+    Ok(html!(
+        r#"<div class="columns"><section aria-labelledby="ask"><h2 id="ask"><a href="{definition}">{short}</a></h2><div class="muted actions" id="of" data-live="server.">of {server}{off}{state}</div><details id="about" open><summary>What it does</summary><pre class="prose">{description}</pre></details>
 <form class="card" id="bench" method="post" action="/playground" data-server="{server_name:#}" data-tool="{original:#}" data-name="{name:#}" data-schema="{schema:#}">{csrf}<input type="hidden" name="tool" value="{name:#}">
 <div id="fields"></div><div class="field"><label for="raw">Arguments <span class="hint">{hint}</span></label><textarea id="raw" name="arguments" rows="8" spellcheck="false">{arguments:#}</textarea></div>
 <div class="actions"><button id="run" data-busy="Running …">Run</button><button id="cancel" type="button" class="danger" hidden>Cancel</button><span id="problem" class="hint" role="alert"></span></div></form></section>
@@ -101,7 +89,8 @@ fn bench(visit: &Visit<'_>, tool: &ToolRecord, arguments: Option<String>, outcom
         short = clip(&tool.original_name, 120),
         server = server_link(&tool.server_name),
         off = (!tool.enabled).then(|| html!(" · {}", words::badge("idle", "off"))),
-        description = crate::pages::tools::cut(tool.description.as_deref().unwrap_or("Its server does not say.")),
+        state = standing(visit, tool).await?,
+        description = clipped(tool.description.as_deref().unwrap_or("Its server does not say.")),
         server_name = ascii(&json!(tool.server_name)),
         original = ascii(&json!(tool.original_name)),
         name = tool.name,
@@ -110,7 +99,38 @@ fn bench(visit: &Visit<'_>, tool: &ToolRecord, arguments: Option<String>, outcom
         csrf = visit.csrf(),
         arguments = arguments,
         outcome = outcome.unwrap_or_else(|| html!(r#"<p class="muted">Nothing has run yet.</p>"#)),
-    )
+    ))
+}
+
+/// Whether its server can be asked now; if not, what can be done about it.
+async fn standing(visit: &Visit<'_>, tool: &ToolRecord) -> Result<Html, Error> {
+    let record = visit.service().server(&tool.server_name).await?.record;
+    if record.status.is_up() {
+        return Ok(Html::default());
+    }
+    let (deed, word) = match (record.enabled, record.status) {
+        (false, _) => ("enable", "Enable"),
+        (true, Status::Error) => ("connect", "Retry"),
+        (true, Status::Connecting) => return Ok(html!(" · {}", words::status(record.status))),
+        (true, _) => ("connect", "Connect"),
+    };
+    Ok(html!(
+        r#" · {state} <form method="post" action="{path}/{deed}">{csrf}<input type="hidden" name="back" value="{back:#}"><button class="quiet small">{word}</button></form>"#,
+        state = words::status(record.status),
+        path = server_path(&record.name),
+        deed = deed,
+        csrf = visit.csrf(),
+        back = form::address("/playground", &[("tool", &tool.name)]),
+        word = word,
+    ))
+}
+
+/// As much of a description as is read before a tool is tried; its own page has more.
+fn clipped(text: &str) -> String {
+    match text.char_indices().nth(LONGEST_DESCRIPTION) {
+        Some((at, _)) => format!("{}… ({} more)", &text[..at], words::size((text.len() - at) as u64)),
+        None => text.to_owned(),
+    }
 }
 
 /// JSON in plain ASCII, so that nothing in it has to be shown otherwise than it is.
@@ -123,47 +143,6 @@ fn ascii(value: &Value) -> String {
         }
     }
     out
-}
-
-/// The least that a tool must be given.
-fn example(schema: &Value) -> Value {
-    example_in(schema, schema, 0)
-}
-
-fn example_in(schema: &Value, root: &Value, depth: usize) -> Value {
-    let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    let member = |name: &str| (name.to_owned(), example_of(&schema["properties"][name], root, depth));
-    Value::Object(required.map(member).collect::<Map<_, _>>())
-}
-
-/// Schemas may name themselves; so deep they are followed.
-const DEEPEST: usize = 6;
-
-/// What a schema refers to, or allows beside `null`.
-fn meant<'s>(schema: &'s Value, root: &'s Value) -> Option<&'s Value> {
-    if let Some(target) = schema["$ref"].as_str() {
-        return root.pointer(target.strip_prefix('#')?);
-    }
-    let all = ["allOf", "anyOf", "oneOf"].iter().find_map(|key| schema[*key].as_array())?;
-    all.iter().find(|one| one["type"] != "null")
-}
-
-fn example_of(schema: &Value, root: &Value, depth: usize) -> Value {
-    if let Some(value) = schema.get("default").or(schema.get("const")).or_else(|| schema["enum"].get(0)) {
-        return value.clone();
-    }
-    if let Some(meant) = meant(schema, root).filter(|_| depth < DEEPEST && schema["type"].is_null()) {
-        return example_of(meant, root, depth + 1);
-    }
-    match schema["type"].as_str() {
-        Some("number" | "integer") => schema.get("minimum").cloned().unwrap_or(json!(0)),
-        Some("boolean") => json!(false),
-        Some("array") => json!([]),
-        Some("object") if depth >= DEEPEST => json!({}),
-        Some("object") => example_in(schema, root, depth + 1),
-        Some("null") => Value::Null,
-        _ => json!(""),
-    }
 }
 
 /// The tool is to be run, without scripts.
@@ -228,14 +207,6 @@ fn rendered(outcome: &Outcome) -> Html {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_example_has_what_is_required_and_no_more() {
-        let schema = json!({"required": ["a", "b", "c"], "properties": {
-            "a": {"type": "string"}, "b": {"enum": ["x", "y"]}, "c": {"type": "object", "required": ["d"], "properties": {"d": {"type": "integer", "minimum": 3}}}, "e": {}}});
-        assert_eq!(example(&schema), json!({"a": "", "b": "x", "c": {"d": 3}}));
-        assert_eq!(example(&json!(true)), json!({}));
-    }
 
     #[test]
     fn a_schema_reaches_the_script_as_it_is() {

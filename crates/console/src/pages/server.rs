@@ -265,7 +265,10 @@ fn timeline(events: &[HistoryEvent]) -> Html {
 
 /// Something is to be done with it.
 pub(crate) async fn act(visit: &Visit<'_>, name: &str, deed: &str) -> Result<Reply, Error> {
-    let (service, by, here) = (visit.service(), &visit.actor, server_path(name));
+    let (service, by) = (visit.service(), &visit.actor);
+    // Who tries a tool goes on with that.
+    let back = visit.form.said("back").filter(|back| back.starts_with("/playground?"));
+    let here = back.map_or_else(|| server_path(name), str::to_owned);
     let done = match deed {
         "connect" => service.connect(by, name).await.map(|_| "It is connected."),
         "disconnect" => service.disconnect(by, name, false).await.map(|_| "It is disconnected."),

@@ -1,0 +1,117 @@
+//! Which tool is to be tried: names to choose from, and what to say of one that is not there.
+
+use http::StatusCode;
+use registry::{Page as Part, Status, ToolRecord};
+use service::Error;
+use service::finding::{Strategy, USUAL_SKILL_THRESHOLD, Wanted};
+
+use crate::form;
+use crate::html::{Html, html};
+use crate::pages::overview::clip;
+use crate::pages::server_link;
+use crate::reply::Reply;
+use crate::visit::Visit;
+
+/// So many tools are suggested at once; who types a part of a name is told of others.
+const SUGGESTED: usize = 200;
+/// So many are named instead of one that is not there.
+const INSTEAD: usize = 30;
+
+/// The tool of a full name, as we write it or as clients see it.
+pub(super) async fn find(visit: &Visit<'_>, name: &str) -> Result<Option<ToolRecord>, Error> {
+    match visit.service().tool_known_as(name).await {
+        Ok(tool) => Ok(Some(tool)),
+        Err(Error::ToolNotFound { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The names that have a part in them, for the list below the box.
+pub(super) fn suggested(visit: &Visit<'_>, part: &str) -> Html {
+    let names = visit.service().tool_names_with(part, SUGGESTED);
+    names.iter().map(|name| html!(r#"<option value="{:#}">"#, name)).collect()
+}
+
+/// The same, while somebody types.
+pub(crate) fn suggest(visit: &Visit<'_>) -> Reply {
+    Reply::Bare(StatusCode::OK, suggested(visit, visit.query.said("part").unwrap_or_default()))
+}
+
+/// What to say of a name that no tool has.
+pub(super) async fn missing(visit: &Visit<'_>, name: &str) -> Result<Html, Error> {
+    let (why, others) = match owner(visit, name).await? {
+        Some(server) => of_server(visit, &server, name).await?,
+        None => (html!("<p>No server is called so either.</p>"), found(visit, name).await),
+    };
+    let links: Html = others
+        .iter()
+        .map(|other| {
+            let path = form::address("/playground", &[("tool", other)]);
+            html!(r#"<li><a href="{path}">{name}</a></li>"#, path = path, name = clip(other, 120))
+        })
+        .collect();
+    let list = (!others.is_empty()).then(|| html!(r#"<h3>Did you mean</h3><ul class="plain">{}</ul>"#, links));
+    Ok(html!(
+        r#"<div class="empty" id="missing"><h2>There is no tool <code>{name}</code></h2>{why}{list}<p><a href="/tools">Look for another one.</a></p></div>"#,
+        name = clip(name, 120),
+        why = why,
+        list = list,
+    ))
+}
+
+/// The server that a name begins with.
+async fn owner(visit: &Visit<'_>, name: &str) -> Result<Option<String>, Error> {
+    let ends = name.match_indices("__").chain(name.match_indices(['.', ':', '/'])).map(|(at, _)| at);
+    let mut ends: Vec<usize> = ends.chain([name.len()]).collect();
+    // The name of a server may be the beginning of another's: the longest is meant.
+    ends.sort_unstable_by(|one, other| other.cmp(one));
+    for end in ends {
+        match visit.service().server(&name[..end]).await {
+            Ok(server) => return Ok(Some(server.record.name)),
+            Err(Error::ServerNotFound { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
+/// What there is to say about a server, and which tools it has, those with the likest names first.
+async fn of_server(visit: &Visit<'_>, server: &str, name: &str) -> Result<(Html, Vec<String>), Error> {
+    let record = visit.service().server(server).await?.record;
+    let why = match record.status {
+        status if status.is_up() => html!("<p>{} has no tool of that name.</p>", server_link(server)),
+        Status::Disabled => html!("<p>{} is switched off.</p>", server_link(server)),
+        status => html!("<p>{} is not connected ({}).</p>", server_link(server), status.as_str()),
+    };
+    let tools = visit.service().tools_page(Some(server), Part::ALL).await?.items;
+    let mut names: Vec<String> = tools.into_iter().filter(|tool| tool.enabled).map(|tool| tool.name).collect();
+    names.sort_by_key(|other| std::cmp::Reverse(alike(other, name)));
+    names.truncate(INSTEAD);
+    Ok((why, names))
+}
+
+/// How many letters two names begin with in common.
+fn alike(one: &str, other: &str) -> usize {
+    one.chars().zip(other.chars()).take_while(|(one, other)| one.eq_ignore_ascii_case(other)).count()
+}
+
+/// Tools whose names have it in them, or that are found by such words.
+async fn found(visit: &Visit<'_>, name: &str) -> Vec<String> {
+    let named = visit.service().tool_names_with(name, INSTEAD);
+    if !named.is_empty() {
+        return named;
+    }
+    let wanted = Wanted {
+        query: name.chars().take(200).collect(),
+        limit: 5,
+        servers: Vec::new(),
+        skills: Vec::new(),
+        strategy: Strategy::default(),
+        skill_threshold: USUAL_SKILL_THRESHOLD,
+        threshold: 0.0,
+        include_schemas: false,
+    };
+    // Who cannot be searched for now is not suggested.
+    let findings = visit.service().search(wanted).await;
+    findings.map(|findings| findings.tools.into_iter().map(|tool| tool.name).collect()).unwrap_or_default()
+}
