@@ -199,7 +199,7 @@ mod tests {
         assert_eq!(too_many(&vec![tool.clone(); 128]), None);
         let told = too_many(&vec![tool; 400]).unwrap();
         assert!(
-            told.contains("400 tools") && told.contains("some 22,000 tokens") && told.contains("--server"),
+            told.contains("400 tools") && told.contains("some 21,000 tokens") && told.contains("--server"),
             "{told}"
         );
     }

@@ -42,14 +42,12 @@ fn tools_are_listed_in_order_with_the_first_line_of_their_description() {
 fn json_is_what_the_servers_wrote_but_for_the_name() {
     let definitions = one();
     let file = definitions.folder().join("tools");
-    fs::write(&file, "{ \"inputSchema\":{\"type\":\"object\"},\"x\":1e2 , \"name\":\"\\u0061b\" }\n{\"name\":\"c\"}")
-        .unwrap();
+    fs::write(&file, "{ \"inputSchema\":{\"type\":\"object\"},\"x\":1e2 , \"name\":\"\\u0061b\" }\n{\"inputSchema\":{\"type\":\"object\"},\"name\":\"c\"}").unwrap();
     let config =
         Config::new().server("s", fake().args(["--only-generated", "--tool-file", file.to_str().unwrap()])).write();
     let output = run("tools", &config, &["--json"]);
     expect(&output, 0);
-    let expected =
-        "[{ \"inputSchema\":{\"type\":\"object\"},\"x\":1e2 , \"name\":\"s.\\u0061b\" },\n{\"name\":\"s.c\"}]\n";
+    let expected = "[{ \"inputSchema\":{\"type\":\"object\"},\"x\":1e2 , \"name\":\"s.\\u0061b\" },\n{\"inputSchema\":{\"type\":\"object\"},\"name\":\"s.c\"}]\n";
     assert_eq!(output.stdout, expected);
     assert_eq!(output.stderr, "2 tools from 1 server\n");
 }
