@@ -6,6 +6,7 @@ mod documents;
 mod forms;
 mod live;
 mod looks;
+mod newcomer;
 mod playground;
 mod tabs;
 
