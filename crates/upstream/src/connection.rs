@@ -254,6 +254,7 @@ impl Connection {
         let edits = in_order(&mut edits[..count]);
         if must_wait {
             open.hold(number, spliced(line, edits));
+            // Before anybody can release it: the two must be heard in this order.
             caller.held();
             drop(open);
             tokio::spawn(Arc::clone(self).await_turn(number));
