@@ -13,7 +13,8 @@ use super::with_browsers;
 
 /// The commands of the README's first part, in order.
 fn first_commands() -> Vec<String> {
-    let readme = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md")).unwrap();
+    let readme = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md"));
+    let readme = readme.expect("there is a README");
     let (_, part) = readme.split_once("## Three commands\n").expect("the README begins with three commands");
     let (part, _) = part.split_once("\n## ").expect("and goes on");
     let mut blocks = part.split("```sh\n").skip(1);
