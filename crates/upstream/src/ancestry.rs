@@ -6,7 +6,9 @@
 //! their requests, so the link that would close a circle is refused whichever comes last; if two are made at the same
 //! moment, the next request on one of them is refused instead. Messages are not touched.
 
+use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -28,6 +30,9 @@ pub struct Ancestry {
     own: String,
     /// Those who started us, outermost first.
     above: Vec<String>,
+    /// The header as long as nobody was heard of, which is usual: every call to a server over HTTP has it.
+    alone: String,
+    is_alone: AtomicBool,
     /// Those who were heard of, with the last time.
     heard: Mutex<Vec<(String, Instant)>>,
 }
@@ -45,7 +50,9 @@ impl Ancestry {
     /// Of the process with this lineage. The names are made of the marks, and do not give them away.
     pub fn new(lineage: &Lineage) -> Self {
         let (own, above) = lineage.processes();
-        Self { own: named(own), above: above.map(named).collect(), heard: Mutex::default() }
+        let (own, above) = (named(own), above.map(named).collect::<Vec<_>>());
+        let alone = above.iter().chain([&own]).map(String::as_str).collect::<Vec<_>>().join(" ");
+        Self { own, above, alone, is_alone: AtomicBool::new(true), heard: Mutex::default() }
     }
 
     /// What we are called.
@@ -54,12 +61,15 @@ impl Ancestry {
     }
 
     /// The value of the header for our servers.
-    pub fn value(&self) -> String {
+    pub fn value(&self) -> Cow<'_, str> {
+        if self.is_alone.load(Ordering::Acquire) {
+            return Cow::Borrowed(&self.alone);
+        }
         let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
         heard.retain(|(_, last)| last.elapsed() < MEMORY);
         let heard = heard.iter().map(|(name, _)| name.as_str());
         let above = self.above.iter().map(String::as_str);
-        above.chain(heard).chain([self.own.as_str()]).collect::<Vec<_>>().join(" ")
+        above.chain(heard).chain([self.own.as_str()]).collect::<Vec<_>>().join(" ").into()
     }
 
     /// Takes note of who sent a request with this header, unless it comes from ourselves.
@@ -78,6 +88,7 @@ impl Ancestry {
                 *last = now;
             } else if heard.len() < MOST_ANCESTORS {
                 heard.push((name.to_owned(), now));
+                self.is_alone.store(false, Ordering::Release);
             }
         }
         Ok(())
