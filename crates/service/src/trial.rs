@@ -19,7 +19,7 @@ pub(crate) async fn try_out(house: &Household, spec: Result<ServerSpec, String>)
         Ok(spec) => meet(house, spec).await,
         Err(why) => Err(why),
     };
-    let duration_ms = began.elapsed().as_secs_f64() * 1000.0;
+    let duration_ms = crate::servers::in_milliseconds(began.elapsed());
     match met {
         Ok(offer) => TestReport {
             success: true,
