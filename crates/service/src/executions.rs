@@ -204,7 +204,7 @@ impl Executions {
         if !self.is_watched.swap(true, Ordering::SeqCst) {
             self.begun.notify_one();
         }
-        execution.announce();
+        execution.announce_to(&self.events);
         Ok(execution)
     }
 
@@ -236,7 +236,7 @@ impl Executions {
     /// A call has ended.
     fn is_over(&self, execution: &Arc<Execution>) {
         // First there, then not here: whoever looks in this order misses none.
-        self.recorder.add(execution.over());
+        self.recorder.add(execution.record(), execution.is_noted());
         self.live.remove(execution.id);
         if let Some(traces) = &self.traces {
             execution.tell(traces);
@@ -347,7 +347,7 @@ impl Ledger for Executions {
         let asked = Asked {
             place: call.server,
             server: self.name_of(call.server),
-            tool: call.tool.into(),
+            tool: Arc::clone(call.tool),
             origin: Origin {
                 source: Source::Mcp,
                 caller: (!principal.is_empty()).then(|| Arc::clone(principal)),

@@ -25,7 +25,7 @@ pub(crate) async fn try_out(house: &Household, spec: Result<ServerSpec, String>)
             success: true,
             duration_ms,
             server_info: Some(server_info(&offer)),
-            tools: offer.items(Kind::Tool).iter().map(|tool| tool.id.clone()).collect(),
+            tools: offer.items(Kind::Tool).iter().map(|tool| tool.id.to_string()).collect(),
             error: None,
         },
         Err(why) => TestReport { success: false, duration_ms, server_info: None, tools: Vec::new(), error: Some(why) },

@@ -6,7 +6,7 @@ use std::time::Duration;
 use aggregator::client::Client;
 use aggregator::ledger::{Account, End, Refusal, Turn};
 use protocol::trace::{SpanContext, TraceContext};
-use registry::{ExecutionId, ExecutionRecord, ExecutionStatus, RawJson, ServerId, Source, Timestamp};
+use registry::{Brief, ExecutionId, ExecutionRecord, ExecutionStatus, RawJson, ServerId, Source, Timestamp};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, timeout};
 
@@ -14,8 +14,8 @@ use super::gate::Slot;
 use super::outcome::Ended;
 use super::verdict::{Verdict, waited_too_long};
 use super::{Executions, ids};
+use crate::events::Events;
 use crate::metrics::ServerCounters;
-use crate::recorder::Over;
 use crate::traces::{CallTrace, Leg, Past, Traces};
 
 /// How long a call waits for its turn.
@@ -291,8 +291,8 @@ impl Execution {
         }
         if let Some(whole) = self.whole.upgrade() {
             whole.is_over(self);
+            self.announce_to(&whole.events);
         }
-        self.announce();
         true
     }
 
@@ -320,9 +320,16 @@ impl Execution {
     }
 
     /// Tells who listens how far it has got.
-    pub(super) fn announce(&self) {
-        if let Some(whole) = self.whole.upgrade().filter(|whole| whole.events.has_listeners()) {
-            whole.events.tell(crate::Event::Execution(Box::new(self.record())));
+    fn announce(&self) {
+        if let Some(whole) = self.whole.upgrade() {
+            self.announce_to(&whole.events);
+        }
+    }
+
+    /// Tells who listens there how far it has got.
+    pub(super) fn announce_to(&self, events: &Events) {
+        if events.has_listeners() {
+            events.tell(crate::Event::Execution(Box::new(self.record())));
         }
     }
 
@@ -379,7 +386,7 @@ impl Execution {
             duration: None,
             retries: progress.retries,
             error_message: None,
-            request_id: of_mcp.map(|(_, id)| String::from_utf8_lossy(id).into()),
+            request_id: of_mcp.map(|(_, id)| Brief::from(&*String::from_utf8_lossy(id))),
             request_bytes: progress.request_bytes,
             response_bytes: None,
             arguments: arguments.clone(),
@@ -415,11 +422,6 @@ impl Execution {
             ended,
         };
         past.tell(trace, traces);
-    }
-
-    /// What is to be written down now that it is over.
-    pub(super) fn over(&self) -> Over {
-        Over { record: self.record(), is_noted: self.is_noted() }
     }
 
     /// Whether its result is to be kept.
