@@ -14,7 +14,6 @@ use super::gate::Slot;
 use super::outcome::Ended;
 use super::verdict::{Verdict, waited_too_long};
 use super::{Executions, ids};
-use crate::events::Events;
 use crate::metrics::ServerCounters;
 use crate::traces::{CallTrace, Leg, Past, Traces};
 
@@ -59,8 +58,8 @@ pub(crate) struct Execution {
     asked: Asked,
     submitted_at: Timestamp,
     submitted: Instant,
-    counters: Arc<ServerCounters>,
-    whole: Weak<Executions>,
+    /// Where it is entered until it is over.
+    whole: Arc<Executions>,
     progress: Mutex<Progress>,
     called_off: Notify,
     /// Where calls are traced.
@@ -104,16 +103,15 @@ pub(crate) struct Times {
 }
 
 impl Execution {
-    pub(super) fn new(whole: &Executions, mut asked: Asked, slot: Option<Slot>) -> Self {
+    pub(super) fn new(whole: Arc<Executions>, mut asked: Asked, slot: Option<Slot>) -> Self {
         let trace = whole.traces.as_ref().map(|traces| traces.begin(asked.trace.take()));
         let submitted_at = Timestamp::now();
         Self {
             id: ids::fresh(submitted_at),
             submitted_at,
             submitted: Instant::now(),
-            counters: whole.counters(asked.place),
             asked,
-            whole: whole.myself.clone(),
+            whole,
             progress: Mutex::new(Progress { slot, ..Progress::default() }),
             called_off: Notify::new(),
             trace,
@@ -251,7 +249,7 @@ impl Execution {
             progress.slot.take()
         };
         drop(slot);
-        self.counters.retried();
+        self.whole.count(self.place(), ServerCounters::retried);
         self.announce();
     }
 
@@ -289,10 +287,8 @@ impl Execution {
         if !self.end(ended) {
             return false;
         }
-        if let Some(whole) = self.whole.upgrade() {
-            whole.is_over(self);
-            self.announce_to(&whole.events);
-        }
+        self.whole.is_over(self);
+        self.announce();
         true
     }
 
@@ -309,25 +305,21 @@ impl Execution {
         let first_sent = progress.first_sent;
         let (slot, turn) = (progress.slot.take(), progress.turn.take());
         drop(progress);
-        self.counters.called(status);
-        if let (Some(first), Some(sent)) = (first_sent, sent) {
-            self.counters.routing.add(first.saturating_duration_since(self.submitted));
-            self.counters.execution.add(now.saturating_duration_since(sent));
-        }
+        self.whole.count(self.place(), |counters| {
+            counters.called(status);
+            if let (Some(first), Some(sent)) = (first_sent, sent) {
+                counters.routing.add(first.saturating_duration_since(self.submitted));
+                counters.execution.add(now.saturating_duration_since(sent));
+            }
+        });
         // The next one's turn.
         drop((slot, turn));
         true
     }
 
     /// Tells who listens how far it has got.
-    fn announce(&self) {
-        if let Some(whole) = self.whole.upgrade() {
-            self.announce_to(&whole.events);
-        }
-    }
-
-    /// Tells who listens there how far it has got.
-    pub(super) fn announce_to(&self, events: &Events) {
+    pub(super) fn announce(&self) {
+        let events = &self.whole.events;
         if events.has_listeners() {
             events.tell(crate::Event::Execution(Box::new(self.record())));
         }

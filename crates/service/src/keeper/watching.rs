@@ -113,7 +113,7 @@ impl Keeper {
     /// Notes what a look showed; why the server is to be given up, if it is.
     pub(super) fn note_check(&mut self, seen: Seen, open_calls: usize) -> Option<String> {
         let condition = self.shown.pulse.note(seen);
-        self.house.executions.counters(self.handle.place).checked(condition == Condition::Well);
+        self.house.executions.count(self.handle.place, |counters| counters.checked(condition == Condition::Well));
         if condition == Condition::Well {
             self.illnesses = 0;
         }
