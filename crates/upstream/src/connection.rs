@@ -34,6 +34,7 @@ use tokio::time::Instant;
 
 use crate::caller::{Answered, Caller};
 use crate::changes::{Changes, News};
+use crate::doubts::Doubts;
 use crate::ears::Ears;
 use crate::failure::{CallError, Cause, Ending, Phase, Unreadable};
 use crate::lifecycle::Watcher;
@@ -94,6 +95,8 @@ pub struct Connection {
     secrets: Secrets,
     /// How often the server did something for a caller: whoever watches it sees from it that the server is alive.
     deeds: AtomicU64,
+    /// Signs that the server is gone.
+    pub doubts: Doubts,
     /// A warning about junk on stdout was given; one is enough.
     warned: AtomicBool,
     /// The server has ended: what it left in the pipe is little, and is read without waiting for slow callers.
@@ -139,6 +142,7 @@ impl Connection {
             limit,
             secrets,
             deeds: AtomicU64::new(0),
+            doubts: Doubts::default(),
             warned: AtomicBool::new(false),
             read_on: watch::Sender::new(false),
             is_over: watch::Sender::new(false),
