@@ -12,7 +12,7 @@ use http::Method;
 use protocol::reply;
 use serde_json::{Value, json};
 
-use crate::arguments::CallArguments;
+use crate::arguments::trying::CallArguments;
 use crate::client::Client;
 use crate::conversation::{Answer, Conversation};
 use crate::failure::Failure;

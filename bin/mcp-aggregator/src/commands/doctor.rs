@@ -132,7 +132,7 @@ async fn without_service(arguments: &DoctorArguments) -> Vec<Finding> {
     let registry = surroundings::registry(storage).await;
     let is_there = registry.iter().any(|finding| finding.topic == "registry" && finding.message.contains("opened"));
     findings.extend(registry);
-    if is_there && let Ok(Target::Registry(store)) = arguments.target.find().await {
+    if is_there && let Ok(Target::Registry(store)) = arguments.target.looked_at().await {
         let known = local::list(&store).await.unwrap_or_default();
         store.close().await;
         if servers::any_in_containers(&known) {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use service::servers::Registration;
 
 use super::list;
-use crate::arguments::servers::ImportArguments;
+use crate::arguments::exchange::ImportArguments;
 use crate::failure::Failure;
 use crate::import::clients::{Client, Machine};
 use crate::import::plan::{Fate, Planned, plan};

@@ -128,6 +128,49 @@ impl Drop for Terminal {
 }
 
 #[test]
+fn a_client_follows_a_service_that_moved() {
+    let mut demo = Demo::start();
+    demo.ready();
+    let connect = |url: &str| {
+        let mut command = Command::new(PROGRAM);
+        command.args(["connect", "cursor", "--url", url]).env("HOME", demo.home.path()).stdin(Stdio::null());
+        run_command(command.env_remove("MCP_AGGREGATOR_TOKEN"))
+    };
+    let file = demo.home.path().join(".cursor/mcp.json");
+    let entry = || std::fs::read_to_string(&file).unwrap();
+    expect(&connect(&demo.url), 0);
+    assert!(entry().contains("127.0.0.1"), "{}", entry());
+    let moved = demo.url.replace("127.0.0.1", "localhost");
+    expect(&connect(&moved), 0);
+    assert!(entry().contains("localhost") && !entry().contains("127.0.0.1"), "{}", entry());
+    // What somebody else put there is not ours, whatever it is called.
+    std::fs::write(&file, entry().replace("localhost", "other.example")).unwrap();
+    let refused = connect(&moved);
+    expect(&refused, 1);
+    assert!(refused.stderr.contains("has another server that is called `all`"), "{}", refused.stderr);
+    demo.stop();
+}
+
+#[test]
+fn whoever_ends_it_as_soon_as_it_has_begun_finds_nothing_left_of_it() {
+    for _ in 0..5 {
+        let home = TempDir::with_prefix("home-").unwrap();
+        let things = || std::fs::read_dir(home.path()).unwrap().count();
+        let launch = Launch::program(PROGRAM).args(["demo", "--listen", "0"]);
+        let mut demo = launch.env("HOME", home.path()).env("TMPDIR", home.path()).start();
+        // Without a pause: what matters are its first milliseconds.
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        while things() == 0 {
+            assert!(std::time::Instant::now() < deadline, "it makes a folder");
+            std::hint::spin_loop();
+        }
+        demo.signal(Signal::TERM);
+        assert!(demo.wait_exit().success());
+        assert_eq!(things(), 0);
+    }
+}
+
+#[test]
 fn top_is_live_obeys_its_keys_and_gives_the_terminal_back() {
     if !needs("tmux") {
         return;
