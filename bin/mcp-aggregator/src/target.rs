@@ -134,6 +134,10 @@ impl TargetArguments {
     /// What a file tells of a service that keeps the registry which is meant.
     async fn word(&self) -> Result<Word, Failure> {
         let Ok(folder) = self.storage.folder() else { return Ok(Word::Nobody) };
+        if let Some(file) = service_file::of_another_user(&folder) {
+            return Err(Failure::new(format!("{} is another user's, and cannot be read", file.display()))
+                .with_hint("a service is reached with --url, and a token if it wants one"));
+        }
         match service_file::read(&folder) {
             Some(running) if self.is_meant(&running)? => self.answering(&running, &folder).await,
             _ => Ok(Word::Nobody),

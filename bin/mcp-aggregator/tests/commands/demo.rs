@@ -152,6 +152,41 @@ fn a_client_follows_a_service_that_moved() {
 }
 
 #[test]
+fn what_nohup_starts_outlives_its_terminal() {
+    let home = TempDir::with_prefix("home-").unwrap();
+    let script = format!("trap '' HUP; exec '{PROGRAM}' serve --listen 0 --data-dir '{}'", home.path().display());
+    let launch = Launch::program("sh").args(["-c", &script]).env("HOME", home.path());
+    let mut serve = launch.env_remove("MCP_AGGREGATOR_TOKEN").start();
+    serve.wait_for_stderr("listening on ");
+    serve.signal(Signal::HUP);
+    let file = home.path().join("service.json");
+    let status = run_command(Command::new(PROGRAM).args(["status", "--data-dir"]).arg(home.path()));
+    expect(&status, 0);
+    assert!(file.exists(), "it still says where it is");
+    serve.signal(Signal::TERM);
+    assert!(serve.wait_exit().success());
+}
+
+#[test]
+fn a_call_that_is_named_is_not_taken_for_all_calls() {
+    let mut demo = Demo::start();
+    demo.ready();
+    for word in ["stop", "allow"] {
+        let refused = demo.run(&["calls", word, "0199c0de-0000-7000-8000-000000000000"]);
+        expect(&refused, 2);
+        assert!(refused.stderr.contains("calls cancel 0199c0de-"), "{}", refused.stderr);
+    }
+    expect(&demo.run(&["call", "calc.evaluate", "expression=1+1"]), 0);
+    // Under either name, and under its own: what its schema calls text stays text.
+    for name in ["calc.evaluate", "calc__evaluate", "evaluate"] {
+        let answer = demo.run(&["call", name, "expression=42"]);
+        expect(&answer, 0);
+        assert!(answer.stdout.contains("42"), "{name}: {}", answer.stdout);
+    }
+    demo.stop();
+}
+
+#[test]
 fn whoever_ends_it_as_soon_as_it_has_begun_finds_nothing_left_of_it() {
     for _ in 0..5 {
         let home = TempDir::with_prefix("home-").unwrap();
