@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rusqlite::types::{ToSqlOutput, ValueRef};
-use rusqlite::{Connection, ErrorCode, InterruptHandle, Statement, ToSql, params_from_iter};
+use rusqlite::{Connection, ErrorCode, InterruptHandle, OpenFlags, Statement, ToSql, params_from_iter};
 use tokio::sync::{Mutex, OwnedMutexGuard, oneshot};
 
 use super::dialect::for_sqlite;
@@ -36,7 +36,17 @@ impl Sqlite {
     pub(crate) fn open(path: &Path) -> Result<Self, OpenError> {
         let failed = |source: io::Error| OpenError::File { path: path.to_owned(), source: source.into() };
         prepare_file(path).map_err(failed)?;
-        Ok(Self { writer: Arc::new(Worker::start(path, "writer")?), reader: Arc::new(Worker::start(path, "reader")?) })
+        Self::by(path, connect)
+    }
+
+    /// Opens a file that is there, to look at it: one that can only be read will do, and so will its folder.
+    pub(crate) fn look(path: &Path) -> Result<Self, OpenError> {
+        Self::by(path, look)
+    }
+
+    fn by(path: &Path, connect: Connect) -> Result<Self, OpenError> {
+        let worker = |name| Worker::start(path, name, connect).map(Arc::new);
+        Ok(Self { writer: worker("writer")?, reader: worker("reader")? })
     }
 
     /// A session that only reads.
@@ -86,6 +96,9 @@ fn prepare_file(path: &Path) -> io::Result<()> {
     options.open(path).map(drop)
 }
 
+/// How a file is opened.
+type Connect = fn(&Path) -> rusqlite::Result<Connection>;
+
 type Job = Box<dyn FnOnce(&mut Connection) + Send>;
 
 /// A thread that owns a connection.
@@ -98,7 +111,7 @@ struct Worker {
 }
 
 impl Worker {
-    fn start(path: &Path, name: &str) -> Result<Self, OpenError> {
+    fn start(path: &Path, name: &str, connect: Connect) -> Result<Self, OpenError> {
         let failed = |source| OpenError::File { path: path.to_owned(), source };
         let mut connection = connect(path).map_err(|error| failed(error.into()))?;
         let interrupt = connection.get_interrupt_handle();
@@ -135,7 +148,43 @@ impl Worker {
 }
 
 fn connect(path: &Path) -> rusqlite::Result<Connection> {
-    let connection = Connection::open(path)?;
+    prepared(Connection::open(path)?)
+}
+
+/// As everybody opens it; or, where nothing may be written, so that nothing has to be.
+fn look(path: &Path) -> rusqlite::Result<Connection> {
+    let usual = || {
+        let connection = prepared(Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?)?;
+        readable(&connection).map(|()| connection)
+    };
+    let in_the_way = [ErrorCode::CannotOpen, ErrorCode::ReadOnly, ErrorCode::PermissionDenied];
+    usual().or_else(|error| {
+        let is_protected = error.sqlite_error_code().is_some_and(|code| in_the_way.contains(&code));
+        if is_protected { look_only(path).map_err(|_| error) } else { Err(error) }
+    })
+}
+
+/// Opens a file that cannot be written. Even readers write beside it, unless they are told that nobody does.
+fn look_only(path: &Path) -> rusqlite::Result<Connection> {
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    let connection = if Path::new(&log).exists() {
+        Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?
+    } else {
+        let escaped = path.to_string_lossy().replace('%', "%25").replace('?', "%3f").replace('#', "%23");
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+        Connection::open_with_flags(format!("file:{escaped}?immutable=1"), flags)?
+    };
+    connection.busy_timeout(BUSY_LIMIT)?;
+    readable(&connection).map(|()| connection)
+}
+
+/// Whether what is in a file can be read: SQLite opens it only then.
+fn readable(connection: &Connection) -> rusqlite::Result<()> {
+    connection.query_row("SELECT count(*) FROM sqlite_master", [], |_| Ok(()))
+}
+
+fn prepared(connection: Connection) -> rusqlite::Result<Connection> {
     connection.busy_timeout(BUSY_LIMIT)?;
     // With a write-ahead log a killed process leaves a whole database.
     use_write_ahead_log(&connection)?;
@@ -300,5 +349,30 @@ impl From<ValueRef<'_>> for Value {
             ValueRef::Text(it) => Self::Text(String::from_utf8_lossy(it).into_owned().into()),
             ValueRef::Blob(it) => Self::Bytes(it.to_owned()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_cannot_be_written_is_read_and_nothing_is_put_beside_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, taken) = (folder.path().join("odd ?#%.db"), folder.path().join("taken.db"));
+        let written = connect(&path).unwrap();
+        written.execute_batch("CREATE TABLE kept (n); INSERT INTO kept VALUES (7)").unwrap();
+        let count = || std::fs::read_dir(folder.path()).unwrap().count();
+        let kept = |connection: &Connection| connection.query_row("SELECT n FROM kept", [], |row| row.get::<_, i64>(0));
+        // One that was left as it was when its program was killed: what is only in the log counts.
+        for ending in ["", "-wal", "-shm"] {
+            let name = |path: &Path| format!("{}{ending}", path.display());
+            std::fs::copy(name(&path), name(&taken)).unwrap();
+        }
+        assert_eq!(kept(&look_only(&taken).unwrap()), Ok(7));
+        drop(written);
+        let before = count();
+        assert_eq!(kept(&look_only(&path).unwrap()), Ok(7));
+        assert_eq!(count(), before);
     }
 }
