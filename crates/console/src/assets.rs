@@ -26,7 +26,12 @@ pub(crate) static PLAYGROUND: LazyLock<Asset> = LazyLock::new(|| {
     let parts = concat!(
         include_str!("../assets/playground/json.js"),
         include_str!("../assets/playground/schema.js"),
+        include_str!("../assets/playground/limits.js"),
+        include_str!("../assets/playground/lacking.js"),
         include_str!("../assets/playground/fields.js"),
+        include_str!("../assets/playground/lists.js"),
+        include_str!("../assets/playground/maps.js"),
+        include_str!("../assets/playground/unions.js"),
         include_str!("../assets/playground/forms.js"),
         include_str!("../assets/playground/client.js"),
         include_str!("../assets/playground/showing.js"),

@@ -43,7 +43,7 @@ function counting({ id, usual, said, name }, kind) {
 
 const longNames = /text|body|content|query|code|message|sql|prompt|description|html|markdown|command|diff|script|template|instructions/i;
 
-function writing({ id, usual, said, name, required, strict }) {
+function writing({ id, usual, said, name, strict }) {
   const isLong = (said.maxLength ?? 0) > 200 || longNames.test(name);
   const type = { email: 'email', date: 'date', uri: 'url' }[strict ? said.format : ''] ?? 'text';
   const made = {};
@@ -78,7 +78,7 @@ function writing({ id, usual, said, name, required, strict }) {
       if (/[\r\n]/.test(text)) growAndType(event, text.replace(/\r\n?/g, '\n'));
     });
   }
-  made.read = () => (made.input.value === '' && !required ? undefined : JSON.stringify(made.input.value));
+  made.read = () => (made.input.value === '' ? undefined : JSON.stringify(made.input.value));
   made.show = (text) => {
     const value = text === undefined ? '' : JSON.parse(text);
     const words = typeof value === 'string' ? value : '';

@@ -22,7 +22,7 @@ function list() {
         const raw = document.getElementById('raw');
         raw.value = entry.text;
         raw.dispatchEvent(new Event('input'));
-        bench.requestSubmit();
+        bench.requestSubmit(document.getElementById('anyway'));
       } else {
         sessionStorage.setItem('again', JSON.stringify(entry));
         location.href = `/playground?tool=${encodeURIComponent(entry.tool)}`;
@@ -43,6 +43,6 @@ if (bench && waiting) {
     const raw = document.getElementById('raw');
     raw.value = entry.text;
     raw.dispatchEvent(new Event('input'));
-    bench.requestSubmit();
+    bench.requestSubmit(document.getElementById('anyway'));
   }
 }

@@ -2,7 +2,8 @@
 // progress and can be told to stop. Everything that comes from servers is put into the page as text, never as markup.
 'use strict';
 
-// - json: JSON as it is written; schema: what schemas mean; fields: one for each kind of value; forms: fields together
+// - json: JSON as it is written; schema, limits: what schemas mean; fields: one for each plain value; forms: fields together
+// - lists, maps, unions: what is added, named or chosen first; lacking: words at a field
 // - client: MCP; showing: results; question: what servers ask; bench: all of it together; history: what was run
 
 const bench = document.getElementById('bench');

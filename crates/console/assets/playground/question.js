@@ -2,8 +2,10 @@
 
 function asked(server, message, answer, tell) {
   const { message: text, requestedSchema: schema } = message.params ?? {};
-  const answers = group(isObject(schema) ? schema : {}, '', true, () => {}, true);
+  const answers = whole(isObject(schema) ? schema : {}, () => {}, true);
   const reply = (action) => {
+    const [first] = action === 'accept' ? answers.lacks() : [];
+    if (first) { tell(first.why); first.focus(); return; }
     let content;
     try { content = action === 'accept' ? `,"content":${answers.get()}` : ''; } catch (error) { tell(error.message); return; }
     box.remove();
