@@ -15,9 +15,11 @@ pub(crate) struct Asset {
 /// The styles of all pages.
 pub(crate) static STYLE: LazyLock<Asset> =
     LazyLock::new(|| named("console", "css", "text/css; charset=utf-8", include_str!("../assets/console.css")));
-/// What all pages do: live parts, copying, asking before what cannot be undone.
-pub(crate) static SCRIPT: LazyLock<Asset> =
-    LazyLock::new(|| named("console", "js", JAVASCRIPT, include_str!("../assets/console.js")));
+/// What all pages do: live parts, copying, asking before what cannot be undone, drawers.
+pub(crate) static SCRIPT: LazyLock<Asset> = LazyLock::new(|| {
+    let parts = concat!(include_str!("../assets/console.js"), include_str!("../assets/drawer.js"));
+    named("console", "js", JAVASCRIPT, parts)
+});
 /// What hears the service's events for all tabs.
 pub(crate) static EVENTS: LazyLock<Asset> =
     LazyLock::new(|| named("events", "js", JAVASCRIPT, include_str!("../assets/events.js")));

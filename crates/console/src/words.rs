@@ -97,6 +97,11 @@ pub(crate) fn exact(at: Timestamp) -> String {
     at.to_string().get(..19).unwrap_or_default().replace('T', " ")
 }
 
+/// A moment of the day to the minute, in UTC.
+pub(crate) fn minute(at: Timestamp) -> String {
+    at.to_string().get(11..16).unwrap_or_default().to_owned()
+}
+
 /// A moment of the day to the millisecond, with its day for who points at it.
 pub(crate) fn clock(at: Timestamp) -> Html {
     let iso = at.to_string();

@@ -142,6 +142,9 @@ pub struct TestReport {
     pub server_info: Option<Value>,
     /// The names of its tools.
     pub tools: Vec<String>,
+    /// What each of them does, in the same order, as far as it says so.
+    #[serde(skip)]
+    pub descriptions: Vec<Option<String>>,
     /// What went wrong, with the end of its stderr.
     pub error: Option<String>,
 }

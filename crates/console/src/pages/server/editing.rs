@@ -96,6 +96,7 @@ pub(super) async fn edit(visit: &Visit<'_>, name: &str) -> Result<Reply, Error> 
         Err(why) => return Ok(again(visit, &server, &draft(why, false))),
     };
     let deed = form.text("deed");
+    let ignored = update.connection_config.as_ref().map(ignored).unwrap_or_default();
     if deed != "test" && form.said("was").is_some_and(|was| was != mark(&server)) {
         let now = serde_json::to_string_pretty(&server.record.connection_config.masked()).expect("JSON can be written");
         let why = format!(
@@ -106,15 +107,27 @@ pub(super) async fn edit(visit: &Visit<'_>, name: &str) -> Result<Reply, Error> 
     }
     if deed != "save-untested" {
         match tried(visit, &server, &update).await {
-            Ok(message) if deed == "test" => return Ok(again(visit, &server, &draft(message, true))),
+            Ok(message) if deed == "test" => return Ok(again(visit, &server, &draft(message + &ignored, true))),
             Ok(_) => {}
             Err(why) => return Ok(again(visit, &server, &draft(why, false))),
         }
     }
     match visit.service().update(&visit.actor, name, update).await {
-        Ok(_) => Ok(visit.done("Saved.", server_path(name))),
+        Ok(_) => Ok(visit.done(format!("Saved.{ignored}"), server_path(name))),
         Err(error) => Ok(again(visit, &server, &draft(told(&error), false))),
     }
+}
+
+/// What is known of a server beside its `docker`, which takes nothing else.
+const KEYS: [&str; 14] = [
+    "type", "command", "args", "env", "cwd", "url", "base_url", "headers", "era", "timeout", "lazy", "docker",
+    "enabled", "disabled",
+];
+
+/// Which keys say nothing to us: clients write some of their own, and some are mistyped.
+fn ignored(config: &Map<String, Value>) -> String {
+    let unknown = config.keys().filter(|key| !KEYS.contains(&key.as_str()));
+    unknown.map(|key| format!("\n`{key}` is not known here, and changes nothing.")).collect()
 }
 
 /// Tries a change beside the connection there is; secrets that are masked are those that are kept.
