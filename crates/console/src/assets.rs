@@ -37,6 +37,8 @@ pub(crate) static PLAYGROUND: LazyLock<Asset> = LazyLock::new(|| {
         include_str!("../assets/playground/forms.js"),
         include_str!("../assets/playground/client.js"),
         include_str!("../assets/playground/showing.js"),
+        include_str!("../assets/playground/media.js"),
+        include_str!("../assets/playground/hearing.js"),
         include_str!("../assets/playground/question.js"),
         include_str!("../assets/playground/bench.js"),
         include_str!("../assets/playground/history.js"),

@@ -78,22 +78,22 @@ function open() {
     giveUp = new AbortController();
     const { signal } = giveUp;
     Object.assign(cancel, { hidden: false, disabled: false });
-    const bar = make('progress', { ariaLabel: 'progress' });
-    const words = make('p', { className: 'muted', textContent: client.session ? 'Running …' : `Waiting until ${visible(server)} is ready …`, role: 'status' });
-    outcome.replaceChildren(bar, words);
-    // On a long form the button is far below the place where the result appears.
-    outcome.scrollIntoView({ block: 'nearest' });
+    const heard = hearing(server, question, client, tell);
+    heard.say(client.session ? 'Running …' : `Waiting until ${visible(server)} is ready …`);
+    outcome.replaceChildren(...heard.parts);
+    // Where there is one column the button is far from the place where the result appears.
+    const place = look();
     const began = performance.now();
     const hadSession = Boolean(client.session);
     let ready = began;
     let sent = null;
     let state = 'failed';
     try {
-      const answer = await client.call(tool, args, (message) => hear(message, bar, words), (id, request) => {
+      const answer = await client.call(tool, args, heard.hear, (id, request) => {
         sent = request;
         current = id;
         ready = performance.now();
-        words.textContent = 'Running …';
+        heard.say('Running …');
       }, signal);
       const took = performance.now() - began;
       const result = answer.message.result;
@@ -107,20 +107,22 @@ function open() {
       if (result?.structuredContent !== undefined) box.append(make('details', {}, make('summary', { textContent: 'Structured content' }), block(indented(inside(inside(answer.text, 'result'), 'structuredContent')))));
       const opened = hadSession ? '' : `until it was ready ${milliseconds(ready - began)} · `;
       const times = make('p', { className: 'muted', id: 'times', textContent: `${opened}${milliseconds(took)} seen from here` });
-      box.append(times, ...said(sent, answer.text, args));
+      box.append(times, ...heard.kept(), ...said(sent, answer.text, args));
       outcome.replaceChildren(box);
+      // Who has looked elsewhere meanwhile stays there.
+      if (scrollY === place) look();
       split(times, opened, took, answer.message.id);
     } catch (error) {
       state = signal.aborted ? 'cancelled' : 'failed';
       const why = signal.aborted ? make('p', {}, badge('idle', 'cancelled'), sent ? '' : ' before it was called,', ` after ${milliseconds(performance.now() - began)}`) : make('pre', { className: 'error', textContent: visible(error.message) });
-      outcome.replaceChildren(why, ...(sent ? said(sent, '', args) : [connecting()].filter(Boolean)));
+      outcome.replaceChildren(why, ...heard.kept(), ...(sent ? said(sent, '', args) : [connecting()].filter(Boolean)));
       client.leave();
     } finally {
       current = null;
       question.replaceChildren();
       cancel.hidden = true;
       busy(false);
-      remember({ tool: full, text, state, took: performance.now() - began });
+      remember({ tool: full, harm: bench.dataset.harm, text, state, took: performance.now() - began });
     }
   });
 
@@ -162,6 +164,13 @@ function open() {
     return parts;
   }
 
+  // Beside the form the result is always in sight.
+  function look() {
+    const isBelow = outcome.getBoundingClientRect().left < bench.getBoundingClientRect().right;
+    if (isBelow) outcome.parentElement.scrollIntoView({ block: 'start' });
+    return scrollY;
+  }
+
   // Where the time went, as the service's account of this very call has it.
   async function split(times, opened, took, id) {
     const query = new URLSearchParams({ server_id: server, tool_name: tool, source: 'mcp', limit: '20' });
@@ -172,22 +181,6 @@ function open() {
       const waited = (micros(call.started_at) - micros(call.submitted_at)) / 1000;
       times.replaceChildren(`${opened}waiting and routing ${milliseconds(Math.max(waited, 0))} · at the server ${milliseconds(call.duration_ms ?? 0)} · seen from here ${milliseconds(took)} · `, make('a', { href: `/executions/${call.id}`, textContent: 'execution' }));
     } catch { /* the account is not to be had just now; what was measured here stands */ }
-  }
-
-  function hear(message, bar, words) {
-    if (message.method === 'notifications/progress') {
-      const { progress, total, message: text } = message.params ?? {};
-      if (typeof total === 'number' && total > 0) Object.assign(bar, { max: total, value: progress });
-      words.textContent = visible([text, typeof total === 'number' ? `${progress} of ${total}` : progress].filter((part) => part !== undefined).join(' · '));
-    } else if (message.method === 'notifications/message') {
-      words.textContent = visible(typeof message.params?.data === 'string' ? message.params.data : JSON.stringify(message.params?.data) ?? '');
-    } else if (message.method === 'elicitation/create') {
-      const box = asked(server, message, (answer) => client.post(answer).catch((error) => tell(error.message)), tell);
-      question.append(box);
-      box.querySelector('input, select, textarea, button')?.focus();
-    } else if (message.id !== undefined && message.method) {
-      client.post({ jsonrpc: '2.0', id: message.id, error: { code: -32601, message: 'the console cannot do that' } }).catch((error) => tell(error.message));
-    }
   }
 
   addEventListener('pagehide', () => client.leave());

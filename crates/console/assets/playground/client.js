@@ -3,13 +3,19 @@
 const version = '2025-11-25';
 const read = (name) => JSON.parse(bench.dataset[name]);
 
+// Browsers have few words for a service that has gone away.
+const reached = (answer) => answer.catch((error) => {
+  if (error.name === 'AbortError') throw error;
+  throw new Error('The service cannot be reached: it has been stopped, or the way to it is cut off. If a tool was running, nobody knows whether it did its work.');
+});
+
 class Client {
   constructor(path) { this.path = path; this.session = null; this.next = 1; }
 
   async post(message, signal) {
     const headers = { 'Content-Type': 'application/json', Accept: 'application/json, text/event-stream', 'X-CSRF-Token': csrf };
     if (this.session) Object.assign(headers, { 'Mcp-Session-Id': this.session, 'MCP-Protocol-Version': version });
-    const response = await fetch(this.path, { method: 'POST', headers, body: typeof message === 'string' ? message : JSON.stringify(message), signal });
+    const response = await reached(fetch(this.path, { method: 'POST', headers, body: typeof message === 'string' ? message : JSON.stringify(message), signal }));
     if (response.status === 401) throw new Error('You are signed out. Sign in in another tab, and run it again here.');
     if (!response.ok) {
       const text = await response.text();
@@ -41,7 +47,7 @@ class Client {
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     let rest = '';
     for (;;) {
-      const { value, done } = await reader.read();
+      const { value, done } = await reached(reader.read());
       if (done) return;
       rest += value;
       // A long answer comes in many pieces; only where a line ends something may be whole.

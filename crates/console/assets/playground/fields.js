@@ -120,7 +120,7 @@ function readsAsWords(words, kinds) {
 
 // Words or numbers, one a line. Whoever writes a JSON array is understood, too: a word may have more than one line.
 function listing({ id, usual, name }, kind) {
-  const input = make('textarea', { id, rows: 3, spellcheck: false, placeholder: usual || 'one a line' });
+  const input = make('textarea', { id, rows: 3, spellcheck: false, placeholder: usual ? `one a line; ${usual}` : 'one a line' });
   const item = (line) => {
     if (kind === 'string') return JSON.stringify(line);
     if (kind === 'boolean' && /^(true|false)$/.test(line.trim())) return line.trim();
@@ -132,7 +132,7 @@ function listing({ id, usual, name }, kind) {
     input.setCustomValidity('');
     const text = input.value.trim();
     if (text === '') return undefined;
-    try { const all = JSON.parse(text); if (Array.isArray(all) && all.every(isItem)) return compact(text); } catch { /* it is written line by line */ }
+    try { const all = JSON.parse(text); if (Array.isArray(all) && all.every(isItem)) return compact(text); } catch (error) { /* it is written line by line */ if (/^\[\s*"/.test(text)) wrong(input, name, `this is no JSON: ${error.message}`); }
     return `[${input.value.split('\n').filter((line) => line.trim()).map(item).join(',')}]`;
   };
   const show = (text) => {

@@ -38,11 +38,19 @@ function field(schema, place) {
   return simple(said, null, place);
 }
 
+// So many letters of a description stand beside a field; the tool's own page has them all.
+const mostAbout = 500;
+
+// What a field is called: where people are asked, what is meant for them.
+const calledIn = (said, { name, strict }) => visible(strict && typeof said.title === 'string' && said.title ? said.title : name).slice(0, 200);
+
 // What is said about a field beside its name.
-function hintOf(said, { name, required }) {
+function hintOf(said, place) {
+  const name = calledIn(said, place);
   const usual = isObject(said.default) || Array.isArray(said.default) ? `default: ${plain(said.default)}` : '';
+  const about = typeof said.description === 'string' ? said.description : '';
   const isOwn = typeof said.title === 'string' && said.title.toLowerCase().replace(/[\s_-]/g, '') !== name.toLowerCase().replace(/[\s_-]/g, '');
-  return visible([required ? 'required' : '', isOwn ? said.title : '', ...limitsOf(said), said.description ?? '', usual].filter(Boolean).join(' · '));
+  return visible([place.required ? 'required' : '', isOwn ? said.title : '', ...limitsOf(said), about.length > mostAbout ? `${about.slice(0, mostAbout)} …` : about, usual].filter(Boolean).join(' · '));
 }
 
 // A value that has one element to be typed into.
@@ -51,10 +59,11 @@ function simple(said, choices, place) {
   const id = `field-${counter += 1}`;
   const hint = hintOf(said, place);
   const title = choices?.find((choice) => choice.text === JSON.stringify(said.default))?.title;
-  const usual = said.default === undefined || said.default === null ? '' : visible(`default: ${title ?? plain(said.default)}`);
-  const made = fitting({ id, said, name, required, strict, hint, usual, root }, choices);
+  const example = Array.isArray(said.examples) && said.examples.length ? visible(`such as ${plain(said.examples[0])}`).slice(0, 80) : '';
+  const usual = said.default === undefined || said.default === null ? example : visible(`default: ${title ?? plain(said.default)}`);
+  const made = fitting({ id, said, name: calledIn(said, place), required, strict, hint, usual, root }, choices);
   const kept = keeping(id);
-  const lack = lacking(id, name);
+  const lack = lacking(id, calledIn(said, place));
   let given;
   let isTouched = false;
   const touch = () => { isTouched = true; kept.show(undefined); lack.show(''); changed(); };
@@ -82,7 +91,7 @@ function simple(said, choices, place) {
   const lacks = () => { try { return lack.ask(required && get(true) === undefined); } catch { return []; } };
   // The answer to a question begins with what its server proposes: who changes nothing answers that.
   if (strict && said.default !== undefined) set(JSON.stringify(said.default));
-  const label = make('label', { htmlFor: id }, visible(isBare ? 'value' : name), ' ', make('span', { className: 'hint', textContent: hint }));
+  const label = make('label', { htmlFor: id }, isBare ? 'value' : calledIn(said, place), ' ', make('span', { className: 'hint', textContent: hint }));
   if (made.isWhole) made.input.append(kept.box, lack.box);
   return { box: made.isWhole ? made.input : make('div', { className: 'field' }, label, made.input, kept.box, lack.box), has, get, set, lacks };
 }
@@ -136,7 +145,7 @@ const objectOf = (entries) => `{${entries.filter(([, value]) => value !== undefi
 function framed(said, place, ...parts) {
   if (place.isBare) return make('div', {}, ...parts);
   const hint = hintOf(said, place);
-  return make('fieldset', {}, make('legend', { textContent: visible(place.name) }), hint ? make('p', { className: 'hint', textContent: hint }) : null, ...parts);
+  return make('fieldset', {}, make('legend', { textContent: calledIn(said, place) }), hint ? make('p', { className: 'hint', textContent: hint }) : null, ...parts);
 }
 
 // What may go on for ever: its fields are made when somebody wants them, or when it is there.

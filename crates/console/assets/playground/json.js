@@ -4,7 +4,7 @@
 
 // - json: JSON as it is written; schema, limits: what schemas mean; fields: one for each plain value; forms: fields together
 // - lists, maps, unions: what is added, named or chosen first; lacking: words at a field
-// - client: MCP; showing: results; question: what servers ask; bench: all of it together; history: what was run
+// - client: MCP; hearing: what servers say meanwhile; showing, media: results; question: what servers ask; bench: all of it together; history: what was run
 
 const bench = document.getElementById('bench');
 const make = (tag, properties = {}, ...children) => {

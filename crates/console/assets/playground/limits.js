@@ -1,27 +1,26 @@
-// What a schema asks of a value beside its kind, in words.
+// What a schema asks of a value beside its kind, in the words of the tool's own page.
 
 const formats = {
-  date: 'a date, as 2024-01-31', time: 'a time, as 12:30:00Z', 'date-time': 'a moment, as 2024-01-31T12:30:00Z', duration: 'a duration, as P1DT2H',
-  email: 'an e-mail address', uri: 'an address, as https://example.org', uuid: 'a UUID',
+  date: 'date, as 2024-01-31', time: 'time, as 12:00:00Z', 'date-time': 'date and time, as 2024-01-31T12:00:00Z',
+  email: 'mail address', uri: 'address, as https://example.com', url: 'address, as https://example.com',
 };
 
 function limitsOf(said) {
   const number = (key) => (typeof said[key] === 'number' ? said[key] : undefined);
-  const span = (least, most, what, many = what) => {
-    if (least !== undefined && most !== undefined) return least === most ? `exactly ${least}${least === 1 ? what : many}` : `${least} to ${most}${many}`;
-    if (least !== undefined) return `at least ${least}${least === 1 ? what : many}`;
-    return most === undefined ? '' : `at most ${most}${most === 1 ? what : many}`;
+  const between = (least, most, what) => {
+    if (least !== undefined && most !== undefined) return `${least === most ? least : `${least} to ${most}`}${what}`;
+    if (least !== undefined) return `at least ${least}${what}`;
+    return most === undefined ? '' : `at most ${most}${what}`;
   };
   const some = (key) => (number(key) > 0 ? number(key) : undefined);
   return [
-    typeof said.format === 'string' && kindOf(said) === 'string' ? formats[said.format] ?? said.format : '',
-    span(number('minimum'), number('maximum'), ''),
+    typeof said.format === 'string' && kindOf(said) === 'string' ? formats[said.format] ?? said.format.slice(0, 40) : '',
+    between(number('minimum'), number('maximum'), ''),
     number('exclusiveMinimum') === undefined ? '' : `more than ${said.exclusiveMinimum}`,
     number('exclusiveMaximum') === undefined ? '' : `less than ${said.exclusiveMaximum}`,
     number('multipleOf') === undefined ? '' : `in steps of ${said.multipleOf}`,
-    span(some('minLength'), number('maxLength'), ' character', ' characters'),
-    typeof said.pattern === 'string' ? `like ${said.pattern.slice(0, 80)}` : '',
-    span(some('minItems'), number('maxItems'), ' item', ' items'),
-    said.uniqueItems === true ? 'none twice' : '',
+    between(some('minLength'), number('maxLength'), ' letters'),
+    between(some('minItems'), number('maxItems'), ' items'),
+    typeof said.pattern === 'string' ? `fitting ${said.pattern.slice(0, 80)}` : '',
   ].filter(Boolean);
 }
