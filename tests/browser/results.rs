@@ -86,3 +86,36 @@ fn sounds_are_played_files_are_saved_addresses_are_links_and_nothing_else_is_ope
         browser.close().await;
     });
 }
+
+#[test]
+fn a_question_by_address_is_opened_by_a_person_and_letters_can_be_read() {
+    let rest = Rest::start();
+    let puppet = Puppet::over_http(Spec::legacy().raw_tool(TOOL));
+    add_puppet(&rest, "u", &puppet);
+    let question =
+        |url: &str| json!({"mode": "url", "elicitationId": "e", "url": url, "message": "Sign in\nthere"}).to_string();
+    with_browsers(async |driver| {
+        let browser = driver.open(DESK).await;
+        browser.goto(&at(&rest.serve, "/playground?tool=u.t")).await;
+        browser.click("#run").await;
+        let call = puppet.expect("tools/call");
+        call.ask("5", "elicitation/create", &question("javascript:alert(1)"));
+        browser.wait_for_text("This is no address that can be opened here").await;
+        assert_eq!(browser.run("return document.querySelectorAll('#question a').length").await, 0);
+        browser
+            .run("[...document.querySelectorAll('#question button')].find((it) => it.innerText === 'Decline').click()")
+            .await;
+        assert_eq!(puppet.response(5)["result"], json!({"action": "decline"}));
+
+        call.ask("6", "elicitation/create", &question("http://127.0.0.1:1/sign-in?for=u"));
+        browser.wait_for_text("http://127.0.0.1:1/sign-in?for=u").await;
+        browser.run("const link = document.querySelector('#question a'); link.addEventListener('click', (event) => event.preventDefault()); link.click()").await;
+        assert_eq!(puppet.response(6)["result"], json!({"action": "accept"}));
+
+        call.answer(r#"{"content":[{"type":"text","text":"{\"a\": \"\\u043f\\u0440\\u0438\", \"n\": 1.0}"}]}"#);
+        browser.wait_for_text("\"a\": \"при\"").await;
+        browser.wait("document.querySelector('#outcome .copyable [data-copy]')").await;
+        assert_eq!(browser.log().await, Vec::<String>::new());
+        browser.close().await;
+    });
+}

@@ -27,8 +27,14 @@ function open() {
   };
   // While the text is no JSON the form holds still: it would write over what it cannot read.
   const fields = document.getElementById('fields');
+  const wrongText = lacking('raw', 'arguments');
+  wrongText.at(raw);
+  raw.after(wrongText.box);
+  raw.setAttribute('aria-describedby', wrongText.box.id);
   const take = () => {
-    try { form.set(written()); fields.inert = false; tell(''); } catch (error) { fields.inert = true; tell(error.message); }
+    tell('');
+    wrongText.show('');
+    try { form.set(written()); fields.inert = false; } catch (error) { fields.inert = true; wrongText.show(error.message); }
   };
   fields.append(form.box);
   take();
@@ -72,7 +78,7 @@ function open() {
     // What is run now; what is typed meanwhile is for the next time.
     const text = raw.value;
     let args;
-    try { args = written(); } catch (error) { tell(error.message); raw.focus(); return; }
+    try { args = written(); } catch (error) { wrongText.show(error.message); raw.focus(); return; }
     tell('');
     busy(true);
     giveUp = new AbortController();
@@ -101,7 +107,7 @@ function open() {
       state = answer.message.error ? 'error' : failed ? 'failed' : 'done';
       const box = make('div', { className: 'result' }, failed ? badge('bad', answer.message.error ? 'error' : 'the tool says it failed') : badge('ok', 'done'));
       if (answer.message.error) box.append(make('pre', { className: 'error', textContent: visible(`${answer.message.error.message} (${answer.message.error.code})`) }));
-      if (answer.message.error?.data !== undefined) box.append(block(indented(inside(inside(answer.text, 'error'), 'data'))));
+      if (answer.message.error?.data !== undefined) box.append(longText(visible(indented(inside(inside(answer.text, 'error'), 'data'))), 'block', withLinks));
       (Array.isArray(result?.content) ? result.content : []).forEach((part) => box.append(shown(part)));
       if (isObject(result) && !Array.isArray(result.content) && result.structuredContent === undefined) box.append(block(indented(inside(answer.text, 'result'))));
       if (result?.structuredContent !== undefined) box.append(make('details', {}, make('summary', { textContent: 'Structured content' }), block(indented(inside(inside(answer.text, 'result'), 'structuredContent')))));
@@ -154,14 +160,12 @@ function open() {
     const origin = location.origin;
     const body = `{"name":${JSON.stringify(full)},"arguments":${args}}`;
     const token = document.querySelector('.principal') ? " -H 'Authorization: Bearer <token>'" : '';
-    const parts = [
+    return [
       folded('JSON-RPC as sent', indented(request)),
       answer ? folded('JSON-RPC as answered', indented(answer)) : null,
       folded('As curl', `curl -s ${origin}/api/v1/aggregator/tools/call${token} -H 'Content-Type: application/json' -d ${quoted(body)}`),
       folded('As a command', `mcp-aggregator call --url ${origin} ${quoted(full)} ${quoted(args)}`),
     ].filter(Boolean);
-    parts.forEach((part) => part.querySelectorAll('.copyable button').forEach((button) => { button.setAttribute('data-copy', ''); }));
-    return parts;
   }
 
   // Beside the form the result is always in sight.

@@ -28,7 +28,7 @@ class Client {
 
   // Whoever gives up waiting for a server that is only being started gives the signal.
   async connect(signal) {
-    const request = { jsonrpc: '2.0', id: this.next++, method: 'initialize', params: { protocolVersion: version, capabilities: { elicitation: {} }, clientInfo: { name: 'mcp-aggregator console', version: '1' } } };
+    const request = { jsonrpc: '2.0', id: this.next++, method: 'initialize', params: { protocolVersion: version, capabilities: { elicitation: { form: {}, url: {} } }, clientInfo: { name: 'mcp-aggregator console', version: '1' } } };
     const response = await this.post(request, signal);
     this.session = response.headers.get('Mcp-Session-Id');
     let refusal = null;

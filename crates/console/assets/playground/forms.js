@@ -34,7 +34,7 @@ function field(schema, place) {
     return isNow ? group(said, inside) : later((now) => group(said, now), inside, said);
   }
   if (kindOf(said) === 'array' && Array.isArray(said.prefixItems)) return tuple(said, { ...place, depth: depth + 1 });
-  if (kindOf(said) === 'array' && isComposite(meant(said.items, root), root)) return series(said, { ...place, depth: depth + 1 });
+  if (kindOf(said) === 'array' && isManifold(meant(said.items, root), root)) return series(said, { ...place, depth: depth + 1 });
   return simple(said, null, place);
 }
 

@@ -28,7 +28,7 @@ function hearing(server, question, client, tell) {
     } else if (message.method === 'elicitation/create') {
       const box = asked(server, message, (answer) => client.post(answer).catch((error) => tell(error.message)), tell);
       question.append(box);
-      box.querySelector('input, select, textarea, button')?.focus();
+      box.querySelector('input, select, textarea, a, button')?.focus();
     } else if (message.id !== undefined && message.method) {
       client.post({ jsonrpc: '2.0', id: message.id, error: { code: -32601, message: 'the console cannot do that' } }).catch((error) => tell(error.message));
     }

@@ -67,6 +67,13 @@ function indented(text) {
   return out;
 }
 
+// JSON whose letters stand there as themselves: many a server writes all but English ones as numbers.
+function spelled(text) {
+  if (text.length > longestIndented || !/\\u[0-9a-f]{4}/i.test(text)) return text;
+  try { JSON.parse(text); } catch { return text; }
+  return signs(text).map((sign) => (sign[0] === '"' ? JSON.stringify(JSON.parse(sign)) : sign)).join('');
+}
+
 // The members of an object, each with its value as it is written.
 function membersOf(text) {
   const found = [];

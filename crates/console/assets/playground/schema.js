@@ -50,6 +50,9 @@ function isComposite(said, root) {
   return isObjectSchema(said) || isOneKind(said) && kindOf(said) === 'array' || branchesOf(said, root) !== null;
 }
 
+// Whether each item of a list needs fields of its own: also where it may be words or a number.
+const isManifold = (said, root) => isComposite(said, root) || !choicesOf(said) && [said.anyOf, said.oneOf].some(Array.isArray);
+
 // The kinds that a value may be of, if they are to be chosen from: each with what it is called. Where all are plain, one
 // field can tell them apart.
 function branchesOf(said, root, depth = 0) {

@@ -42,7 +42,7 @@ function shown(part) {
   if (!isObject(part)) return block(JSON.stringify(part));
   if (part.type === 'text') {
     const text = String(part.text ?? '');
-    return longText(visible(/^\s*[[{]/.test(text) ? indented(text) : text), 'block', withLinks);
+    return copying(longText(visible(/^\s*[[{]/.test(text) ? indented(spelled(text)) : text), 'block', withLinks));
   }
   if ((part.type === 'image' || part.type === 'audio') && isBase64(part.data)) return media(part.data, part.mimeType, part.type);
   if (part.type === 'resource_link') {
@@ -55,15 +55,18 @@ function shown(part) {
   if (part.type === 'resource' && isObject(part.resource)) {
     const { uri, text, blob, mimeType } = part.resource;
     const name = make('p', { className: 'muted', textContent: visible(String(uri ?? '')) });
-    if (typeof text === 'string') return make('div', {}, name, longText(visible(text), 'block', withLinks));
+    if (typeof text === 'string') return make('div', {}, name, copying(longText(visible(text), 'block', withLinks)));
     if (isBase64(blob)) return make('div', {}, name, media(blob, mimeType, 'file', uri));
   }
   return block(JSON.stringify(part, (key, value) => (key === 'data' || key === 'blob' ? `… ${String(value).length} characters` : value), 2));
 }
 
 const folded = (title, text) => make('details', {}, make('summary', { textContent: title }), copyable(text));
-function copyable(text) {
-  return make('div', { className: 'copyable' }, longText(text, ''), make('button', { type: 'button', className: 'quiet small', textContent: 'Copy' }));
+const copyable = (text) => copying(longText(text, ''));
+function copying(box) {
+  const button = make('button', { type: 'button', className: 'quiet small', textContent: 'Copy' });
+  button.setAttribute('data-copy', '');
+  return make('div', { className: 'copyable' }, box, button);
 }
 // A member of an object, as it is written.
 const inside = (text, key) => new Map(membersOf(text)).get(key) ?? 'null';

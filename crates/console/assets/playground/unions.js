@@ -28,7 +28,8 @@ function union(said, branches, place) {
   const get = () => odd ?? (select.value === '' ? required && said.canBeNull ? 'null' : undefined : chosen().get(true));
   const set = (text) => {
     const at = text === undefined || text === 'null' ? -1 : likest(branches, JSON.parse(text), select.value === '' ? -1 : Number(select.value));
-    odd = at < 0 ? text : undefined;
+    // Arguments that have nothing in them are none yet.
+    odd = at < 0 && !(name === '' && text === '{}') ? text : undefined;
     select.value = at < 0 ? '' : String(at);
     turn();
     if (at >= 0) chosen().set(text);
@@ -43,8 +44,10 @@ function union(said, branches, place) {
 function likest(branches, value, now) {
   let best = -1;
   let most = -Infinity;
-  branches.forEach(({ said, root }, at) => {
-    const likeness = alike(said, value, root);
+  const all = branches.map(({ said, root }) => alike(said, value, root));
+  // What has nothing in it may be any of them.
+  if (isObject(value) && !Object.keys(value).length && all.filter((likeness) => likeness !== null).length > 1) return (all[now] ?? null) === null ? -1 : now;
+  all.forEach((likeness, at) => {
     if (likeness !== null && (likeness > most || likeness === most && at === now)) [best, most] = [at, likeness];
   });
   return best;
