@@ -93,7 +93,8 @@ impl ExecutionRecord {
 
 #[expect(clippy::ref_option, reason = "serde hands a reference to the field")]
 fn milliseconds<S: serde::Serializer>(span: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
-    span.map(|span| span.as_secs_f64() * 1000.0).serialize(serializer)
+    // To the microsecond: more digits are noise.
+    span.map(|span| (span.as_secs_f64() * 1_000_000.0).round() / 1000.0).serialize(serializer)
 }
 
 fn shared<S: serde::Serializer>(text: &Arc<str>, serializer: S) -> Result<S::Ok, S::Error> {

@@ -25,7 +25,7 @@ pub(crate) async fn try_out(
         Ok(spec) => meet(house, spec, asker).await,
         Err(why) => Err(why),
     };
-    let duration_ms = began.elapsed().as_secs_f64() * 1000.0;
+    let duration_ms = crate::servers::in_milliseconds(began.elapsed());
     match met {
         Ok(offer) => TestReport {
             success: true,
