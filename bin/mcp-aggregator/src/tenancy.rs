@@ -43,7 +43,7 @@ impl Tenancy {
         };
         let failed = |error: std::io::Error| Failure::new(format!("could not lock {}: {error}", path.display()));
         if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder).map_err(failed)?;
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
         }
         let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
         let mut lock = opened.map_err(failed)?;

@@ -12,9 +12,9 @@ use crate::html::{Html, html};
 /// The body of a response.
 pub type Body = Full<Bytes>;
 
-/// Nothing but what is in our own files, and requests to us. Pictures may be part of a result.
-const OWN_ONLY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
-    form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+/// Nothing but what is in our own files, and requests to us. Pictures and sounds may be part of a result.
+const OWN_ONLY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; media-src data:; \
+    connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
 /// A picture may style itself, and nothing more.
 const PICTURE_ONLY: &str = "default-src 'none'; style-src 'unsafe-inline'; sandbox; frame-ancestors 'none'";

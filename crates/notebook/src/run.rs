@@ -193,6 +193,13 @@ async fn take(step: &Step<'_>, source: Source, toolbox: &impl Toolbox, is_dry: b
         Action::Ask(_) => None,
     };
     if is_dry {
+        if let Some(request) = &request
+            && let Some(why) = toolbox.out_of_reach(&request.server).await
+        {
+            let what = format!("server `{}` is not available: {why}", request.server);
+            let problem = Problem::new(Trouble::NoServer, request.line, what);
+            return Finished { source, ..refused(step, problem, toolbox.now()) };
+        }
         return Finished { source, request, ..ended(step, Status::Ready, None) };
     }
     let began = toolbox.now();

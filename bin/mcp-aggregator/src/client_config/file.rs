@@ -73,6 +73,12 @@ impl ClientFile {
         Ok(Since::Untouched { before: if_there(&self.backup())? })
     }
 
+    /// What we made of it, and what it was before, if we did and remember.
+    pub(crate) fn made(&self) -> io::Result<Option<(String, Option<String>)>> {
+        let Some(written) = if_there(&self.written())? else { return Ok(None) };
+        Ok(Some((written, if_there(&self.backup())?)))
+    }
+
     /// Writes it anew. What it was before us is kept, unless an older backup still says so.
     pub(crate) fn replace(&self, text: &str, before: Option<&str>) -> io::Result<()> {
         if let Some(folder) = self.path.parent() {

@@ -9,7 +9,7 @@ use protocol::{reply, text};
 use serde_json::{Value, json};
 
 use crate::answer;
-use crate::arguments::{SwitchArguments, ToolSwitch, ToolsArguments};
+use crate::arguments::trying::{SwitchArguments, ToolSwitch, ToolsArguments};
 use crate::client::Client;
 use crate::conversation::Conversation;
 use crate::failure::Failure;

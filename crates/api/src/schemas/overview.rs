@@ -29,7 +29,7 @@ pub(super) fn state() -> Schema {
 
 pub(super) fn service_health() -> Schema {
     let issue = Schema::object()
-        .with("component", Schema::word(["server", "database", "executions", "config", "vectors"]))
+        .with("component", Schema::word(["server", "database", "executions", "config", "vectors", "embeddings"]))
         .with("message", Schema::text())
         .may_have("server_id", Schema::formatted("uuid"))
         .may_have("server_name", Schema::text());
@@ -38,9 +38,14 @@ pub(super) fn service_health() -> Schema {
         .with("in_use", Schema::word(["none", "embedded", "qdrant"]).about("Where vectors are compared now."))
         .with("address", Schema::text().or_null().about("Where else they should be."))
         .with("points", Schema::count().or_null().about("How many are there."));
+    let checks = Schema::object()
+        .with("database", check())
+        .with("servers", check())
+        .with("embeddings", check().about("Whether the model that makes vectors can be asked, if there is one."))
+        .with("vectors", vectors);
     state()
         .with("status", Schema::word(["healthy", "degraded"]))
-        .with("checks", Schema::object().with("database", check()).with("servers", check()).with("vectors", vectors))
+        .with("checks", checks)
         .with("issues", Schema::list(issue))
 }
 

@@ -18,7 +18,7 @@ use crate::form;
 use crate::frame::Page;
 use crate::html::{Html, html};
 use crate::pages::overview::clip;
-use crate::pages::tools::long;
+use crate::pages::tools::{hints, long};
 use crate::pages::{pretty, server_link, server_path, told, tool_path};
 use crate::reply::Reply;
 use crate::visit::Visit;
@@ -77,11 +77,14 @@ async fn bench(
     };
     let arguments =
         arguments.unwrap_or_else(|| serde_json::to_string_pretty(&example::of(&schema)).unwrap_or_default());
+    let definition: Value = serde_json::from_str(tool.definition.get()).unwrap_or_default();
+    let annotations = &definition["annotations"];
+    let harm = harm(annotations);
     Ok(html!(
         r#"<div class="columns"><section aria-labelledby="ask"><h2 id="ask"><a href="{definition}">{short}</a></h2><div class="muted actions" id="of" data-live="server.">of {server}{off}{state}</div><details id="about" open><summary>What it does</summary>{description}</details>
-<form class="card" id="bench" method="post" action="/playground" data-server="{server_name:#}" data-tool="{original:#}" data-name="{name:#}" data-schema="{schema:#}">{csrf}<input type="hidden" name="tool" value="{name:#}">
+<form class="card" id="bench" method="post" action="/playground" data-server="{server_name:#}" data-tool="{original:#}" data-name="{name:#}" data-schema="{schema:#}" data-harm="{harm:#}">{csrf}<input type="hidden" name="tool" value="{name:#}">
 <noscript><p class="hint">With JavaScript there are fields to fill in, progress is shown, and a server's questions can be answered.</p></noscript><div id="fields"></div><div class="field"><label for="raw">Arguments <span class="hint">{hint}</span></label><textarea id="raw" name="arguments" rows="8" spellcheck="false">{arguments:#}</textarea></div>
-<div class="actions"><button id="run" data-busy="Running …">Run</button><button id="cancel" type="button" class="danger" hidden>Cancel</button><span id="problem" class="hint" role="alert"></span></div></form></section>
+{hints}<div class="actions"><button id="run" data-busy="Running …">Run</button>{warning}<button id="cancel" type="button" class="danger" hidden>Cancel</button><span id="problem" class="hint" role="alert"></span></div></form></section>
 <section aria-labelledby="answer"><h2 id="answer">Result</h2><div id="outcome" aria-live="polite">{outcome}</div><div id="question"></div></section></div>"#,
         definition = tool_path(&tool.server_name, &tool.original_name),
         short = clip(&tool.original_name, 120),
@@ -94,10 +97,18 @@ async fn bench(
         name = tool.name,
         schema = form.as_deref().unwrap_or("null"),
         hint = hint,
+        harm = harm,
+        hints = hints(annotations),
+        warning = harm.map(|harm| words::badge("warn", harm)),
         csrf = visit.csrf(),
         arguments = arguments,
         outcome = outcome.unwrap_or_else(|| html!(r#"<p class="muted">Nothing has run yet.</p>"#)),
     ))
+}
+
+/// What is to be thought of before it is run, if its server says so.
+fn harm(annotations: &Value) -> Option<&'static str> {
+    (annotations["destructiveHint"] == true && annotations["readOnlyHint"] != true).then_some("may destroy")
 }
 
 /// Whether its server can be asked now; if not, what can be done about it.

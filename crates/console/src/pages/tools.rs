@@ -19,7 +19,7 @@ use crate::reply::Reply;
 use crate::visit::Visit;
 use crate::words;
 
-pub(crate) use definition::{cut, long, show};
+pub(crate) use definition::{cut, hints, long, show};
 
 /// Tools on a page.
 const PAGE: u32 = 50;

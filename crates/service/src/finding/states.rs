@@ -64,7 +64,7 @@ pub struct ShownTool {
 impl Finder {
     /// Tells states by who has to be asked now.
     pub(super) fn states(&self) -> impl Fn(&Library, &ToolId, &Book) -> ToolState {
-        let mark = self.embedder.as_ref().map(|embedder| self.skills().mark(embedder.id()));
+        let mark = self.embedder.as_ref().map(|embedder| self.skills().mark_by_vectors(embedder.id()));
         let last = |book: &Book| match book.is_classified {
             true => ToolState::Classified,
             false => ToolState::Unclassified,

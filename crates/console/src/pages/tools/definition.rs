@@ -101,7 +101,7 @@ pub(crate) fn cut(text: &str) -> String {
 }
 
 /// What its server says about its harmlessness; nobody has checked that.
-fn hints(annotations: &Value) -> Html {
+pub(crate) fn hints(annotations: &Value) -> Html {
     let known = [
         ("readOnlyHint", "only reads"),
         ("destructiveHint", "may destroy"),
