@@ -307,6 +307,16 @@ fn a_server_without_its_secrets_is_not_started() {
 }
 
 #[test]
+fn a_tools_page_has_the_names_that_clients_see() {
+    let rest = Rest::start_as(|launch| launch.args(["--separator", ":"]));
+    rest.register("fake", &[]);
+    let page = Visitor::new(&rest).page("/tools/fake/echo");
+    for name in ["<code>fake.echo</code>", "<code>fake:echo</code>", "<code>fake__echo</code>"] {
+        assert!(page.contains(name), "{name} in {page}");
+    }
+}
+
+#[test]
 fn the_playground_knows_a_tool_by_either_name_and_says_what_may_be_meant_instead() {
     let rest = Rest::start();
     rest.register("fake", &["--tools", "3"]);

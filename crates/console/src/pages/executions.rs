@@ -146,7 +146,7 @@ async fn filters(visit: &Visit<'_>, asked: &Asked<'_>) -> Result<Html, Error> {
         r#"<form class="filters" method="get" action="/executions"><label>State<select name="status" data-submit>{statuses}</select></label>
 <label>Came from<select name="source" data-submit>{sources}</select></label><label>Server<select name="server" data-submit>{servers}</select></label>
 <label>Tool<input name="tool" value="{tool:#}" list="tool-names" autocomplete="off" spellcheck="false"></label><datalist id="tool-names">{tools}</datalist>
-<label>From (UTC)<input type="datetime-local" name="from" value="{from:#}"></label><label>To (UTC)<input type="datetime-local" name="to" value="{to:#}"></label><button class="quiet">Filter</button></form>"#,
+<span class="break"></span><label>From (UTC)<input type="datetime-local" name="from" value="{from:#}"></label><label>To (UTC)<input type="datetime-local" name="to" value="{to:#}"></label><button class="quiet">Filter</button></form>"#,
         statuses = options(any("any").chain(statuses), asked.status),
         sources = options(any("anywhere").chain(sources), asked.source),
         servers = options(any("any").chain(servers), asked.server),
@@ -209,7 +209,7 @@ async fn table(visit: &Visit<'_>, asked: &Asked<'_>, calls: &[ExecutionRecord]) 
     }
     let rows: Html = calls.iter().map(|call| row(visit, call)).collect();
     Ok(html!(
-        r#"<div class="scroll"><table class="cards"><thead><tr><th>Asked for (UTC)</th><th>Tool</th><th>State</th><th class="n">Took</th><th>Came from</th><td></td></tr></thead><tbody>{}</tbody></table></div>"#,
+        r#"<div class="scroll"><table class="cards calls"><thead><tr><th>Asked for (UTC)</th><th>Tool</th><th>State</th><th class="n">Took</th><th>Came from</th><td></td></tr></thead><tbody>{}</tbody></table></div>"#,
         rows
     ))
 }
