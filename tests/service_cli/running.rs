@@ -269,7 +269,7 @@ fn skills_are_listed_and_searched_by() {
     });
     let said = home.fails(1, &["search", "echo", "--skill", "nope"]);
     assert!(said.contains("there is no skill `nope`"), "{said}");
-    assert!(home.fails(2, &["search", "echo", "--strategy", "luck"]).contains("use `direct` or `hierarchical`"));
+    assert!(home.fails(2, &["search", "echo", "--strategy", "luck"]).contains("possible values: direct, hierarchical"));
     let broken = home.write("skills.json", r#"[{"id":"a","name":"","description":"d"}]"#);
     let refused = home.fails(1, &["serve", "--listen", "0", "--skills", &broken]);
     assert!(refused.contains("the skill `a` has no name"), "{refused}");

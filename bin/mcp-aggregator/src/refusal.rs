@@ -73,6 +73,9 @@ fn hint(code: &str, said: &str, context: &Value) -> Option<String> {
         "SERVER_UNAVAILABLE" if context["status"] == "disabled" => {
             name("server_name").map(|name| format!("`mcp-aggregator enable {name}` switches it on"))
         }
+        "SERVER_UNAVAILABLE" if context["status"] == "connecting" => name("server_name").map(|name| {
+            format!("it may take a while at its first start; `mcp-aggregator show {name}` tells how that goes")
+        }),
         "SERVER_UNAVAILABLE" => name("server_name").map(|name| format!("`mcp-aggregator connect {name}` connects it")),
         "SERVER_CONNECTION_FAILED" => {
             name("server_name").map(|name| format!("`mcp-aggregator history {name}` shows what happened before"))

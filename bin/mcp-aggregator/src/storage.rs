@@ -7,6 +7,7 @@ use clap::Args;
 use registry::{CredentialKey, KEY_FILE, KEY_VARIABLE, KeyError, Location, OpenError, Store};
 
 use crate::failure::Failure;
+use crate::refusal::NO_ROOM;
 
 /// Where the registry is, as a user says it.
 #[derive(Debug, Args)]
@@ -132,6 +133,7 @@ fn not_opened(location: &Location, error: &OpenError) -> Failure {
         (Location::File(file), OpenError::Store(registry::Error::Unavailable { .. })) => {
             failure.with_hint(format!("another program may hold it; `fuser {}` shows which", file.display()))
         }
+        (Location::File(_), OpenError::File { .. }) if has_no_room(&failure.message) => failure.with_hint(NO_ROOM),
         (Location::File(_), OpenError::File { .. }) => {
             failure.with_hint("is it a registry, and yours to write? --data-dir and --database name another place")
         }
@@ -140,6 +142,11 @@ fn not_opened(location: &Location, error: &OpenError) -> Failure {
             None => failure,
         },
     }
+}
+
+/// Whether SQLite means a full disk, which it finds out only when it has begun to write.
+fn has_no_room(message: &str) -> bool {
+    ["disk I/O error", "is full", "No space left"].iter().any(|words| message.contains(words))
 }
 
 /// An error with everything that caused it.

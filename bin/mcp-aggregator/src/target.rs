@@ -105,6 +105,7 @@ impl TargetArguments {
         }
         let serve = self.storage.as_typed("mcp-aggregator serve");
         Err(Failure::new("no service runs here, and only a running one can do that")
+            .of_kind("NO_SERVICE")
             .with_hint(format!("start one with `{serve}`, or name one that runs elsewhere with --url")))
     }
 

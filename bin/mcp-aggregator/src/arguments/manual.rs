@@ -33,11 +33,12 @@ pub(crate) enum Shell {
 #[command(after_help = "\
 Examples:
   mcp-aggregator man serve | man -l -
+  mcp-aggregator man doc map | man -l -
   mcp-aggregator man --dir ~/.local/share/man/man1; man mcp-aggregator-serve")]
 pub(crate) struct ManArguments {
     /// The command [default: mcp-aggregator itself]
     #[arg(value_name = "COMMAND")]
-    pub(crate) command: Option<String>,
+    pub(crate) command: Vec<String>,
     /// Write the pages of all commands into this folder, one file each
     #[arg(long, value_name = "FOLDER", conflicts_with = "command")]
     pub(crate) dir: Option<PathBuf>,

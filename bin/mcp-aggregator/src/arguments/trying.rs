@@ -38,7 +38,7 @@ pub(crate) struct CheckArguments {
     pub(crate) debug: bool,
 }
 
-/// List the tools of all servers.
+/// List the tools of all servers, or of one; or tell what a tool takes, and how it is called.
 ///
 /// Those of the running service, or those that the registry knows. With a config, its servers are started,
 /// asked and stopped again; one that fails is named on stderr, and the exit status is 1 only if all of them
@@ -51,6 +51,8 @@ pub(crate) struct CheckArguments {
     after_help = "\
 Examples:
   mcp-aggregator tools
+  mcp-aggregator tools github
+  mcp-aggregator tools github.search_issues           what does it take, and how is it called?
   mcp-aggregator tools --config mcp.json
   mcp-aggregator tools --config mcp.json --names safe
   mcp-aggregator tools --config mcp.json --json | jq -r '.[].name'
@@ -59,6 +61,9 @@ Examples:
 pub(crate) struct ToolsArguments {
     #[command(subcommand)]
     pub(crate) switch: Option<ToolSwitch>,
+    /// A server, whose tools are listed, or a tool, of which everything is told
+    #[arg(value_name = "SERVER | TOOL")]
+    pub(crate) name: Option<String>,
     /// Start the servers of this config, instead of asking the running service
     #[arg(long, value_name = "FILE", conflicts_with_all = ["url", "token_file", "data_dir", "database"])]
     pub(crate) config: Option<PathBuf>,

@@ -81,7 +81,7 @@ async fn schema_at(service: &Client, tool: &str) -> Value {
 }
 
 /// As clients call it that refuse dots.
-fn safe_name(tool: &Value) -> String {
+pub(super) fn safe_name(tool: &Value) -> String {
     let word = |key: &str| tool[key].as_str().unwrap_or_default();
     format!("{}__{}", word("server_name"), word("original_name"))
 }

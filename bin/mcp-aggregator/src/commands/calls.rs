@@ -91,7 +91,12 @@ fn lines(calls: &[Value]) -> Vec<String> {
 fn row(call: &Value) -> [String; 5] {
     let took = call["duration_ms"].as_f64().map_or_else(|| "-".to_owned(), |ms| format!("{ms:.1} ms"));
     let tool = format!("{}.{}", text(call, "server_name"), text(call, "tool_name"));
-    [moment(call, "submitted_at"), shown::status(call), took, text(call, "source"), tool]
+    // Whose token it was, if that says more than the way it came.
+    let by = match text(call, "caller") {
+        caller if caller == "-" || caller == text(call, "source") => text(call, "source"),
+        caller => format!("{} ({caller})", text(call, "source")),
+    };
+    [moment(call, "submitted_at"), shown::status(call), took, by, tool]
 }
 
 #[cfg(test)]

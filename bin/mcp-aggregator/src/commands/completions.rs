@@ -1,6 +1,5 @@
 //! `completions`: what a shell needs to complete our commands.
 
-use clap::Command;
 use clap_complete::Shell as Generator;
 use serde_json::json;
 
@@ -25,9 +24,9 @@ pub(crate) fn run(arguments: &CompletionsArguments) -> Result<(), Failure> {
 }
 
 /// The command as people see it: behind `help`, the library offers also what is hidden.
-fn without_hidden(whole: &Command) -> Command {
+fn without_hidden(whole: &clap::Command) -> clap::Command {
     let seen = whole.get_subcommands().filter(|verb| !verb.is_hide_set());
-    Command::new("mcp-aggregator")
+    clap::Command::new("mcp-aggregator")
         .version(env!("CARGO_PKG_VERSION"))
         .args(whole.get_arguments())
         .subcommands(seen.cloned())

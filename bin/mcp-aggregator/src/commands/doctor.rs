@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::arguments::care::DoctorArguments;
-use crate::commands::serve;
+use crate::commands::{serve, tools};
 use crate::doctor::finding::{self, Finding, Level};
 use crate::doctor::{configuration, offered, servers, surroundings};
 use crate::failure::Failure;
@@ -159,7 +159,10 @@ async fn without_service(arguments: &DoctorArguments) -> Vec<Finding> {
         if servers::any_in_containers(&known) {
             findings.push(surroundings::engine().await);
         }
-        findings.push(Finding::ok("registry", format!("{} servers in it; a running service tries them", known.len())));
+        findings.push(Finding::ok(
+            "registry",
+            format!("{} in it; a running service tries what is enabled", tools::counted(known.len(), "server")),
+        ));
     }
     findings
 }

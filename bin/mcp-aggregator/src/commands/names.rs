@@ -32,6 +32,10 @@ pub(crate) fn run(arguments: &NamesArguments) -> Result<(), Failure> {
             let clients = connection::CLIENTS.iter().map(|client| client.word().to_owned());
             asked(&place, Wanted::Servers)?.into_iter().chain(clients).collect()
         }
+        ("tools", "name") => {
+            let servers = asked(&place, Wanted::Servers)?;
+            asked(&place, Wanted::Tools { are_on: true })?.into_iter().chain(servers).collect()
+        }
         (_, "server") => asked(&place, Wanted::Servers)?,
         ("call", "tool") | ("off", "names") => asked(&place, Wanted::Tools { are_on: true })?,
         ("on", "names") => asked(&place, Wanted::Tools { are_on: false })?,

@@ -29,7 +29,7 @@ pub(crate) fn want_containers(loaded: &Loaded) -> bool {
 /// Starts every server of a config; what is to be said about them, and all their tools.
 pub(crate) fn start(loaded: Loaded, config: &Path) -> Result<(Vec<Finding>, Vec<Tool>), Failure> {
     let options = session::options("mcp-aggregator", usual_separator(), NamePolicy::Canonical, session::NOTHING)?;
-    let what = format!("starting {} servers", loaded.config.servers.len());
+    let what = format!("starting {}", tools::counted(loaded.config.servers.len(), "server"));
     let (fleet, started, tools) = session::with(loaded, options, async |session| {
         let (fleet, started) = progress::shown(&what, check::find(session)).await?;
         let tools = tools::list(session).await?;
@@ -43,7 +43,7 @@ pub(crate) fn start(loaded: Loaded, config: &Path) -> Result<(Vec<Finding>, Vec<
 fn judged(fleet: &Fleet, place: usize, one: &check::Finding, config: &Path) -> Finding {
     let (name, seconds) = (&one.server, one.took.as_secs_f64());
     if !one.has_failed() {
-        let message = format!("{name} starts in {seconds:.2} s and has {} tools", one.tools);
+        let message = format!("{name} starts in {seconds:.2} s and has {}", tools::counted(one.tools, "tool"));
         return match one.took > SLOW {
             true => Finding::warning("server", message)
                 .advise("start it once by hand: a first start of npx or uvx downloads the server"),

@@ -187,6 +187,29 @@ fn a_call_that_is_named_is_not_taken_for_all_calls() {
 }
 
 #[test]
+fn a_tool_is_explained_with_a_command_that_calls_it_and_a_server_has_its_tools_listed() {
+    let mut demo = Demo::start();
+    demo.ready();
+    let told = demo.run(&["tools", "calc.evaluate"]);
+    expect(&told, 0);
+    let call = told.stdout.lines().last().unwrap();
+    assert_eq!(call, format!("mcp-aggregator call --url {} calc.evaluate expression=TEXT", demo.url));
+    assert!(told.stdout.contains("expression  string"), "{}", told.stdout);
+    for name in ["calc__evaluate", "evaluate"] {
+        assert_eq!(demo.run(&["tools", name]).stdout, told.stdout, "{name}");
+    }
+    let listed = demo.run(&["tools", "notes"]);
+    expect(&listed, 0);
+    assert!(listed.stdout.lines().all(|line| line.starts_with("notes.")), "{}", listed.stdout);
+    let off = demo.run(&["tools", "off", "calc"]);
+    assert!(off.stderr.contains("tools off --server calc"), "{}", off.stderr);
+    let missing = demo.run(&["tools", "notse"]);
+    expect(&missing, 1);
+    assert!(missing.stderr.contains("did you mean `notes`?"), "{}", missing.stderr);
+    demo.stop();
+}
+
+#[test]
 fn whoever_ends_it_as_soon_as_it_has_begun_finds_nothing_left_of_it() {
     for _ in 0..5 {
         let home = TempDir::with_prefix("home-").unwrap();
