@@ -59,6 +59,13 @@ pub(crate) fn read(folder: &Path) -> Option<Running> {
     read_file(&folder.join(NAME))
 }
 
+/// Where a service says where it is to nobody but its own user, who is another one.
+pub(crate) fn of_another_user(folder: &Path) -> Option<PathBuf> {
+    let path = folder.join(NAME);
+    let error = fs::File::open(&path).err()?;
+    (error.kind() == io::ErrorKind::PermissionDenied).then_some(path)
+}
+
 fn read_file(path: &Path) -> Option<Running> {
     let text = fs::read_to_string(path).ok()?;
     let said: Value = serde_json::from_str(&text).ok()?;

@@ -129,21 +129,43 @@ impl Session {
 }
 
 /// The signals that mean stop.
-pub(crate) struct Signals([Signal; 3]);
+pub(crate) struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    /// Nothing for who wanted it to be ignored: what `nohup` starts outlives its terminal.
+    hang_up: Option<Signal>,
+}
 
 impl Signals {
     pub(crate) fn new() -> io::Result<Self> {
-        let [interrupt, terminate, hang_up] =
-            [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()].map(signal);
-        Ok(Self([interrupt?, terminate?, hang_up?]))
+        let hang_up = match is_ignored(SignalKind::hangup()) {
+            true => None,
+            false => Some(signal(SignalKind::hangup())?),
+        };
+        let (interrupt, terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        Ok(Self { interrupt, terminate, hang_up })
     }
 
     pub(crate) async fn next(&mut self) {
-        let [interrupt, terminate, hang_up] = &mut self.0;
+        let Self { interrupt, terminate, hang_up } = self;
+        let hung_up = async {
+            match hang_up {
+                Some(hang_up) => drop(hang_up.recv().await),
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
-            _ = hang_up.recv() => {}
+            () = hung_up => {}
         }
     }
+}
+
+/// Whether who started us wanted a signal to be ignored. Where the system does not tell, nobody did.
+fn is_ignored(kind: SignalKind) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
+    let bit = u32::try_from(kind.as_raw_value() - 1).unwrap_or_default();
+    ignored.is_some_and(|ignored| ignored.checked_shr(bit).is_some_and(|rest| rest & 1 == 1))
 }

@@ -115,8 +115,14 @@ mod tests {
             executions_stopped: false,
         };
         let execution = registry::ExecutionRecord::submitted("a", "b", Source::Rest);
-        let report =
-            shown::TestReport { success: true, duration_ms: 1.0, server_info: None, tools: vec![], error: None };
+        let report = shown::TestReport {
+            success: true,
+            duration_ms: 1.0,
+            server_info: None,
+            tools: vec![],
+            descriptions: vec![],
+            error: None,
+        };
         let health = shown::ServerHealth {
             server_id: registry::ServerId::fresh().to_string(),
             name: "a".to_owned(),

@@ -213,6 +213,13 @@ async fn prepare<'a>(step: &'a Step<'a>, source: Source, toolbox: &impl Toolbox,
         Action::Ask(_) => None,
     };
     if is_dry {
+        if let Some(request) = &request
+            && let Some(why) = toolbox.out_of_reach(&request.server).await
+        {
+            let what = format!("server `{}` is not available: {why}", request.server);
+            let problem = Problem::new(Trouble::NoServer, request.line, what);
+            return Stage::Over(Finished { source, ..refused(step, problem, toolbox.now()) });
+        }
         return Stage::Over(Finished { source, request, ..ended(step, Status::Ready, None) });
     }
     Stage::Ready(Prepared { step, source, ready, request })

@@ -12,6 +12,7 @@ use registry::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use tokio::sync::oneshot;
 
 use crate::containers::{self, ContainerView};
 use crate::finding::{ShownTool, ToolStates};
@@ -144,6 +145,9 @@ pub struct TestReport {
     pub server_info: Option<Value>,
     /// The names of its tools.
     pub tools: Vec<String>,
+    /// What each of them does, in the same order, as far as it says so.
+    #[serde(skip)]
+    pub descriptions: Vec<Option<String>>,
     /// What went wrong, with the end of its stderr.
     pub error: Option<String>,
 }
@@ -343,8 +347,7 @@ impl Service {
     /// Tries a connection of its own beside the one there may be.
     pub async fn test(&self, id_or_name: &str) -> Result<TestReport, Error> {
         let spec = spec::resolve(&self.house.find(id_or_name)?.shown().record);
-        let house = Arc::clone(&self.house);
-        Ok(to_the_end(async move { trial::try_out(&house, spec).await }).await)
+        Ok(self.tried(spec).await)
     }
 
     /// Tries what is not registered.
@@ -354,8 +357,16 @@ impl Service {
             return Err(Error::Validation { problems });
         }
         let spec = spec::resolve_parts(&new.name, new.transport_type, &new.connection_config);
+        Ok(self.tried(spec).await)
+    }
+
+    /// A trial. If nobody waits for it any more it ends, in its own time.
+    async fn tried(&self, spec: Result<catalog::ServerSpec, String>) -> TestReport {
         let house = Arc::clone(&self.house);
-        Ok(to_the_end(async move { trial::try_out(&house, spec).await }).await)
+        let (asking, asker) = oneshot::channel();
+        let report = to_the_end(async move { trial::try_out(&house, spec, asker).await }).await;
+        drop(asking);
+        report
     }
 
     /// Has its tools discovered anew, in the background.

@@ -134,7 +134,7 @@ impl Keeper {
         let condition = self.shown.pulse.note(seen);
         // What is at a server that nobody has reached for so long will not come back.
         let is_gone_for_good = is_gone && self.shown.pulse.failures > GONE_LOOKS;
-        self.house.executions.counters(self.handle.place).checked(condition == Condition::Well);
+        self.house.executions.count(self.handle.place, |counters| counters.checked(condition == Condition::Well));
         if condition == Condition::Well {
             self.illnesses = 0;
         }
