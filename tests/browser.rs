@@ -8,6 +8,8 @@ mod live;
 mod looks;
 mod newcomer;
 mod playground;
+mod results;
+mod shapes;
 mod tabs;
 
 use testkit::Serve;

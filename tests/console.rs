@@ -2,6 +2,7 @@
 //!
 //! - [`pages`]: what every page must be; [`deeds`]: what can be done on them; [`door`]: who may
 //! - [`hostile`]: what servers say stays text; [`documents`]: documents that run tools
+//! - [`scriptless`]: what scripts would do, done by pages
 //! - [`usage`]: what servers use, and what they say on the side; [`many`]: pages with very much to show
 
 mod deeds;
@@ -10,6 +11,7 @@ mod door;
 pub(crate) mod hostile;
 mod many;
 mod pages;
+mod scriptless;
 pub(crate) mod usage;
 
 use std::cell::RefCell;

@@ -11,6 +11,7 @@ use fantoccini::{Client, ClientBuilder, Locator};
 use hyper_util::client::legacy::connect::HttpConnector;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 /// How long a page may take to become what it should be. A busy machine is slow.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -32,6 +33,8 @@ pub(super) const PHONE: Look = Look { width: 390, height: 844, is_dark: true };
 pub(super) struct Driver {
     child: Child,
     port: u16,
+    /// Where browsers put what they need for a while: they leave it behind when they are killed.
+    _folder: TempDir,
 }
 
 impl Drop for Driver {
@@ -48,7 +51,9 @@ impl Driver {
     /// Starts it; nothing, said loudly, where there is no browser. With `CI=true` that is a failure.
     #[track_caller]
     pub(super) fn start() -> Option<Self> {
+        let folder = TempDir::with_prefix("browser-").expect("a temporary folder can be made");
         let mut command = Command::new("chromedriver");
+        command.env("TMPDIR", folder.path());
         command.arg("--port=0").stdout(Stdio::piped()).stderr(Stdio::null()).process_group(0);
         let mut child = match command.spawn() {
             Ok(child) => child,
@@ -66,7 +71,7 @@ impl Driver {
         let port = port.expect("chromedriver says where it listens");
         // Nobody reads on, and a full pipe would stop it: what it prints afterwards is little.
         std::thread::spawn(move || lines.for_each(drop));
-        Some(Self { child, port })
+        Some(Self { child, port, _folder: folder })
     }
 
     /// Opens a browser.

@@ -48,6 +48,36 @@ fn what_one_browser_does_another_sees_without_being_asked() {
 }
 
 #[test]
+fn a_drawer_follows_its_call_and_nothing_moves_while_a_text_is_marked() {
+    let rest = Rest::start();
+    rest.register("fake", &[]);
+    let (id, mut hanging) = rest.begin_to_hang("fake");
+    with_browsers(async |driver| {
+        let browser = driver.open(DESK).await;
+        browser.goto(&at(&rest.serve, "/executions")).await;
+        browser.wait("document.getElementById('live').textContent === 'live'").await;
+        browser.click("a[data-drawer]").await;
+        browser.wait("document.querySelector('dialog.drawer').innerText.includes('executing')").await;
+        rest.delete(&format!("/executions/{id}"));
+        browser.wait("document.querySelector('dialog.drawer').innerText.includes('cancelled')").await;
+        assert_eq!(hanging.answer().status, 409);
+        browser.wait("document.querySelector('#list').innerText.includes('cancelled')").await;
+        browser.click("dialog.drawer .close").await;
+        browser.wait("document.activeElement.matches('#list a[data-drawer]')").await;
+
+        browser.run("getSelection().selectAllChildren(document.querySelector('#list th'))").await;
+        rest.call("fake.echo", &json!({"text": "hi"}));
+        browser.wait("document.getElementById('live').textContent.includes('marked')").await;
+        assert_eq!(browser.run("return document.querySelector('#list').innerText.includes('echo')").await, false);
+        browser.run("getSelection().removeAllRanges()").await;
+        browser.wait("document.querySelector('#list').innerText.includes('echo')").await;
+        browser.wait("document.getElementById('live').textContent === 'live'").await;
+        assert_eq!(browser.log().await, Vec::<String>::new());
+        browser.close().await;
+    });
+}
+
+#[test]
 fn hostile_names_descriptions_and_results_do_nothing() {
     let rest = Rest::start();
     let puppet = Puppet::over_http(hostile());

@@ -84,7 +84,7 @@ fn furnished() -> (Rest, TempDir) {
 }
 
 /// What is seriously wrong with a page for some people.
-async fn found_by(browser: &Browser, axe: &str) -> Vec<String> {
+pub(super) async fn found_by(browser: &Browser, axe: &str) -> Vec<String> {
     browser.run(axe).await;
     browser.run("window.found = null; axe.run(document, {resultTypes: ['violations']}).then((result) => { window.found = result.violations })").await;
     browser.wait("window.found !== null").await;

@@ -149,6 +149,7 @@ fn a_question_begins_with_what_is_proposed_has_boxes_to_tick_and_ends_with_its_p
     with_browsers(async |driver| {
         let browser = driver.open(DESK).await;
         browser.goto(&at(&rest.serve, "/playground?tool=rail.book")).await;
+        browser.fill("#fields input[type=text]", "Ann").await;
         browser.click("#run").await;
         let call = puppet.expect("tools/call");
         call.ask("77", "elicitation/create", &question);
@@ -201,6 +202,7 @@ fn a_session_that_the_service_forgot_is_begun_anew_and_the_call_made_once() {
     with_browsers(async |driver| {
         let browser = driver.open(DESK).await;
         browser.goto(&at(&rest.serve, "/playground?tool=rail.book")).await;
+        browser.fill("#fields input[type=text]", "Ann").await;
         browser.run("const real = fetch; window.real = real; fetch = async (to, what) => { window.session = what?.headers?.['Mcp-Session-Id'] ?? window.session; return real(to, what); }").await;
         browser.click("#run").await;
         puppet.expect("tools/call").answer(r#"{"content":[{"type":"text","text":"the first"}]}"#);
@@ -223,6 +225,7 @@ fn errors_are_told_with_what_belongs_to_them_and_odd_results_are_shown() {
     with_browsers(async |driver| {
         let browser = driver.open(DESK).await;
         browser.goto(&at(&rest.serve, "/playground?tool=rail.book")).await;
+        browser.fill("#fields input[type=text]", "Ann").await;
         browser.click("#run").await;
         puppet
             .expect("tools/call")

@@ -15,6 +15,10 @@ fn a_server_is_tried_added_changed_and_removed() {
     let with = |deed| [("deed", deed)].into_iter().chain(new).collect::<Vec<_>>();
     let tried = visitor.submit("/add", &with("test"));
     assert!(tried.status == 200 && tried.body.contains("The test worked"), "{tried:?}");
+    assert!(
+        tried.body.contains("\necho: Gives the arguments back\n"),
+        "its tools are shown, and what each does: {tried:?}"
+    );
     assert_eq!(rest.get("/servers/fake").status, 404, "nothing is kept of a test");
     let wrong =
         visitor.submit("/add", &[("deed", "save"), ("name", "fake"), ("kind", "stdio"), ("command", "/no/such")]);
@@ -43,6 +47,11 @@ fn a_server_is_tried_added_changed_and_removed() {
         "{saved:?}"
     );
 
+    let config = json!({"command": command, "evn": {"A": "b"}}).to_string();
+    let odd = [("deed", "test"), ("transport", "stdio"), ("config", config.as_str())];
+    let tried = visitor.submit("/servers/fake/edit", &odd);
+    assert!(tried.body.contains("`evn` is not known here, and changes nothing."), "{tried:?}");
+
     for (deed, said) in [
         ("disconnect", "disconnected"),
         ("connect", "It is connected"),
@@ -53,7 +62,7 @@ fn a_server_is_tried_added_changed_and_removed() {
         let done = visitor.submit(&format!("/servers/fake/{deed}"), &[]);
         assert!(done.body.contains(said), "{deed}: {done:?}");
     }
-    assert!(visitor.submit("/servers/fake/remove", &[]).body.contains("fake is removed."));
+    assert!(visitor.submit("/servers/fake/remove", &[("sure", "yes")]).body.contains("fake is removed."));
     assert_eq!(visitor.get("/servers/fake").status, 404);
 }
 
@@ -101,7 +110,10 @@ fn what_is_wrong_with_a_form_is_told_at_its_field_and_what_was_typed_stays() {
     assert!(refused.body.contains("value=\"1000, x\" aria-invalid=\"true\""), "{refused:?}");
     assert!(refused.body.contains("value=\"4321\"") && refused.body.contains("fake.echo"), "{refused:?}");
     let refused = visitor.submit("/settings", &[("timeout_ms", "0"), ("session_limit", "77")]);
-    assert!(refused.body.contains("Time limit (") && refused.body.contains("value=\"77\""), "{refused:?}");
+    assert!(
+        refused.body.contains("Time limit: 0; it must be from 1 to") && refused.body.contains("value=\"77\""),
+        "{refused:?}"
+    );
 
     let new = |name, kind, more| visitor.submit("/add", &[("deed", "save"), ("name", name), ("kind", kind), more]);
     let taken = new("fake", "stdio", ("command", "/no/such"));
@@ -176,11 +188,18 @@ fn calls_are_run_looked_at_cancelled_stopped_and_exported() {
     let cancelled = visitor.submit(&format!("/executions/{id}/cancel"), &[]);
     assert!(cancelled.body.contains("hang is cancelled."), "{cancelled:?}");
     assert_eq!(hanging.answer().status, 409);
-    assert!(visitor.submit("/executions/stop", &[]).body.contains("All calls are stopped."));
+    assert!(visitor.submit("/executions/stop", &[("sure", "yes")]).body.contains("All calls are stopped."));
     assert_eq!(rest.call("fake.echo", &json!({"text": "x"})).status, 409);
     visitor.submit("/executions/reset", &[]);
     let filtered = visitor.page("/executions?status=cancelled");
     assert!(filtered.contains(">hang<") && !filtered.contains(">echo<"), "{filtered}");
+    assert!(visitor.page("/executions?to=2020-01-01T10:00").contains("No calls fit"));
+    assert!(visitor.page("/executions?from=2020-01-01T10:00&tool=hang").contains(">hang<"));
+    let part = visitor.page("/executions?tool=ech");
+    assert!(part.contains("No calls fit") && part.contains("href=\"/executions?tool=echo\""), "{part}");
+    let full = visitor.get("/executions?tool=fake.echo");
+    assert_eq!((full.status, full.headers["location"].as_str()), (303, "/executions?server=fake&tool=echo"));
+    assert!(part.contains("<option value=\"fake\">"), "servers can be chosen: {part}");
     let table = visitor.get("/executions/export.csv");
     assert!(
         table.headers["content-disposition"].contains("executions.csv") && table.body.lines().count() >= 3,
@@ -199,12 +218,27 @@ fn settings_are_changed_and_everything_goes_out_and_comes_in() {
     assert!(saved.body.contains("Saved.") && saved.body.contains("value=\"1234\""), "{saved:?}");
     let settings = rest.get("/settings").json();
     assert_eq!((&settings["store_payloads"], &settings["retry_backoff_ms"]), (&json!(true), &json!([10, 20])));
-    assert!(visitor.submit("/settings", &[("timeout_ms", "0")]).body.contains("timeout_ms"), "what is wrong is told");
+    assert!(
+        visitor.submit("/settings", &[("timeout_ms", "0")]).body.contains("Time limit: 0"),
+        "what is wrong is told"
+    );
+    let pinned = visitor.submit("/settings", &[("pinned_tools", "fake.echo\nfake.ecco"), ("retry_backoff_ms", "")]);
+    assert!(pinned.body.contains("Pinned, but no server has it now: fake.ecco"), "{pinned:?}");
+    assert_ne!(rest.get("/settings").json()["retry_backoff_ms"], json!([10, 20]), "nothing is the default");
     let exported = visitor.submit("/export", &[("secrets", "masked")]);
     assert_eq!(exported.json()["servers"][0]["name"], "fake", "{exported:?}");
     let other = Rest::start();
     let taken = Visitor::new(&other).submit("/import", &[("backup", &exported.body)]);
-    assert!(taken.body.contains("1 new server"), "{taken:?}");
+    assert!(taken.body.contains("1 new server: fake"), "{taken:?}");
+    let again = Visitor::new(&other).submit("/import", &[("backup", &exported.body)]);
+    assert!(again.body.contains("0 new servers") && again.body.contains("as they were: fake"), "{again:?}");
+    for (pasted, why) in [("[1]", "not an exported registry"), ("{", "no JSON"), ("{\"mcpServers\":{}}", "Add server")]
+    {
+        let refused = visitor.submit("/import", &[("backup", pasted)]);
+        assert!(refused.status == 422 && refused.body.contains(why) && !refused.body.contains("struct"), "{refused:?}");
+        let kept = pasted.replace('"', "&quot;") + "</textarea>";
+        assert!(refused.body.contains(&kept), "what was pasted is still there: {refused:?}");
+    }
     assert!(visitor.page("/audit?action=registry.export").contains("registry.export"));
 }
 
@@ -263,10 +297,22 @@ fn a_server_without_its_secrets_is_not_started() {
     let visitor = Visitor::new(&other);
     assert!(visitor.submit("/import", &[("backup", &exported)]).body.contains("1 new server"));
     assert!(visitor.page("/servers/fake").contains("its secrets are missing"));
+    assert!(visitor.page("/").contains("waits for its secrets"), "it is told where everybody looks");
     for deed in ["enable", "test", "connect"] {
         let done = visitor.submit(&format!("/servers/fake/{deed}"), &[]);
         assert!(done.body.contains("its secrets are missing"), "{deed}: {done:?}");
+        assert!(!done.body.contains("It is enabled"), "{done:?}");
         assert_ne!(other.get("/servers/fake").json()["status"], "connected", "{deed}");
+    }
+}
+
+#[test]
+fn a_tools_page_has_the_names_that_clients_see() {
+    let rest = Rest::start_as(|launch| launch.args(["--separator", ":"]));
+    rest.register("fake", &[]);
+    let page = Visitor::new(&rest).page("/tools/fake/echo");
+    for name in ["<code>fake.echo</code>", "<code>fake:echo</code>", "<code>fake__echo</code>"] {
+        assert!(page.contains(name), "{name} in {page}");
     }
 }
 

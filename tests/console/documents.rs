@@ -18,11 +18,12 @@ pub(crate) fn with_documents() -> (Rest, TempDir) {
     };
     let text = "# Friday\n\nWhat to *do*.\n\n## Sums\n<!-- mcp: one -->\n\n```mcp\ntool: echo\ntext: hello\n```\n\n### More\n\n\
         ```one\ntool: echo\ntext: again\n```\n\n## Elsewhere\n\n```two\ntool: echo\ntext: there\n```\n\n\
-        ![plot](friday.assets/a.png) [next](work/b.md)\n";
+        ![plot](friday.assets/a.png) [sound](friday.assets/c.wav) [next](work/b.md)\n";
     write("friday.md", text.as_bytes());
     write("work/b.md", b"# B\n<script>alert(1)</script>\n\n<img src=x onerror=alert(2)> [x](javascript:alert(3))\n");
     write("friday.assets/a.png", b"picture");
     write("friday.assets/b.svg", b"<svg onload=alert(1)>");
+    write("friday.assets/c.wav", b"sound");
     fs::write(place.path().join("secret.png"), "secret").expect("the test can write there");
     let rest = Rest::start_as(|launch| launch.arg("--documents").arg(&folder));
     rest.register("one", &[]);
@@ -55,6 +56,7 @@ fn a_document_is_listed_and_shown_with_the_server_of_every_section_and_why() {
         r#"data-run="1 2""#,
         r#"<img src="/documents/picture?path=friday.assets%2Fa.png" alt="plot">"#,
         r#"<a href="/documents?path=work%2Fb.md">next</a>"#,
+        r#"<a href="/documents/file?path=friday.assets%2Fc.wav">sound</a>"#,
     ] {
         assert!(page.contains(part), "{part} in {page}");
     }
@@ -70,7 +72,18 @@ fn nothing_in_a_document_is_obeyed_and_nothing_beside_its_folder_is_shown() {
     }
     let picture = visitor.get("/documents/picture?path=friday.assets/a.png");
     assert_eq!((picture.status, picture.headers["content-type"].as_str()), (200, "image/png"));
-    for hidden in ["../secret.png", "friday.assets/b.svg", "friday.md", "friday.assets/none.png"] {
+    let drawing = visitor.get("/documents/picture?path=friday.assets/b.svg");
+    assert_eq!((drawing.status, drawing.headers["content-type"].as_str()), (200, "image/svg+xml"));
+    assert!(drawing.headers["content-security-policy"].contains("sandbox"), "scripts in it are not run: {drawing:?}");
+    assert_eq!(drawing.headers["content-disposition"], "attachment", "and it is never opened by itself");
+    let sound = visitor.get("/documents/file?path=friday.assets/c.wav");
+    assert_eq!((sound.status, sound.headers["content-type"].as_str()), (200, "application/octet-stream"));
+    assert!(sound.headers["content-disposition"].starts_with("attachment"), "{sound:?}");
+    for hidden in ["../secret.png", "friday.md", "work/b.md", "friday.assets/../friday.md"] {
+        let answer = visitor.get(&format!("/documents/file?path={}", super::encoded(hidden)));
+        assert_eq!(answer.status, 404, "{hidden}");
+    }
+    for hidden in ["../secret.png", "friday.md", "friday.assets/none.png"] {
         let answer = visitor.get(&format!("/documents/picture?path={}", super::encoded(hidden)));
         assert_eq!(answer.status, 404, "{hidden}");
     }

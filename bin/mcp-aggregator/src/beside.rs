@@ -10,7 +10,7 @@ use front::{Annexe, Foreign, ForeignBody, Tokens};
 use http::StatusCode;
 use http::request::Parts;
 use notebook::Folder;
-use service::Service;
+use service::{Actor, Service};
 
 use crate::import::clients::{Client, Machine};
 use crate::import::plan::{Fate, plan};
@@ -18,7 +18,7 @@ use crate::import::{found_in, pasted, read_jsonc};
 
 /// The API and the console beside the front.
 pub(crate) struct Beside {
-    pub(crate) api: Api,
+    pub(crate) api: Arc<Api>,
     pub(crate) console: Arc<Console>,
 }
 
@@ -79,11 +79,13 @@ fn is_stream(response: &Foreign) -> bool {
 pub(crate) fn outside(
     tokens: Option<Arc<Tokens>>,
     service: &Arc<Service>,
+    api: &Arc<Api>,
     folder: Option<&Arc<Folder>>,
     has_assistant: bool,
     url: &str,
 ) -> Outside {
-    let documents = folder.map(|folder| documents(Arc::clone(service), Arc::clone(folder), has_assistant));
+    let documents =
+        folder.map(|folder| documents(Arc::clone(service), Arc::clone(api), Arc::clone(folder), has_assistant));
     let named = tokens.clone();
     let token_names = Box::new(move || named.iter().flat_map(|tokens| tokens.names()).collect());
     let whose = tokens.map(|tokens| Arc::new(move |secret: &str| tokens.whose(secret)) as Whose);
@@ -94,13 +96,17 @@ pub(crate) fn outside(
 }
 
 /// Documents with their maps, as the API draws them.
-fn documents(service: Arc<Service>, folder: Arc<Folder>, has_assistant: bool) -> Documents {
+fn documents(service: Arc<Service>, api: Arc<Api>, folder: Arc<Folder>, has_assistant: bool) -> Documents {
     let opened = Arc::clone(&folder);
     let open = move |path: String| -> console::Opening {
         let (service, folder) = (Arc::clone(&service), Arc::clone(&opened));
         Box::pin(async move { api::open_document(&service, &folder, path, has_assistant).await })
     };
-    Documents { folder, open: Box::new(open) }
+    let run = move |actor: Actor, wanted: serde_json::Value| -> console::Running {
+        let api = Arc::clone(&api);
+        Box::pin(async move { api.run_document(actor, &wanted).await })
+    };
+    Documents { folder, open: Box::new(open), run: Box::new(run) }
 }
 
 /// The servers in the config of any client.

@@ -205,7 +205,7 @@ fn failed(error: Error) -> Failure {
         }
         Error::AlreadyExists { name } => failure
             .of_kind("SERVER_ALREADY_EXISTS")
-            .with_hint(format!("`mcp-aggregator show {name}` shows it, `mcp-aggregator remove {name}` removes it")),
+            .with_hint(format!("`mcp-aggregator show {name}` shows it; choose another name, or remove it first (`mcp-aggregator remove {name}`; one of a config file is removed there)")),
         Error::Full { .. } => failure.with_hint(NO_ROOM),
         _ => failure,
     }

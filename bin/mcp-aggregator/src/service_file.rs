@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use registry::Location;
@@ -32,7 +32,7 @@ pub(crate) struct ServiceFile {
 impl ServiceFile {
     /// Says in `folder` that this process serves the registry `database` at `url`.
     pub(crate) fn write(folder: &Path, url: &str, database: &str) -> io::Result<Self> {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        crate::tenancy::private_folder(folder)?;
         let (path, pid) = (folder.join(NAME), std::process::id());
         // Under another name first: whoever reads it sees all of it or nothing.
         let draft = folder.join(format!("{NAME}.{pid}"));

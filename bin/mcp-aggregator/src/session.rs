@@ -25,9 +25,10 @@ pub(crate) const OF_ONE: &str = r#"{"roots":{"listChanged":true},"sampling":{},"
 /// What servers may ask of one of many clients, while they work for it. Whether it can answer is seen when it is asked.
 pub(crate) const OF_MANY: &str = r#"{"roots":{},"sampling":{},"elicitation":{"form":{},"url":{}}}"#;
 
-/// What this program opens doors with: its own, those of its registry and of a database of vectors, and the models it asks.
+/// What this program opens doors with: its own, those of its registry and of a database of vectors, the models it
+/// asks, and who gathers its traces.
 /// A server that needs one of them names it in its `env`.
-const SECRETS: [&str; 8] = [
+const SECRETS: [&str; 13] = [
     "MCP_AGGREGATOR_TOKEN",
     "MCP_CREDENTIAL_KEY",
     "MCP_CLASSIFIER_API_KEY",
@@ -36,6 +37,11 @@ const SECRETS: [&str; 8] = [
     "QDRANT_API_KEY",
     "OPENAI_API_KEY",
     "ANTHROPIC_API_KEY",
+    "PGPASSWORD",
+    "OTEL_EXPORTER_OTLP_HEADERS",
+    "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
+    "OTEL_EXPORTER_OTLP_METRICS_HEADERS",
+    "OTEL_EXPORTER_OTLP_LOGS_HEADERS",
 ];
 
 /// How this program presents itself to the servers it starts; `capabilities` is what they may ask.

@@ -90,6 +90,11 @@ impl Asked {
 }
 
 impl Members {
+    /// The members of an object that is there already.
+    pub(crate) fn of(object: &Value) -> Result<Self, Error> {
+        cut(object.to_string().as_bytes()).map_err(|problem| Error::Validation { problems: vec![problem] })
+    }
+
     /// A member as it was written; the last, if it is there twice.
     pub(crate) fn raw(&self, name: &str) -> Option<&RawValue> {
         self.0.iter().rev().find(|(known, _)| known == name).map(|(_, value)| &**value)

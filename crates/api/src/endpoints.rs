@@ -3,7 +3,7 @@
 mod assistant;
 mod backup;
 mod bindings;
-mod documents;
+pub(crate) mod documents;
 mod executions;
 mod overview;
 mod page;

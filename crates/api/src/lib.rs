@@ -112,6 +112,26 @@ impl Api {
         (endpoint.run)(asked).await.map_err(|error| mistake::answer(&error))
     }
 
+    /// Runs a document as a request for that would, and waits until it is over: `wanted` is what its body would be.
+    pub async fn run_document(
+        &self,
+        actor: Actor,
+        wanted: &serde_json::Value,
+    ) -> Result<serde_json::Value, service::Error> {
+        let asked = Asked {
+            service: Arc::clone(&self.service),
+            actor,
+            headers: http::HeaderMap::new(),
+            closing: self.closing.subscribe(),
+            documents: self.documents.clone(),
+            model: self.model.clone(),
+            path: Vec::new(),
+            query: serde_json::Map::new(),
+            body: asked::Members::of(wanted)?,
+        };
+        endpoints::documents::run_to_the_end(asked).await
+    }
+
     /// The answer to a request that is not let in.
     pub fn refuse(&self, status: StatusCode, why: &str) -> Response<Body> {
         mistake::refused(status, why).into_response()

@@ -102,6 +102,9 @@ mod tests {
             total_servers: 1,
             connected_servers: 1,
             disconnected_servers: 0,
+            connecting_servers: 0,
+            asleep_servers: 0,
+            disabled_servers: 0,
             error_servers: 0,
             total_tools: 1,
             classified_tools: 0,
@@ -112,8 +115,14 @@ mod tests {
             executions_stopped: false,
         };
         let execution = registry::ExecutionRecord::submitted("a", "b", Source::Rest);
-        let report =
-            shown::TestReport { success: true, duration_ms: 1.0, server_info: None, tools: vec![], error: None };
+        let report = shown::TestReport {
+            success: true,
+            duration_ms: 1.0,
+            server_info: None,
+            tools: vec![],
+            descriptions: vec![],
+            error: None,
+        };
         let health = shown::ServerHealth {
             server_id: registry::ServerId::fresh().to_string(),
             name: "a".to_owned(),

@@ -28,6 +28,8 @@ document.addEventListener('submit', (event) => {
     event.preventDefault();
     return;
   }
+  // Who was asked here is not asked again on a page.
+  if (question) event.target.append(Object.assign(document.createElement('input'), { type: 'hidden', name: 'sure', value: 'yes' }));
   if (button?.dataset.busy) {
     // After the form has been read: a button that is off is not sent.
     setTimeout(() => { button.disabled = true; button.textContent = button.dataset.busy; });
@@ -66,10 +68,24 @@ function renew(fresh) {
 let isTyped = false;
 document.addEventListener('input', () => { isTyped = true; });
 
+// Who presses a button or marks a text means what is there now: nothing moves until they are done.
+let isPressed = false;
+const isMarked = () => !getSelection().isCollapsed && document.getElementById('main').contains(getSelection().anchorNode);
+const HELD = 'live again when no text is marked';
+const isHeld = () => isPressed || isMarked();
+const press = (isDown) => () => { isPressed = isDown; if (wanted && !isHeld()) refresh(); };
+addEventListener('pointerdown', press(true), true);
+['pointerup', 'pointercancel', 'blur', 'dragend'].forEach((name) => addEventListener(name, press(false), true));
+document.addEventListener('selectionchange', () => { if (wanted && !isHeld()) refresh(); });
+
 async function refresh() {
   if (!parts().length) return;
   // Nobody looks: it is enough to catch up when somebody does.
-  if (running || document.hidden) { wanted = true; return; }
+  if (running || document.hidden || isHeld()) {
+    wanted = true;
+    if (isMarked() && live.classList.contains('on')) live.textContent = HELD;
+    return;
+  }
   running = true;
   wanted = false;
   try {
@@ -77,8 +93,13 @@ async function refresh() {
     if (response.redirected && new URL(response.url).pathname === '/login') { live.replaceChildren(signIn()); live.classList.remove('on'); return; }
     const fresh = new DOMParser().parseFromString(await response.text(), 'text/html');
     renew(fresh);
-    if (live.querySelector('a')) { live.textContent = 'live'; live.classList.add('on'); }
+    if (live.querySelector('a') || live.textContent === HELD) { live.textContent = 'live'; live.classList.add('on'); }
+    if (isHeld()) { wanted = true; return; }
     if (response.status === 404 && isTyped) return;
+    // A file that is being written anew may be away for a moment; it is followed all the same.
+    const gone = document.getElementById('gone');
+    if (gone) gone.hidden = response.status !== 404;
+    if (response.status === 404 && gone) return;
     if (response.status === 404) {
       // What this page was about is gone.
       document.getElementById('main').replaceChildren(...document.adoptNode(fresh.getElementById('main')).childNodes);
@@ -218,32 +239,6 @@ if (kinds) {
   kinds.addEventListener('change', choose);
   choose();
 }
-
-let isDrawn = false;
-// A drawer: what a link leads to, shown beside the list it stands in.
-document.addEventListener('click', async (event) => {
-  const link = event.target.closest('a[data-drawer]');
-  if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
-  event.preventDefault();
-  // Who clicks twice means one.
-  if (isDrawn) return;
-  isDrawn = true;
-  const fresh = await fetch(link.href).then((response) => response.text()).then((text) => new DOMParser().parseFromString(text, 'text/html')).finally(() => { isDrawn = false; });
-  if (document.querySelector('dialog.drawer')) return;
-  const drawer = document.createElement('dialog');
-  drawer.className = 'drawer';
-  drawer.setAttribute('aria-label', fresh.title);
-  const close = document.createElement('button');
-  close.className = 'quiet small close';
-  close.textContent = 'Close';
-  close.addEventListener('click', () => drawer.close());
-  drawer.append(close, ...document.adoptNode(fresh.getElementById('main')).childNodes);
-  drawer.querySelectorAll('[data-live]').forEach((part) => { part.removeAttribute('data-live'); part.removeAttribute('id'); });
-  drawer.addEventListener('close', () => { drawer.remove(); link.focus(); });
-  drawer.addEventListener('click', (click) => { if (click.target === drawer) drawer.close(); });
-  document.body.append(drawer);
-  drawer.showModal();
-});
 
 // On a narrow screen the menu is wider than the page.
 document.querySelector('.side [aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'center' });

@@ -10,12 +10,18 @@ const runAll = document.getElementById('run-all');
 const edition = () => document.getElementById('edition')?.dataset ?? {};
 // How it stands with every block that was run from this page: [tone, words, why].
 const states = new Map();
-// They belong to the blocks of one document, and to no other that is shown in its place.
+// They belong to the blocks of one document, and to no others that are shown in their place.
 let statesOf = null;
+// What the blocks of a page say and who does it, whatever is written around them.
+const blocksOf = (page) => JSON.stringify([...page.querySelectorAll('#document .cell')].map((cell) => [cell.querySelector('.cell-head strong')?.textContent, cell.querySelector('pre')?.textContent]));
 let current = null;
+// On a narrow screen the outline stands before the text, and would be all one sees.
+let isFolded = matchMedia('(max-width: 1000px)').matches;
+document.addEventListener('toggle', (event) => { if (event.target.matches('#outline .fold')) isFolded = !event.target.open; }, true);
+const rest = document.getElementById('run-rest');
 
 function draw() {
-  const known = edition().version === statesOf ? states : new Map();
+  const known = blocksOf(document) === statesOf ? states : new Map();
   document.querySelectorAll('[data-state]').forEach((place) => {
     const [tone, words] = known.get(place.dataset.state) ?? [];
     if (!tone) { place.replaceChildren(); return; }
@@ -30,7 +36,9 @@ function draw() {
   document.querySelectorAll('[data-run]').forEach((button) => { button.disabled = current !== null || !button.dataset.run; });
   runAll.disabled = current !== null || !edition().all;
   stop.hidden = current === null;
-  told.hidden = !told.textContent;
+  told.parentElement.hidden = !told.textContent;
+  const fold = document.querySelector('#outline .fold');
+  if (fold) fold.open = !isFolded;
 }
 
 function say(number, tone, words, why) {
@@ -40,6 +48,7 @@ function say(number, tone, words, why) {
 
 function complain(text) {
   const line = Object.assign(document.createElement('pre'), { className: 'error', textContent: text });
+  if (text === SIGNED_OUT) line.append(' ', Object.assign(signIn(), { textContent: 'Sign in' }), ' in another tab, then run the rest.');
   if (text.includes('session_limit')) line.append(' ', Object.assign(document.createElement('a'), { href: '/settings', textContent: 'Settings' }));
   problems.append(line);
 }
@@ -68,6 +77,21 @@ async function events(response, each) {
 class Halt extends Error {}
 const CHANGED = 'The document was changed meanwhile, in an editor or by somebody else, so nothing more was run. It is shown as it is now: look at it, then run it.';
 
+const AWAY = 'the service is away. Whether the tool did its work is not known: look before you run it again.';
+const SIGNED_OUT = 'You are signed out, so nothing more was run.';
+
+// Whether the text is another but its blocks are those that are being run: then the run goes on, with the text as it is.
+async function isOnlyProse(run) {
+  const response = await fetch(location.href, { headers: { 'X-Live': '1' }, signal: current.signal });
+  const page = new DOMParser().parseFromString(await response.text(), 'text/html');
+  const now = page.getElementById('edition')?.dataset;
+  // A long document is not shown whole.
+  const isWhole = now?.all && now.all.split(' ').length === page.querySelectorAll('#document .cell').length;
+  if (!isWhole || now.version === run.version || blocksOf(page) !== statesOf) return false;
+  run.version = now.version;
+  return true;
+}
+
 // The service is told which document this page shows. A number means another block in another text.
 async function runOne(number, run, force) {
   const body = { path: told.dataset.path, version: run.version, blocks: [number], save: true, output: 'none', session: run.session, force };
@@ -79,7 +103,11 @@ async function runOne(number, run, force) {
   });
   if (!response.ok) {
     const why = await response.json().catch(() => ({}));
-    if (why.error_code === 'DOCUMENT_CHANGED') throw new Halt(CHANGED);
+    if (why.error_code === 'DOCUMENT_CHANGED') {
+      if (!(await isOnlyProse(run))) throw new Halt(CHANGED);
+      return runOne(number, run, force);
+    }
+    if (response.status === 401) throw new Halt(SIGNED_OUT);
     throw new Error(typeof why.detail === 'string' ? why.detail : why.detail?.map?.((one) => one.msg).join('\n') ?? `refused with ${response.status}`);
   }
   let over = null;
@@ -94,6 +122,8 @@ async function runOne(number, run, force) {
   return { ...over, written };
 }
 
+// Nobody can answer a server's question here.
+const asked = (over) => (over.message?.includes('cannot be asked now') ? 'It wanted to ask you something. The playground shows its questions.' : undefined);
 const reasons = (over) => (over.problem?.faults ?? []).map((fault) => fault.what).join('\n');
 
 async function runBlock(number, run) {
@@ -118,15 +148,16 @@ async function runBlock(number, run) {
   // A refusal that stands under the block already need not be told beside it.
   const isTold = over.written === 'written' || over.written === 'unchanged';
   const lost = { block_changed: 'Its result was not written: the block was changed meanwhile.', kept: 'Its result was not written: the one that is there was edited meanwhile.', unfit: 'Its result was not written: it would have changed more than its own place.' }[over.written];
-  say(number, tone, over.status + took(over.took_ms), over.status === 'refused' && !isTold ? reasons(over) : lost);
+  say(number, tone, over.status + took(over.took_ms), over.status === 'refused' && !isTold ? reasons(over) : asked(over) ?? lost);
   return over.status;
 }
 
 async function run(numbers) {
   current = new AbortController();
   problems.replaceChildren();
-  if (statesOf !== edition().version) states.clear();
-  statesOf = edition().version;
+  rest.replaceChildren();
+  if (statesOf !== blocksOf(document)) states.clear();
+  statesOf = blocksOf(document);
   numbers.forEach((number) => states.set(String(number), ['idle', 'waiting']));
   const run = { version: edition().version, session: `console-${crypto.getRandomValues(new Uint32Array(2)).join('-')}` };
   const counted = new Map();
@@ -144,14 +175,24 @@ async function run(numbers) {
     numbers.slice(at).forEach((number) => states.set(String(number), ['idle', 'not run', states.get(String(number))?.[2]]));
     if (isStopped) states.set(String(numbers[at]), ['idle', 'stopped']);
     else if (!(error instanceof Halt)) states.set(String(numbers[at]), ['bad', 'failed']);
-    numbers.slice(at).forEach((number) => count(isStopped ? 'stopped' : 'not run', number));
-    if (!isStopped) complain(error instanceof Halt ? error.message : `Block ${numbers[at]}: ${error.message}`);
+    numbers.slice(at).forEach((number, place) => count(isStopped && place === 0 ? 'stopped' : 'not run', number));
+    // Browsers say no more than that there is no connection.
+    const why = error instanceof TypeError ? AWAY : error.message;
+    if (!isStopped) complain(error instanceof Halt ? why : `Block ${numbers[at]}: ${why}`);
   } finally {
     current = null;
     sum(counted);
+    if (at < numbers.length && numbers.length > 1) offerRest(numbers.slice(at));
     draw();
     refresh();
   }
+}
+
+// What was not run can be, without what was.
+function offerRest(numbers) {
+  const button = Object.assign(document.createElement('button'), { className: 'quiet small', textContent: numbers.length === 1 ? 'Run the last one' : `Run the other ${numbers.length}` });
+  button.dataset.run = numbers.join(' ');
+  rest.replaceChildren(button);
 }
 
 // How many went which way; the few that went wrong can be gone to.
@@ -166,9 +207,11 @@ function sum(counted) {
 
 document.addEventListener('click', (event) => {
   const button = event.target.closest('[data-run]');
+  // Without this script the form runs it.
+  if (button) event.preventDefault();
   if (button && !current && button.dataset.run) run(button.dataset.run.split(' ').map(Number));
 });
-runAll?.addEventListener('click', () => { if (!current && edition().all) run(edition().all.split(' ').map(Number)); });
+runAll?.addEventListener('click', (event) => { event.preventDefault(); if (!current && edition().all) run(edition().all.split(' ').map(Number)); });
 stop?.addEventListener('click', () => current?.abort());
 // The page was brought up to date: what is known of its blocks is put there again.
 document.addEventListener('console:refreshed', draw);
@@ -177,3 +220,4 @@ if (told) {
   let seen = false;
   whileVisible(told.dataset.changes, { 'document.changed': () => refresh() }, { opened: () => { if (seen) refresh(); seen = true; } });
 }
+if (told) draw();

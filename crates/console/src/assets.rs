@@ -15,9 +15,11 @@ pub(crate) struct Asset {
 /// The styles of all pages.
 pub(crate) static STYLE: LazyLock<Asset> =
     LazyLock::new(|| named("console", "css", "text/css; charset=utf-8", include_str!("../assets/console.css")));
-/// What all pages do: live parts, copying, asking before what cannot be undone.
-pub(crate) static SCRIPT: LazyLock<Asset> =
-    LazyLock::new(|| named("console", "js", JAVASCRIPT, include_str!("../assets/console.js")));
+/// What all pages do: live parts, copying, asking before what cannot be undone, drawers.
+pub(crate) static SCRIPT: LazyLock<Asset> = LazyLock::new(|| {
+    let parts = concat!(include_str!("../assets/console.js"), include_str!("../assets/drawer.js"));
+    named("console", "js", JAVASCRIPT, parts)
+});
 /// What hears the service's events for all tabs.
 pub(crate) static EVENTS: LazyLock<Asset> =
     LazyLock::new(|| named("events", "js", JAVASCRIPT, include_str!("../assets/events.js")));
@@ -26,10 +28,17 @@ pub(crate) static PLAYGROUND: LazyLock<Asset> = LazyLock::new(|| {
     let parts = concat!(
         include_str!("../assets/playground/json.js"),
         include_str!("../assets/playground/schema.js"),
+        include_str!("../assets/playground/limits.js"),
+        include_str!("../assets/playground/lacking.js"),
         include_str!("../assets/playground/fields.js"),
+        include_str!("../assets/playground/lists.js"),
+        include_str!("../assets/playground/maps.js"),
+        include_str!("../assets/playground/unions.js"),
         include_str!("../assets/playground/forms.js"),
         include_str!("../assets/playground/client.js"),
         include_str!("../assets/playground/showing.js"),
+        include_str!("../assets/playground/media.js"),
+        include_str!("../assets/playground/hearing.js"),
         include_str!("../assets/playground/question.js"),
         include_str!("../assets/playground/bench.js"),
         include_str!("../assets/playground/history.js"),

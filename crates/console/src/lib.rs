@@ -9,13 +9,14 @@
 //! - `pages` and below: one file for each page and what can be done there
 //! - `html`: markup in which every value is escaped by its type; `frame`: what is around a page; `form`: what was sent;
 //!   `words`: numbers and times; `chart`: curves; `reply`: what is sent back
-//! - `pulse`: how much goes on, looked at every now and then; `assets`: styles and scripts
+//! - `kept`: results that are too long for a page; `pulse`: how much goes on, looked at every now and then; `assets`: styles and scripts
 
 mod assets;
 mod chart;
 mod form;
 mod frame;
 mod html;
+mod kept;
 mod pages;
 mod pulse;
 mod reply;
@@ -32,12 +33,14 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{Method, Response, StatusCode};
 use notebook::{Document, Folder, Outline};
+use registry::Timestamp;
 use serde_json::{Map, Value};
 use service::servers::ServerView;
 use service::usage::UsageView;
-use service::{Error, Service};
+use service::{Actor, Error, Service};
 
 use frame::Flash;
+use kept::Kept;
 use pulse::Pulse;
 pub use reply::Body;
 use session::{CSRF_HEADER, Sessions};
@@ -55,12 +58,17 @@ pub type ConfigReader = Box<dyn Fn(&str) -> Result<Vec<Found>, String> + Send + 
 /// A document with its map, on its way.
 pub type Opening = Pin<Box<dyn Future<Output = Result<(Document, Outline), Error>> + Send>>;
 
+/// What became of a run, on its way: the answer of the API to the same.
+pub type Running = Pin<Box<dyn Future<Output = Result<Value, Error>> + Send>>;
+
 /// The documents that may be seen, run and written.
 pub struct Documents {
     /// Where they are.
     pub folder: Arc<Folder>,
     /// Opens one, by its path in the folder.
     pub open: Box<dyn Fn(String) -> Opening + Send + Sync>,
+    /// Runs one, on behalf of somebody, as the API is asked to.
+    pub run: Box<dyn Fn(Actor, Value) -> Running + Send + Sync>,
 }
 
 /// What the console needs to know of the program around it.
@@ -102,13 +110,26 @@ pub struct Console {
     used: Mutex<HashMap<String, UsageView>>,
     /// What became of what was asked for, to be shown on the next page, by visitor.
     flashes: Mutex<HashMap<String, Flash>>,
+    /// What was too long to be shown.
+    kept: Kept,
+    /// Since when calls are counted.
+    opened_at: Timestamp,
 }
 
 impl Console {
     /// The console of a service.
     pub fn new(service: Arc<Service>, outside: Outside) -> Self {
         let (sessions, pulse) = (Sessions::new(), Pulse::default());
-        Self { service, outside, sessions, pulse, used: Mutex::default(), flashes: Mutex::default() }
+        Self {
+            service,
+            outside,
+            sessions,
+            pulse,
+            used: Mutex::default(),
+            flashes: Mutex::default(),
+            kept: Kept::default(),
+            opened_at: Timestamp::now(),
+        }
     }
 
     /// Whether a path leads here. Who may see what is there is decided here, too.
@@ -168,6 +189,14 @@ impl Console {
         let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         for view in views.iter_mut().filter(|view| view.container.is_some()) {
             view.usage = used.get(&view.record.name).copied();
+        }
+    }
+
+    /// Which calls curves and counts are of: those of the last half hour, or fewer if we are here for less.
+    fn counted(&self) -> String {
+        match Timestamp::now().since(self.opened_at) < pulse::SPAN {
+            true => format!("since {} UTC", words::minute(self.opened_at)),
+            false => "in half an hour".to_owned(),
         }
     }
 

@@ -1,6 +1,7 @@
 //! The pages: one file for each, with what can be done there.
 
 pub(crate) mod add;
+mod asking;
 pub(crate) mod audit;
 pub(crate) mod documents;
 pub(crate) mod executions;
@@ -17,6 +18,8 @@ use service::Error;
 
 use crate::form;
 use crate::html::{Html, html};
+use crate::visit::Visit;
+pub(crate) use asking::{Question, ask, is_sure};
 
 /// What went wrong, for people: every problem on a line of its own.
 pub(crate) fn told(error: &Error) -> String {
@@ -53,6 +56,12 @@ fn has_odd_numbers(text: &str) -> bool {
         digits = if byte.is_ascii_digit() { digits + 1 } else { 0 };
         digits > 15
     })
+}
+
+/// The names of all servers.
+pub(crate) async fn server_names(visit: &Visit<'_>) -> Result<Vec<String>, Error> {
+    let listed = visit.service().servers(None, false, registry::Page::ALL).await?;
+    Ok(listed.items.into_iter().map(|view| view.record.name).collect())
 }
 
 /// The address of a server's page.

@@ -9,7 +9,9 @@ use tokio::time::Instant;
 
 /// How often it is looked at.
 pub(crate) const PERIOD: Duration = Duration::from_secs(20);
-/// So many looks are kept: half an hour of them.
+/// So long looks are kept.
+pub(crate) const SPAN: Duration = Duration::from_secs(30 * 60);
+/// So many looks that is.
 const KEPT: usize = 90;
 /// So many looks make a bar of a curve: one bar is a minute.
 const LOOKS_A_BAR: usize = 3;

@@ -12,9 +12,12 @@ use crate::html::{Html, html};
 /// The body of a response.
 pub type Body = Full<Bytes>;
 
-/// Nothing but what is in our own files, and requests to us. Pictures may be part of a result.
-const OWN_ONLY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
-    form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+/// Nothing but what is in our own files, and requests to us. Pictures and sounds may be part of a result.
+const OWN_ONLY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; media-src data:; \
+    connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+
+/// A picture may style itself, and nothing more.
+const PICTURE_ONLY: &str = "default-src 'none'; style-src 'unsafe-inline'; sandbox; frame-ancestors 'none'";
 
 /// What every answer says: nothing here is to be guessed, framed, told to others or kept.
 const ALWAYS: [(HeaderName, &str); 5] = [
@@ -78,7 +81,11 @@ pub(crate) fn file(name: &str, content_type: &'static str, content: Vec<u8>) -> 
 /// A picture that a page shows.
 pub(crate) fn picture(content_type: &'static str, content: Vec<u8>) -> Response<Body> {
     let mut response = made(StatusCode::OK, content_type, content.into());
-    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    let headers = response.headers_mut();
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    // Some kinds can hold scripts. In a page they are pictures and nothing else; by themselves they are never opened.
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(PICTURE_ONLY));
+    headers.insert(CONTENT_DISPOSITION, HeaderValue::from_static("attachment"));
     response
 }
 

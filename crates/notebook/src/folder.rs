@@ -112,10 +112,21 @@ impl Folder {
             Some("jpg" | "jpeg") => "image/jpeg",
             Some("gif") => "image/gif",
             Some("webp") => "image/webp",
-            // SVG among them: it can hold scripts.
-            _ => return Err(no_document(path, "only PNG, JPEG, GIF and WebP are pictures")),
+            // It can hold scripts: whoever shows it must see to it that they are not run.
+            Some("svg") => "image/svg+xml",
+            _ => return Err(no_document(path, "only PNG, JPEG, GIF, WebP and SVG are pictures")),
         };
         Ok((mime, self.bytes(path)?))
+    }
+
+    /// A file that a tool made, in the folder beside a document. What else lies around is nobody's business.
+    pub fn attachment(&self, path: &str) -> Result<Vec<u8>, FolderError> {
+        let is_beside =
+            steps(path)?.iter().rev().nth(1).is_some_and(|step| step.to_string_lossy().ends_with(".assets"));
+        if !is_beside {
+            return Err(no_document(path, "only files beside a document, in its `.assets`, can be had"));
+        }
+        self.bytes(path)
     }
 
     /// What is another after a document was written: which file it is, how long, and when it changed.

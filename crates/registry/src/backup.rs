@@ -239,6 +239,11 @@ fn exported(server: &ServerRecord, secrets: Secrets) -> Server {
 
 fn understood(backup: &Value) -> Result<Backup, Error> {
     let invalid = |what: String| Error::Invalid { what };
+    // What has another form altogether is told so before its parts are looked at.
+    if !backup.get("format").is_some_and(Value::is_string) {
+        let what = "this is not an exported registry: that is an object with `format`, `version` and `servers`, as `mcp-aggregator export` writes it";
+        return Err(invalid(what.to_owned()));
+    }
     let backup =
         Backup::deserialize(backup).map_err(|error| invalid(format!("this is not an exported registry: {error}")))?;
     if backup.format != FORMAT || backup.version != VERSION {

@@ -1,6 +1,9 @@
 //! What can go wrong with a request to a server.
 
+use std::io;
+
 use hyper::StatusCode;
+use upstream::Connection;
 use upstream::failure::Mishap;
 
 /// How much of an unwelcome answer is shown.
@@ -43,6 +46,7 @@ impl Trouble {
     /// An answer that is no success, with the beginning of what the server said.
     pub(crate) fn status(status: StatusCode, body: &[u8]) -> Self {
         let text = String::from_utf8_lossy(&body[..body.len().min(4 * EXCERPT)]);
+        let text = if is_web_page(&text) { words_of(&text) } else { text.into_owned() };
         let excerpt: String = text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(EXCERPT).collect();
         Self::Status { status, excerpt: if excerpt.is_empty() { excerpt } else { format!(": {excerpt}") } }
     }
@@ -92,6 +96,16 @@ impl Trouble {
         matches!(self, Self::Unreachable(_) | Self::BrokeOff(_) | Self::NoAnswer | Self::NotRenewed(_))
     }
 
+    /// Lets whoever watches the server know that it may be gone.
+    pub(crate) fn tell_doubts(&self, connection: &Connection) {
+        let why = || connection.hide(&self.to_string());
+        match self {
+            Self::Unreachable(_) => connection.doubts.not_reached(&why()),
+            _ if self.is_silence() => connection.doubts.broke_off(&why()),
+            _ => {}
+        }
+    }
+
     /// What has become of a call that met it.
     pub(crate) fn mishap(&self) -> Mishap {
         match self {
@@ -111,7 +125,49 @@ impl Trouble {
 fn root_cause(error: &dyn std::error::Error) -> String {
     let mut cause = error;
     while let Some(source) = cause.source() {
+        // "Deadline has elapsed" says neither whose nor of what.
+        if source.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::TimedOut) {
+            return "its machine does not answer".to_owned();
+        }
         cause = source;
     }
     cause.to_string()
+}
+
+/// Whether what came instead of an answer is a page for people.
+fn is_web_page(text: &str) -> bool {
+    let begin: String = text.trim_start().chars().take(9).collect::<String>().to_ascii_lowercase();
+    begin.starts_with("<!doctype") || begin.starts_with("<html")
+}
+
+/// The words of a web page, without its markup.
+fn words_of(page: &str) -> String {
+    let mut words = String::new();
+    let mut is_markup = false;
+    for letter in page.chars() {
+        match letter {
+            '<' => is_markup = true,
+            '>' => {
+                is_markup = false;
+                words.push(' ');
+            }
+            _ if !is_markup => words.push(letter),
+            _ => {}
+        }
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_web_page_only_the_words_are_told() {
+        let page = b"<!DOCTYPE html>\n<html><body class=\"x\"><h1>Cannot POST</h1> /mcp</body></html>";
+        let told = Trouble::status(StatusCode::NOT_FOUND, page).to_string();
+        assert_eq!(told, "it answered HTTP 404 Not Found: Cannot POST /mcp");
+        let told = Trouble::status(StatusCode::BAD_REQUEST, b"{\"a\": \"<b>\"}").to_string();
+        assert_eq!(told, "it answered HTTP 400 Bad Request: {\"a\": \"<b>\"}");
+    }
 }

@@ -25,17 +25,31 @@ pub(crate) async fn try_out(
         Ok(spec) => meet(house, spec, asker).await,
         Err(why) => Err(why),
     };
-    let duration_ms = began.elapsed().as_secs_f64() * 1000.0;
+    let duration_ms = crate::servers::in_milliseconds(began.elapsed());
     match met {
         Ok(offer) => TestReport {
             success: true,
             duration_ms,
             server_info: Some(server_info(&offer)),
-            tools: offer.items(Kind::Tool).iter().map(|tool| tool.id.clone()).collect(),
+            tools: offer.items(Kind::Tool).iter().map(|tool| tool.id.to_string()).collect(),
+            descriptions: offer.items(Kind::Tool).iter().map(|tool| described(&tool.definition)).collect(),
             error: None,
         },
-        Err(why) => TestReport { success: false, duration_ms, server_info: None, tools: Vec::new(), error: Some(why) },
+        Err(why) => TestReport {
+            success: false,
+            duration_ms,
+            server_info: None,
+            tools: Vec::new(),
+            descriptions: Vec::new(),
+            error: Some(why),
+        },
     }
+}
+
+/// What a definition says of itself.
+fn described(definition: &[u8]) -> Option<String> {
+    let definition: serde_json::Value = serde_json::from_slice(definition).ok()?;
+    definition["description"].as_str().or(definition["title"].as_str()).map(str::to_owned)
 }
 
 async fn meet(

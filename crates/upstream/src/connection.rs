@@ -5,6 +5,8 @@
 //!
 //! # Layout
 //! - here: requests of callers, and what the server sends, sorted
+//! - `turns`: requests that wait until a server is done with somebody else's
+//! - `withdrawal`: requests that are given up
 //! - `own`: questions of our own
 //! - `hearing`: notifications of the server
 //! - `asked`: questions of the server
@@ -14,6 +16,8 @@ mod asked;
 mod batch;
 mod hearing;
 mod own;
+mod turns;
+mod withdrawal;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -23,7 +27,6 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use catalog::{Kind as ItemKind, Offer, Secrets, ServerName};
 use protocol::envelope::{Envelope, Fault, Kind, Reason, salvage_id};
-use protocol::reply;
 use protocol::splice::{Edit, Piece, in_order, splice};
 use protocol::{Era, Line, Lines, Span};
 use tokio::sync::watch;
@@ -31,18 +34,14 @@ use tokio::time::Instant;
 
 use crate::caller::{Answered, Caller};
 use crate::changes::{Changes, News};
+use crate::doubts::Doubts;
 use crate::ears::Ears;
 use crate::failure::{CallError, Cause, Ending, Phase, Unreadable};
 use crate::lifecycle::Watcher;
 use crate::numbers::{Digits, our_number};
-use crate::open::{Call, HAUNTING, Held, Open, Waiting};
+use crate::open::{Call, Open, Waiting};
 use crate::stream::Source;
 use crate::wire::Wire;
-
-/// How long a request waits for its turn at a server that serves one client at a time.
-const TURN_PATIENCE: Duration = Duration::from_secs(60);
-/// How often it is looked whether its turn has come by time alone.
-const TURN_CHECK: Duration = Duration::from_millis(500);
 
 /// So much of a server's last words is told to who waits for its answer.
 const LAST_WORDS: usize = 300;
@@ -96,6 +95,8 @@ pub struct Connection {
     secrets: Secrets,
     /// How often the server did something for a caller: whoever watches it sees from it that the server is alive.
     deeds: AtomicU64,
+    /// Signs that the server is gone.
+    pub doubts: Doubts,
     /// A warning about junk on stdout was given; one is enough.
     warned: AtomicBool,
     /// The server has ended: what it left in the pipe is little, and is read without waiting for slow callers.
@@ -141,6 +142,7 @@ impl Connection {
             limit,
             secrets,
             deeds: AtomicU64::new(0),
+            doubts: Doubts::default(),
             warned: AtomicBool::new(false),
             read_on: watch::Sender::new(false),
             is_over: watch::Sender::new(false),
@@ -266,66 +268,6 @@ impl Connection {
         Ok(number)
     }
 
-    /// Gives up the request that `client` made under `id`: the server is told in the client's own words, with `id_at` in
-    /// `line` replaced by the id it knows, and what it still says about it is dropped.
-    pub fn cancel(self: &Arc<Self>, client: u64, id: &[u8], line: &Bytes, id_at: Span) -> bool {
-        let Some(number) = self.lock().find(client, id) else { return false };
-        let notice = |digits: &[u8]| spliced(line, &[Edit { span: id_at, with: digits }]);
-        self.withdraw(number, notice, |call| call.caller.cancelled(&call.id))
-    }
-
-    /// Gives up the request under `number`, and tells the server why; whether there was one.
-    pub fn abandon(self: &Arc<Self>, number: u64, why: &str) -> bool {
-        self.withdraw(number, |digits| cancellation(digits, why), |call| call.caller.cancelled(&call.id))
-    }
-
-    /// Gives up the request that `client` made under `id`, and tells the server why; whether there was one.
-    pub fn abandon_call(self: &Arc<Self>, client: u64, id: &[u8], why: &str) -> bool {
-        let number = self.lock().find(client, id);
-        number.is_some_and(|number| self.abandon(number, why))
-    }
-
-    /// Gives up everything `client` still waits for.
-    pub fn abandon_all(self: &Arc<Self>, client: u64, why: &str) {
-        let numbers = self.lock().of_client(client);
-        for number in numbers {
-            self.abandon(number, why);
-        }
-    }
-
-    /// Takes back the request under `number`: tells the server by `notice`, and the caller as `inform` does.
-    fn withdraw(
-        self: &Arc<Self>,
-        number: u64,
-        notice: impl FnOnce(&[u8]) -> Bytes,
-        inform: impl FnOnce(&Call),
-    ) -> bool {
-        let Some(call) = self.lock().give_up(number) else { return false };
-        // A server that reads nothing would not hear it either.
-        if !call.is_held && !self.wire.is_full() {
-            self.wire.send_spliced(None, &notice(Digits::new(number).as_bytes()), &[]);
-            self.wire.flush();
-        }
-        inform(&call);
-        if call.leaves_ghost() {
-            tokio::spawn(Arc::clone(self).lay_ghost(number));
-        }
-        self.next_turn();
-        true
-    }
-
-    /// Waits until the server has heard that a request is given up. It reads in order, so the answer to a question of
-    /// ours that follows says so; what it asked before has been read by then.
-    async fn lay_ghost(self: Arc<Self>, number: u64) {
-        // A modern server asks nothing by itself.
-        if self.era() == Era::Legacy {
-            // One that does not answer is taken to have heard it by then.
-            drop(tokio::time::timeout(HAUNTING, self.ask("ping", None)).await);
-        }
-        self.lock().lay_ghost(number);
-        self.next_turn();
-    }
-
     /// Nothing more will be answered: every request still open fails, and every later one.
     pub fn end(&self, ending: &Arc<Ending>) {
         let waiting = {
@@ -448,35 +390,6 @@ impl Connection {
         self.changes.note(kinds);
     }
 
-    /// Fails requests that take longer than they may; for ever, or returns never if there is no limit.
-    pub async fn keep_to_limit(self: &Arc<Self>) {
-        let Some(limit) = self.limit else { return std::future::pending().await };
-        loop {
-            tokio::time::sleep((limit / 8).clamp(Duration::from_millis(10), Duration::from_secs(1))).await;
-            let Some(moment) = Instant::now().checked_sub(limit) else { continue };
-            let late = self.lock().older_than(moment);
-            for number in late {
-                let error = CallError::TooSlow { server: self.server(), limit };
-                self.cut_short(number, "it took too long", &error);
-            }
-        }
-    }
-
-    /// Ends a request by our own decision: the server is told why, the caller gets `error`.
-    fn cut_short(self: &Arc<Self>, number: u64, why: &str, error: &CallError) {
-        self.withdraw(
-            number,
-            |digits| cancellation(digits, why),
-            |call| {
-                if !self.lock().waits_for(&call.caller) {
-                    self.withdraw_questions_to(&call.caller, why);
-                }
-                call.caller.failed(&call.id, error);
-                call.caller.flush();
-            },
-        );
-    }
-
     fn receive(self: &Arc<Self>, line: Line, about: Option<u64>, callers: &mut Vec<Arc<dyn Caller>>) {
         let line = match line {
             Line::Whole(line) => line,
@@ -533,68 +446,9 @@ impl Connection {
         }
     }
 
-    /// Sends the requests whose turn has come.
-    fn next_turn(&self) {
-        let released: Vec<_> = {
-            let mut open = self.lock();
-            let released = open.release();
-            let caller = |held: &Held| open.get(held.number).map(|call| Arc::clone(&call.caller));
-            released.into_iter().map(|held| (caller(&held), held)).collect()
-        };
-        for (caller, Held { number, line, .. }) in &released {
-            if let Some(caller) = caller {
-                caller.released();
-            }
-            self.wire.send_spliced(Some(*number), line, &[]);
-        }
-        if !released.is_empty() {
-            self.wire.flush();
-        }
-    }
-
-    /// Sees to it that a request that waits for its turn gets it, or an end.
-    async fn await_turn(self: Arc<Self>, number: u64) {
-        let deadline = Instant::now() + TURN_PATIENCE;
-        let is_held = || self.lock().get(number).is_some_and(|call| call.is_held);
-        while is_held() && Instant::now() < deadline {
-            tokio::time::sleep(TURN_CHECK).await;
-            self.dismiss_deserted();
-            self.next_turn();
-        }
-        if is_held() {
-            self.fail(number, &CallError::OthersTurn { server: self.server() });
-        }
-    }
-
-    /// Ends everything that a caller waits for who does not come back.
-    fn dismiss_calls_of(self: &Arc<Self>, caller: &Arc<dyn Caller>) {
-        let numbers = self.lock().of_caller(caller);
-        for number in numbers {
-            self.cut_short(number, "its client is gone", &CallError::Deserted { server: self.server() });
-        }
-    }
-
-    /// Requests whose clients are gone end when others wait for their turn. Nobody else would end them: a legacy client
-    /// that drops its connection has cancelled nothing.
-    fn dismiss_deserted(self: &Arc<Self>) {
-        let deserted = self.lock().deserted();
-        for number in deserted {
-            let error = CallError::Deserted { server: self.server() };
-            self.cut_short(number, "its client is gone", &error);
-        }
-    }
-
     fn lock(&self) -> MutexGuard<'_, Open> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Tells the other side that the request it knows under that id is given up.
-fn cancellation(id: &[u8], why: &str) -> Bytes {
-    let params = reply::object([("requestId", id.to_vec()), ("reason", reply::string(why))]);
-    let mut notice = reply::notification("notifications/cancelled", Some(&params));
-    notice.pop();
-    notice.into()
 }
 
 /// `line` with some spans replaced.

@@ -189,7 +189,7 @@ fn look_up(session: &Session, tool: &str, config: &Path) -> Result<(), Failure> 
     let snapshot = &view.snapshot;
     let known = |route| Known {
         full: snapshot.listed_name(Kind::Tool, route, NameStyle::Canonical),
-        tool: snapshot.item(Kind::Tool, route).id.clone(),
+        tool: snapshot.item(Kind::Tool, route).id.to_string(),
     };
     let known: Vec<Known> = snapshot.listed(Kind::Tool, NameStyle::Canonical).map(known).collect();
     let hint = suggestion::question(&suggestion::closest(tool, &known))

@@ -103,6 +103,9 @@ fn more_issues(health: &Value) -> Vec<Finding> {
                 Finding::problem("calls", "executions are stopped")
                     .advise("`mcp-aggregator calls allow` allows them again"),
             ),
+            "embeddings" => Some(Finding::warning("embeddings", message).advise(
+                "look whether the model runs and `--embeddings-url`, `--embeddings-model` and the key are right; tools are found all the same",
+            )),
             _ => None,
         }
     });

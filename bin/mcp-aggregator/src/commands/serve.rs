@@ -126,8 +126,10 @@ pub(crate) fn run_announced(
         announce(address, tokens.is_some());
         let tokens = tokens.map(Arc::new);
         let following = tokens.clone().zip(token_file).map(|(tokens, file)| tokio::spawn(follow(tokens, file)));
+        let has_model = model.is_some();
+        let api = Arc::new(api(&service, documents.clone(), model));
         let url = format!("http://{}", reached_at(address));
-        let around = outside(tokens.clone(), &service, documents.as_ref(), model.is_some(), &url);
+        let around = outside(tokens.clone(), &service, &api, documents.as_ref(), has_model, &url);
         let console = Arc::new(Console::new(Arc::clone(&service), around));
         let watching = tokio::spawn({
             let console = Arc::clone(&console);
@@ -139,7 +141,7 @@ pub(crate) fn run_announced(
             allowed_hosts: allow_host,
             allowed_origins: allow_origin,
             limits: Limits::default(),
-            annexe: Some(Arc::new(Beside { api: api(&service, documents, model), console })),
+            annexe: Some(Arc::new(Beside { api, console })),
         };
         let served = serve(front, listener, &mut signals).await;
         clearing.abort();

@@ -36,7 +36,7 @@ pub(crate) fn start(loaded: Loaded, config: &Path) -> Result<(Vec<Finding>, Vec<
         Ok((fleet, started, tools))
     })?;
     let findings = started.into_iter().enumerate().map(|(place, one)| judged(&fleet, place, &one, config)).collect();
-    let tools = tools.iter().map(|tool| Tool { name: tool.id.clone(), size: tool.definition.len() }).collect();
+    let tools = tools.iter().map(|tool| Tool { name: tool.id.to_string(), size: tool.definition.len() }).collect();
     Ok((findings, tools))
 }
 

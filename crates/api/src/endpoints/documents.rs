@@ -114,7 +114,21 @@ async fn map(asked: Asked) -> Result<Answer, Error> {
 }
 
 async fn run(asked: Asked) -> Result<Answer, Error> {
-    let meant = Meant::by_body(&asked).await?;
+    let run = prepared(&asked).await?;
+    if wants_events(&asked) {
+        return Ok(Answer::events(run.stream()));
+    }
+    Ok(Answer::ok(&Box::pin(run.carry_out(|_| {})).await?))
+}
+
+/// The same for who is here already and waits until it is over.
+pub(crate) async fn run_to_the_end(asked: Asked) -> Result<Value, Error> {
+    let run = prepared(&asked).await?;
+    Box::pin(run.carry_out(|_| {})).await
+}
+
+async fn prepared(asked: &Asked) -> Result<Run, Error> {
+    let meant = Meant::by_body(asked).await?;
     let body = &asked.body;
     let folder = match body.truth("save") {
         Some(true) if meant.file.is_none() => {
@@ -161,10 +175,7 @@ async fn run(asked: Asked) -> Result<Answer, Error> {
         folder,
     };
     run.check()?;
-    if wants_events(&asked) {
-        return Ok(Answer::events(run.stream()));
-    }
-    Ok(Answer::ok(&Box::pin(run.carry_out(|_| {})).await?))
+    Ok(run)
 }
 
 fn output(word: Option<&str>) -> Output {

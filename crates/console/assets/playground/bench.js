@@ -11,10 +11,11 @@ function open() {
   const run = document.getElementById('run');
   const cancel = document.getElementById('cancel');
   const client = new Client(`/mcp/${encodeURIComponent(server)}`);
-  const tell = (text) => { problem.textContent = text; };
+  const anyway = make('button', { id: 'anyway', formNoValidate: true, className: 'quiet small', textContent: 'Run it all the same', hidden: true });
+  const tell = (text) => { problem.textContent = text; anyway.hidden = true; };
 
   // Form and text say the same; who was touched last is right.
-  const form = group(read('schema') ?? {}, '', true, () => {
+  const form = whole(read('schema') ?? {}, () => {
     try { raw.value = indented(form.get()); tell(''); } catch (error) { tell(error.message); }
   });
   // The arguments as they are written, if they are an object.
@@ -26,15 +27,21 @@ function open() {
   };
   // While the text is no JSON the form holds still: it would write over what it cannot read.
   const fields = document.getElementById('fields');
+  const wrongText = lacking('raw', 'arguments');
+  wrongText.at(raw);
+  raw.after(wrongText.box);
+  raw.setAttribute('aria-describedby', wrongText.box.id);
   const take = () => {
-    try { form.set(written()); fields.inert = false; tell(''); } catch (error) { fields.inert = true; tell(error.message); }
+    tell('');
+    wrongText.show('');
+    try { form.set(written()); fields.inert = false; } catch (error) { fields.inert = true; wrongText.show(error.message); }
   };
   fields.append(form.box);
   take();
   raw.addEventListener('input', take);
 
   let current = null;
-  let isCancelled = false;
+  let giveUp = new AbortController();
   // One call at a time: Cancel, progress and questions are those of one.
   let isRunning = false;
   const busy = (is) => {
@@ -46,54 +53,82 @@ function open() {
   };
   run.removeAttribute('data-busy');
   bench.addEventListener('keydown', (event) => { if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) { event.preventDefault(); bench.requestSubmit(); } });
-  cancel.addEventListener('click', () => { if (current !== null) { isCancelled = true; cancel.disabled = true; client.cancel(current).catch((error) => tell(error.message)); } });
+  // While the server is still awaited there is no call to cancel yet: then none is made.
+  cancel.addEventListener('click', () => {
+    cancel.disabled = true;
+    giveUp.abort();
+    if (current !== null) client.cancel(current).catch((error) => tell(error.message));
+  });
+
+  // What must be filled in is said at its field, and nothing is run. Who wants to see what its server says to that still
+  // can; and what was run once was meant.
+  problem.after(anyway);
+  const isWhole = () => {
+    const lacks = fields.inert ? [] : form.lacks();
+    if (!lacks.length) return true;
+    tell(lacks.length > 1 ? `${lacks[0].why}, and ${lacks.length - 1} more` : lacks[0].why);
+    anyway.hidden = false;
+    lacks[0].focus();
+    return false;
+  };
 
   bench.addEventListener('submit', async (event) => {
     event.preventDefault();
-    if (isRunning) return;
+    if (isRunning || event.submitter !== anyway && !isWhole()) return;
     // What is run now; what is typed meanwhile is for the next time.
     const text = raw.value;
     let args;
-    try { args = written(); } catch (error) { tell(error.message); raw.focus(); return; }
+    try { args = written(); } catch (error) { wrongText.show(error.message); raw.focus(); return; }
     tell('');
     busy(true);
-    isCancelled = false;
+    giveUp = new AbortController();
+    const { signal } = giveUp;
     Object.assign(cancel, { hidden: false, disabled: false });
-    const bar = make('progress', { ariaLabel: 'progress' });
-    const words = make('p', { className: 'muted', textContent: 'Running …', role: 'status' });
-    outcome.replaceChildren(bar, words);
-    // On a long form the button is far below the place where the result appears.
-    outcome.scrollIntoView({ block: 'nearest' });
-    let began = performance.now();
+    const heard = hearing(server, question, client, tell);
+    heard.say(client.session ? 'Running …' : `Waiting until ${visible(server)} is ready …`);
+    outcome.replaceChildren(...heard.parts);
+    // Where there is one column the button is far from the place where the result appears.
+    const place = look();
+    const began = performance.now();
+    const hadSession = Boolean(client.session);
+    let ready = began;
     let sent = null;
     let state = 'failed';
     try {
-      const answer = await client.call(tool, args, (message) => hear(message, bar, words), (id, request) => { sent = request; current = id; began = performance.now(); });
+      const answer = await client.call(tool, args, heard.hear, (id, request) => {
+        sent = request;
+        current = id;
+        ready = performance.now();
+        heard.say('Running …');
+      }, signal);
       const took = performance.now() - began;
       const result = answer.message.result;
       const failed = Boolean(answer.message.error) || result?.isError === true;
       state = answer.message.error ? 'error' : failed ? 'failed' : 'done';
       const box = make('div', { className: 'result' }, failed ? badge('bad', answer.message.error ? 'error' : 'the tool says it failed') : badge('ok', 'done'));
       if (answer.message.error) box.append(make('pre', { className: 'error', textContent: visible(`${answer.message.error.message} (${answer.message.error.code})`) }));
-      if (answer.message.error?.data !== undefined) box.append(block(indented(inside(inside(answer.text, 'error'), 'data'))));
+      if (answer.message.error?.data !== undefined) box.append(longText(visible(indented(inside(inside(answer.text, 'error'), 'data'))), 'block', withLinks));
       (Array.isArray(result?.content) ? result.content : []).forEach((part) => box.append(shown(part)));
       if (isObject(result) && !Array.isArray(result.content) && result.structuredContent === undefined) box.append(block(indented(inside(answer.text, 'result'))));
       if (result?.structuredContent !== undefined) box.append(make('details', {}, make('summary', { textContent: 'Structured content' }), block(indented(inside(inside(answer.text, 'result'), 'structuredContent')))));
-      const times = make('p', { className: 'muted', id: 'times', textContent: `${milliseconds(took)} seen from here` });
-      box.append(times, ...said(sent, answer.text, args));
+      const opened = hadSession ? '' : `until it was ready ${milliseconds(ready - began)} · `;
+      const times = make('p', { className: 'muted', id: 'times', textContent: `${opened}${milliseconds(took)} seen from here` });
+      box.append(times, ...heard.kept(), ...said(sent, answer.text, args));
       outcome.replaceChildren(box);
-      split(times, took, answer.message.id);
+      // Who has looked elsewhere meanwhile stays there.
+      if (scrollY === place) look();
+      split(times, opened, took, answer.message.id);
     } catch (error) {
-      state = isCancelled ? 'cancelled' : 'failed';
-      const why = isCancelled ? make('p', {}, badge('idle', 'cancelled'), ` after ${milliseconds(performance.now() - began)}`) : make('pre', { className: 'error', textContent: visible(error.message) });
-      outcome.replaceChildren(why, ...(sent ? said(sent, '', args) : [connecting()].filter(Boolean)));
+      state = signal.aborted ? 'cancelled' : 'failed';
+      const why = signal.aborted ? make('p', {}, badge('idle', 'cancelled'), sent ? '' : ' before it was called,', ` after ${milliseconds(performance.now() - began)}`) : make('pre', { className: 'error', textContent: visible(error.message) });
+      outcome.replaceChildren(why, ...heard.kept(), ...(sent ? said(sent, '', args) : [connecting()].filter(Boolean)));
       client.leave();
     } finally {
       current = null;
       question.replaceChildren();
       cancel.hidden = true;
       busy(false);
-      remember({ tool: full, text, state, took: performance.now() - began });
+      remember({ tool: full, harm: bench.dataset.harm, text, state, took: performance.now() - began });
     }
   });
 
@@ -125,42 +160,31 @@ function open() {
     const origin = location.origin;
     const body = `{"name":${JSON.stringify(full)},"arguments":${args}}`;
     const token = document.querySelector('.principal') ? " -H 'Authorization: Bearer <token>'" : '';
-    const parts = [
+    return [
       folded('JSON-RPC as sent', indented(request)),
       answer ? folded('JSON-RPC as answered', indented(answer)) : null,
       folded('As curl', `curl -s ${origin}/api/v1/aggregator/tools/call${token} -H 'Content-Type: application/json' -d ${quoted(body)}`),
       folded('As a command', `mcp-aggregator call --url ${origin} ${quoted(full)} ${quoted(args)}`),
     ].filter(Boolean);
-    parts.forEach((part) => part.querySelectorAll('.copyable button').forEach((button) => { button.setAttribute('data-copy', ''); }));
-    return parts;
+  }
+
+  // Beside the form the result is always in sight.
+  function look() {
+    const isBelow = outcome.getBoundingClientRect().left < bench.getBoundingClientRect().right;
+    if (isBelow) outcome.parentElement.scrollIntoView({ block: 'start' });
+    return scrollY;
   }
 
   // Where the time went, as the service's account of this very call has it.
-  async function split(times, took, id) {
+  async function split(times, opened, took, id) {
     const query = new URLSearchParams({ server_id: server, tool_name: tool, source: 'mcp', limit: '20' });
     try {
       const calls = await (await fetch(`/api/v1/aggregator/executions?${query}`)).json();
       const call = calls.find((one) => one.request_id === JSON.stringify(id));
       if (!call?.started_at) return;
       const waited = (micros(call.started_at) - micros(call.submitted_at)) / 1000;
-      times.replaceChildren(`waiting and routing ${milliseconds(Math.max(waited, 0))} · at the server ${milliseconds(call.duration_ms ?? 0)} · seen from here ${milliseconds(took)} · `, make('a', { href: `/executions/${call.id}`, textContent: 'execution' }));
+      times.replaceChildren(`${opened}waiting and routing ${milliseconds(Math.max(waited, 0))} · at the server ${milliseconds(call.duration_ms ?? 0)} · seen from here ${milliseconds(took)} · `, make('a', { href: `/executions/${call.id}`, textContent: 'execution' }));
     } catch { /* the account is not to be had just now; what was measured here stands */ }
-  }
-
-  function hear(message, bar, words) {
-    if (message.method === 'notifications/progress') {
-      const { progress, total, message: text } = message.params ?? {};
-      if (typeof total === 'number' && total > 0) Object.assign(bar, { max: total, value: progress });
-      words.textContent = visible([text, typeof total === 'number' ? `${progress} of ${total}` : progress].filter((part) => part !== undefined).join(' · '));
-    } else if (message.method === 'notifications/message') {
-      words.textContent = visible(typeof message.params?.data === 'string' ? message.params.data : JSON.stringify(message.params?.data) ?? '');
-    } else if (message.method === 'elicitation/create') {
-      const box = asked(server, message, (answer) => client.post(answer).catch((error) => tell(error.message)), tell);
-      question.append(box);
-      box.querySelector('input, select, textarea, button')?.focus();
-    } else if (message.id !== undefined && message.method) {
-      client.post({ jsonrpc: '2.0', id: message.id, error: { code: -32601, message: 'the console cannot do that' } }).catch((error) => tell(error.message));
-    }
   }
 
   addEventListener('pagehide', () => client.leave());

@@ -3,13 +3,19 @@
 const version = '2025-11-25';
 const read = (name) => JSON.parse(bench.dataset[name]);
 
+// Browsers have few words for a service that has gone away.
+const reached = (answer) => answer.catch((error) => {
+  if (error.name === 'AbortError') throw error;
+  throw new Error('The service cannot be reached: it has been stopped, or the way to it is cut off. If a tool was running, nobody knows whether it did its work.');
+});
+
 class Client {
   constructor(path) { this.path = path; this.session = null; this.next = 1; }
 
   async post(message, signal) {
     const headers = { 'Content-Type': 'application/json', Accept: 'application/json, text/event-stream', 'X-CSRF-Token': csrf };
     if (this.session) Object.assign(headers, { 'Mcp-Session-Id': this.session, 'MCP-Protocol-Version': version });
-    const response = await fetch(this.path, { method: 'POST', headers, body: typeof message === 'string' ? message : JSON.stringify(message), signal });
+    const response = await reached(fetch(this.path, { method: 'POST', headers, body: typeof message === 'string' ? message : JSON.stringify(message), signal }));
     if (response.status === 401) throw new Error('You are signed out. Sign in in another tab, and run it again here.');
     if (!response.ok) {
       const text = await response.text();
@@ -20,14 +26,15 @@ class Client {
     return response;
   }
 
-  async connect() {
-    const request = { jsonrpc: '2.0', id: this.next++, method: 'initialize', params: { protocolVersion: version, capabilities: { elicitation: {} }, clientInfo: { name: 'mcp-aggregator console', version: '1' } } };
-    const response = await this.post(request);
+  // Whoever gives up waiting for a server that is only being started gives the signal.
+  async connect(signal) {
+    const request = { jsonrpc: '2.0', id: this.next++, method: 'initialize', params: { protocolVersion: version, capabilities: { elicitation: { form: {}, url: {} } }, clientInfo: { name: 'mcp-aggregator console', version: '1' } } };
+    const response = await this.post(request, signal);
     this.session = response.headers.get('Mcp-Session-Id');
     let refusal = null;
     await this.messages(response, (message) => { refusal = message.error?.message ?? refusal; });
     if (refusal || !this.session) throw new Error(refusal ?? 'the service gave no session');
-    await this.post({ jsonrpc: '2.0', method: 'notifications/initialized' });
+    await this.post({ jsonrpc: '2.0', method: 'notifications/initialized' }, signal);
   }
 
   // Every message of a response, be it one or a stream of them.
@@ -40,7 +47,7 @@ class Client {
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     let rest = '';
     for (;;) {
-      const { value, done } = await reader.read();
+      const { value, done } = await reached(reader.read());
       if (done) return;
       rest += value;
       // A long answer comes in many pieces; only where a line ends something may be whole.
@@ -54,15 +61,17 @@ class Client {
     }
   }
 
-  async call(name, args, hear, begun) {
-    if (!this.session) await this.connect();
+  // `signal` is given when the call is no longer wanted: it is then not made if it has not been made yet.
+  async call(name, args, hear, begun, signal) {
+    if (!this.session) await this.connect(signal);
+    signal.throwIfAborted();
     // Nobody else has this id, so that the service's account of the call can be told from others.
     const id = [...crypto.getRandomValues(new Uint8Array(12))].map((byte) => byte.toString(16).padStart(2, '0')).join('');
     // What is to be sent stands in the request as it was written.
     const request = `{"jsonrpc":"2.0","id":"${id}","method":"tools/call","params":{"name":${JSON.stringify(name)},"arguments":${args},"_meta":{"progressToken":"${id}"}}}`;
     begun(id, request);
     let answer = null;
-    await this.messages(await this.sent(request), (message, text) => {
+    await this.messages(await this.sent(request, signal), (message, text) => {
       if (message.id === id && !message.method) answer = { message, text };
       else hear(message);
     });
@@ -71,19 +80,21 @@ class Client {
   }
 
   // A session that was forgotten meanwhile is begun anew, once: whoever does not know it has done nothing.
-  async sent(request) {
+  async sent(request, signal) {
     try {
       return await this.post(request);
     } catch (error) {
       if (error.status !== 404) throw error;
       this.session = null;
-      await this.connect();
+      await this.connect(signal);
+      signal.throwIfAborted();
       return this.post(request);
     }
   }
 
-  cancel(id) {
-    return this.post({ jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: id, reason: 'cancelled in the console' } });
+  async cancel(id) {
+    // Without a session there is nothing to be cancelled; the signal is enough.
+    if (this.session) await this.post({ jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: id, reason: 'cancelled in the console' } });
   }
 
   // Says goodbye, also while the page goes away: a session that stays behind may hold a server's turn. Whatever breaks

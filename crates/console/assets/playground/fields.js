@@ -43,7 +43,7 @@ function counting({ id, usual, said, name }, kind) {
 
 const longNames = /text|body|content|query|code|message|sql|prompt|description|html|markdown|command|diff|script|template|instructions/i;
 
-function writing({ id, usual, said, name, required, strict }) {
+function writing({ id, usual, said, name, strict }) {
   const isLong = (said.maxLength ?? 0) > 200 || longNames.test(name);
   const type = { email: 'email', date: 'date', uri: 'url' }[strict ? said.format : ''] ?? 'text';
   const made = {};
@@ -78,7 +78,7 @@ function writing({ id, usual, said, name, required, strict }) {
       if (/[\r\n]/.test(text)) growAndType(event, text.replace(/\r\n?/g, '\n'));
     });
   }
-  made.read = () => (made.input.value === '' && !required ? undefined : JSON.stringify(made.input.value));
+  made.read = () => (made.input.value === '' ? undefined : JSON.stringify(made.input.value));
   made.show = (text) => {
     const value = text === undefined ? '' : JSON.parse(text);
     const words = typeof value === 'string' ? value : '';
@@ -120,7 +120,7 @@ function readsAsWords(words, kinds) {
 
 // Words or numbers, one a line. Whoever writes a JSON array is understood, too: a word may have more than one line.
 function listing({ id, usual, name }, kind) {
-  const input = make('textarea', { id, rows: 3, spellcheck: false, placeholder: usual || 'one a line' });
+  const input = make('textarea', { id, rows: 3, spellcheck: false, placeholder: usual ? `one a line; ${usual}` : 'one a line' });
   const item = (line) => {
     if (kind === 'string') return JSON.stringify(line);
     if (kind === 'boolean' && /^(true|false)$/.test(line.trim())) return line.trim();
@@ -132,7 +132,7 @@ function listing({ id, usual, name }, kind) {
     input.setCustomValidity('');
     const text = input.value.trim();
     if (text === '') return undefined;
-    try { const all = JSON.parse(text); if (Array.isArray(all) && all.every(isItem)) return compact(text); } catch { /* it is written line by line */ }
+    try { const all = JSON.parse(text); if (Array.isArray(all) && all.every(isItem)) return compact(text); } catch (error) { /* it is written line by line */ if (/^\[\s*"/.test(text)) wrong(input, name, `this is no JSON: ${error.message}`); }
     return `[${input.value.split('\n').filter((line) => line.trim()).map(item).join(',')}]`;
   };
   const show = (text) => {

@@ -1,43 +1,99 @@
 // Forms made from schemas. A field that nobody touched keeps what it was given, be it something that it cannot show.
+//
+// Every field, simple or made of others, is told its place: { name, required, strict, root, depth, room, changed, isBare }.
+// A strict one is held back by the browser until it is filled in as its schema wants it; a bare one has its name around it
+// already; room is how many fields the form may still make by itself. It gives { box, has, get, set, lacks }: `get` its value as JSON or undefined, `has` whether anybody gave it one,
+// `set` shows one, `lacks` says at each field that must be filled in and is not that it must, and lists them.
 
-// So deep a form goes into schemas that name themselves; what is below is for JSON.
-const deepest = 5;
+// So deep a form goes by itself into what must be there and into what need not be; the rest is made when somebody wants it.
+const deepest = { required: 5, optional: 1 };
+// Schemas may name themselves many times: so many fields are made at once, and more when somebody wants them.
+const mostFields = 100;
 
-// A field for a schema. `get` gives its value as JSON or undefined, `has` says whether anybody gave it one, `set` shows one. A strict one is held back by the browser
-// until it is filled in as its schema wants it.
-function field(schema, name, required, changed, strict, root, depth) {
+// The form of a whole schema.
+function whole(schema, changed, strict = false) {
+  const said = meant(schema, schema);
+  const place = { name: '', required: true, strict, root: schema, depth: 0, room: { left: mostFields }, changed, isBare: true };
+  const branches = isObject(said.properties) ? null : branchesOf(said, schema);
+  const made = branches ? union(said, branches, place) : group(said, place);
+  return { ...made, get: () => made.get(true) ?? '{}' };
+}
+
+function field(schema, place) {
+  const { root, depth, required, room } = place;
+  room.left -= 1;
   const said = meant(schema, root);
   const choices = choicesOf(said);
-  if (kindOf(said) === 'object' && isObject(said.properties) && !choices && depth < deepest) return group(said, name, required, changed, strict, root, depth + 1);
+  if (choices) return simple(said, choices, place);
+  const branches = isObject(said.properties) ? null : branchesOf(said, root);
+  if (branches) return union(said, branches, place);
+  if (isObjectSchema(said)) {
+    const isNow = room.left > 0 && depth < (required ? deepest.required : deepest.optional);
+    const inside = { ...place, depth: depth + 1 };
+    if (!hasMembers(said)) return map(said, inside);
+    return isNow ? group(said, inside) : later((now) => group(said, now), inside, said);
+  }
+  if (kindOf(said) === 'array' && Array.isArray(said.prefixItems)) return tuple(said, { ...place, depth: depth + 1 });
+  if (kindOf(said) === 'array' && isManifold(meant(said.items, root), root)) return series(said, { ...place, depth: depth + 1 });
+  return simple(said, null, place);
+}
+
+// So many letters of a description stand beside a field; the tool's own page has them all.
+const mostAbout = 500;
+
+// What a field is called: where people are asked, what is meant for them.
+const calledIn = (said, { name, strict }) => visible(strict && typeof said.title === 'string' && said.title ? said.title : name).slice(0, 200);
+
+// What is said about a field beside its name.
+function hintOf(said, place) {
+  const name = calledIn(said, place);
+  const usual = isObject(said.default) || Array.isArray(said.default) ? `default: ${plain(said.default)}` : '';
+  const about = typeof said.description === 'string' ? said.description : '';
+  const isOwn = typeof said.title === 'string' && said.title.toLowerCase().replace(/[\s_-]/g, '') !== name.toLowerCase().replace(/[\s_-]/g, '');
+  return visible([place.required ? 'required' : '', isOwn ? said.title : '', ...limitsOf(said), about.length > mostAbout ? `${about.slice(0, mostAbout)} …` : about, usual].filter(Boolean).join(' · '));
+}
+
+// A value that has one element to be typed into.
+function simple(said, choices, place) {
+  const { name, required, strict, root, changed, isBare } = place;
   const id = `field-${counter += 1}`;
-  const hint = visible([required ? 'required' : '', said.title ?? '', said.description ?? ''].filter(Boolean).join(' · '));
+  const hint = hintOf(said, place);
   const title = choices?.find((choice) => choice.text === JSON.stringify(said.default))?.title;
-  const usual = said.default === undefined || said.default === null ? '' : visible(`default: ${title ?? plain(said.default)}`);
-  const made = fitting({ id, said, name, required, strict, hint, usual, root }, choices);
-  const kept = make('span', { className: 'hint kept', id: `${id}-kept`, hidden: true });
+  const example = Array.isArray(said.examples) && said.examples.length ? visible(`such as ${plain(said.examples[0])}`).slice(0, 80) : '';
+  const usual = said.default === undefined || said.default === null ? example : visible(`default: ${title ?? plain(said.default)}`);
+  const made = fitting({ id, said, name: calledIn(said, place), required, strict, hint, usual, root }, choices);
+  const kept = keeping(id);
+  const lack = lacking(id, calledIn(said, place));
   let given;
   let isTouched = false;
-  const touch = () => { isTouched = true; kept.hidden = true; changed(); };
-  const hear = (input) => { input.addEventListener('input', touch); input.setAttribute('aria-describedby', kept.id); };
+  const touch = () => { isTouched = true; kept.show(undefined); lack.show(''); changed(); };
+  const hear = (input) => { input.addEventListener('input', touch); input.setAttribute('aria-describedby', `${kept.box.id} ${lack.box.id}`); lack.at(input); };
   made.input.required = Boolean(strict && required);
   made.heard = hear;
   hear(made.input);
-  // Who is asked to tick and ticks nothing has answered; what can be nothing else need not be said.
-  const unsaid = () => (required && (made.isFixed || strict && made.isWhole) ? made.read() : undefined);
+  // Who is asked to tick and ticks nothing has answered; what can be nothing else need not be said. Nor need nothing be.
+  const unsaid = () => {
+    if (required && (made.isFixed || strict && made.isWhole)) return made.read();
+    return required && !strict && said.canBeNull ? 'null' : undefined;
+  };
   const has = () => (isTouched ? made.read() : given) !== undefined;
-  const get = (isNew) => (isTouched ? made.read() : given ?? (isNew ? unsaid() : undefined));
+  const get = (isNew) => {
+    if (isTouched) return made.read() ?? (said.canBeNull ? unsaid() : undefined);
+    return given ?? (isNew ? unsaid() : undefined);
+  };
   const set = (text) => {
     given = text;
     isTouched = false;
     made.show(text);
-    kept.hidden = text === undefined || shows(made, text);
-    kept.textContent = kept.hidden ? '' : visible(`in the JSON: ${text.length > 80 ? `${text.slice(0, 80)}…` : text}`);
+    lack.show('');
+    kept.show(text === undefined || isNothing(said, text) || shows(made, text) ? undefined : text);
   };
+  const lacks = () => { try { return lack.ask(required && get(true) === undefined); } catch { return []; } };
   // The answer to a question begins with what its server proposes: who changes nothing answers that.
   if (strict && said.default !== undefined) set(JSON.stringify(said.default));
-  const label = make('label', { htmlFor: id }, visible(name), ' ', make('span', { className: 'hint', textContent: hint }));
-  if (made.isWhole) made.input.append(kept);
-  return { box: made.isWhole ? made.input : make('div', { className: 'field' }, label, made.input, kept), has, get, set };
+  const label = make('label', { htmlFor: id }, isBare ? 'value' : calledIn(said, place), ' ', make('span', { className: 'hint', textContent: hint }));
+  if (made.isWhole) made.input.append(kept.box, lack.box);
+  return { box: made.isWhole ? made.input : make('div', { className: 'field' }, label, made.input, kept.box, lack.box), has, get, set, lacks };
 }
 
 // Whether a field shows what it was given. What is too long to look at is taken for shown.
@@ -48,31 +104,73 @@ function shows(made, text) {
 
 // Fields for all members of an object. Members that the schema does not name are kept as they are and where they are, and
 // so is what should be an object and is none, until somebody fills in a field of it.
-function group(schema, name, required, changed, strict, root = schema, depth = 0) {
-  const box = name ? make('fieldset', {}, make('legend', { textContent: visible(name) })) : make('div');
-  const must = Array.isArray(schema.required) ? schema.required : [];
+function group(said, place) {
+  const { name, required, changed } = place;
+  const must = Array.isArray(said.required) ? said.required : [];
   let odd;
-  const touch = () => { odd = undefined; changed(); };
-  const known = Object.entries(isObject(schema.properties) ? schema.properties : {});
-  const members = new Map(known.map(([key, member]) => [key, field(member, key, must.includes(key), touch, strict, root, depth)]));
-  members.forEach((member) => box.append(member.box));
+  const kept = keeping(`field-${counter += 1}`);
+  const touch = () => { odd = undefined; kept.show(undefined); changed(); };
+  const known = Object.entries(isObject(said.properties) ? said.properties : {});
+  const members = new Map(known.map(([key, member]) => [key, field(member, { ...place, name: key, required: must.includes(key), changed: touch, isBare: false })]));
+  const rest = isObject(said.additionalProperties) && Object.keys(said.additionalProperties).length ? rows({ additionalProperties: said.additionalProperties }, { ...place, name: name ? `${name}: others` : 'others', required: false, changed: touch, isBare: false }) : null;
+  const box = framed(said, place, kept.box, ...[...members.values(), rest].filter(Boolean).map((member) => member.box));
   let given = null;
-  const has = () => odd !== undefined || given !== null || [...members.values()].some((member) => member.has());
+  const all = () => [...members.values(), rest].filter(Boolean);
+  const has = () => odd !== undefined || given !== null || all().some((member) => member.has());
   // An object that the form itself makes has what it must have; one that was given stays as it is.
   const get = (isWithinNew = true) => {
     if (odd !== undefined) return odd;
     const isNew = given === null;
-    if (name && !has() && !(required && isWithinNew)) return undefined;
-    const keys = new Set([...(given?.keys() ?? []), ...members.keys()]);
-    const all = [...keys].map((key) => [key, members.has(key) ? members.get(key).get(isNew) : given.get(key)]).filter(([, value]) => value !== undefined);
-    return `{${all.map(([key, value]) => `${JSON.stringify(key)}:${value}`).join(',')}}`;
+    if (!has() && !(required && isWithinNew)) return undefined;
+    const others = rest ? rest.entries() : new Map([...(given ?? [])].filter(([key]) => !members.has(key)));
+    const keys = new Set([...(given?.keys() ?? []), ...members.keys(), ...others.keys()]);
+    return objectOf([...keys].map((key) => [key, members.has(key) ? members.get(key).get(isNew) : others.get(key)]));
   };
   const set = (text) => {
     const isObjectGiven = text !== undefined && isObjectText(text);
     odd = isObjectGiven ? undefined : text;
+    kept.show(odd !== undefined && isNothing(said, odd) ? undefined : odd);
     // Of two with one name the last counts, as everywhere.
     given = isObjectGiven ? new Map(membersOf(text)) : null;
     members.forEach((member, key) => member.set(given?.get(key)));
+    rest?.show(given === null ? undefined : [...given].filter(([key]) => !members.has(key)));
   };
-  return { box, has, get, set };
+  const lacks = () => (odd === undefined && get(true) !== undefined ? all().flatMap((member) => member.lacks()) : []);
+  return { box, has, get, set, lacks };
 }
+
+const objectOf = (entries) => `{${entries.filter(([, value]) => value !== undefined).map(([key, value]) => `${JSON.stringify(key)}:${value}`).join(',')}}`;
+
+// A frame with the name of what is in it, where it has not been named yet.
+function framed(said, place, ...parts) {
+  if (place.isBare) return make('div', {}, ...parts);
+  const hint = hintOf(said, place);
+  return make('fieldset', {}, make('legend', { textContent: calledIn(said, place) }), hint ? make('p', { className: 'hint', textContent: hint }) : null, ...parts);
+}
+
+// What may go on for ever: its fields are made when somebody wants them, or when it is there.
+function later(create, place, said) {
+  const { name, required } = place;
+  const id = `field-${counter += 1}`;
+  const lack = lacking(id, name);
+  let inner = null;
+  const button = make('button', { type: 'button', className: 'quiet small', textContent: 'Fill in', ariaLabel: `Fill in ${visible(name)}` });
+  const box = make('div', { className: 'field' }, make('b', { textContent: visible(name) }), ' ', button, ' ', make('span', { className: 'hint', textContent: hintOf(said, place) }), lack.box);
+  lack.at(button);
+  const open = () => {
+    inner = create({ ...place, depth: 0, room: { left: mostFields } });
+    box.replaceChildren(inner.box);
+  };
+  button.addEventListener('click', () => { open(); focusIn(inner.box); place.changed(); });
+  const set = (text) => {
+    if (text !== undefined && !inner) open();
+    inner?.set(text);
+  };
+  const lacks = () => (inner ? inner.lacks() : lack.ask(required));
+  return { box, set, lacks, has: () => Boolean(inner?.has()), get: (isNew) => inner?.get(isNew) };
+}
+
+// Whether nothing is meant, and nothing may be.
+const isNothing = (said, text) => Boolean(said.canBeNull) && text === 'null';
+
+const focusIn = (box) => box.querySelector('input, select, textarea, button')?.focus();

@@ -22,13 +22,13 @@ function list() {
         const raw = document.getElementById('raw');
         raw.value = entry.text;
         raw.dispatchEvent(new Event('input'));
-        bench.requestSubmit();
+        bench.requestSubmit(document.getElementById('anyway'));
       } else {
         sessionStorage.setItem('again', JSON.stringify(entry));
         location.href = `/playground?tool=${encodeURIComponent(entry.tool)}`;
       }
     });
-    return make('tr', {}, make('td', { className: 'nowrap', textContent: `${new Date(entry.at).toISOString().slice(11, 19)} UTC` }), make('th', { scope: 'row', textContent: visible(entry.tool) }),
+    return make('tr', {}, make('td', { className: 'nowrap', textContent: `${new Date(entry.at).toISOString().slice(11, 19)} UTC` }), make('th', { scope: 'row' }, visible(entry.tool), ' ', entry.harm ? badge('warn', entry.harm) : null),
       make('td', {}, make('code', { textContent: visible(entry.text.slice(0, 1000).replace(/\s+/g, ' ').slice(0, 120)) })), make('td', {}, badge({ done: 'ok', cancelled: 'idle' }[entry.state] ?? 'bad', entry.state)), make('td', { className: 'n', textContent: milliseconds(entry.took) }), make('td', {}, again));
   }));
 }
@@ -43,6 +43,6 @@ if (bench && waiting) {
     const raw = document.getElementById('raw');
     raw.value = entry.text;
     raw.dispatchEvent(new Event('input'));
-    bench.requestSubmit();
+    bench.requestSubmit(document.getElementById('anyway'));
   }
 }

@@ -2,8 +2,9 @@
 // progress and can be told to stop. Everything that comes from servers is put into the page as text, never as markup.
 'use strict';
 
-// - json: JSON as it is written; schema: what schemas mean; fields: one for each kind of value; forms: fields together
-// - client: MCP; showing: results; question: what servers ask; bench: all of it together; history: what was run
+// - json: JSON as it is written; schema, limits: what schemas mean; fields: one for each plain value; forms: fields together
+// - lists, maps, unions: what is added, named or chosen first; lacking: words at a field
+// - client: MCP; hearing: what servers say meanwhile; showing, media: results; question: what servers ask; bench: all of it together; history: what was run
 
 const bench = document.getElementById('bench');
 const make = (tag, properties = {}, ...children) => {
@@ -64,6 +65,13 @@ function indented(text) {
     } else out += sign === ',' ? sign + line() : sign === ':' ? ': ' : sign;
   });
   return out;
+}
+
+// JSON whose letters stand there as themselves: many a server writes all but English ones as numbers.
+function spelled(text) {
+  if (text.length > longestIndented || !/\\u[0-9a-f]{4}/i.test(text)) return text;
+  try { JSON.parse(text); } catch { return text; }
+  return signs(text).map((sign) => (sign[0] === '"' ? JSON.stringify(JSON.parse(sign)) : sign)).join('');
 }
 
 // The members of an object, each with its value as it is written.

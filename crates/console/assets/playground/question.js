@@ -1,11 +1,14 @@
-// A server wants to know something: its question, and a form for the answer.
+// A server wants to know something: its question, and a form for the answer; or an address where it is to be answered.
 
 function asked(server, message, answer, tell) {
-  const { message: text, requestedSchema: schema } = message.params ?? {};
-  const answers = group(isObject(schema) ? schema : {}, '', true, () => {}, true);
+  const { message: text, requestedSchema: schema, mode, url } = isObject(message.params) ? message.params : {};
+  const isElsewhere = mode === 'url';
+  const answers = isElsewhere ? null : whole(isObject(schema) ? schema : {}, () => {}, true);
   const reply = (action) => {
+    const [first] = action === 'accept' ? answers?.lacks() ?? [] : [];
+    if (first) { tell(first.why); first.focus(); return; }
     let content;
-    try { content = action === 'accept' ? `,"content":${answers.get()}` : ''; } catch (error) { tell(error.message); return; }
+    try { content = action === 'accept' && answers ? `,"content":${answers.get()}` : ''; } catch (error) { tell(error.message); return; }
     box.remove();
     // As it was written: numbers are not read and written again.
     answer(`{"jsonrpc":"2.0","id":${JSON.stringify(message.id)},"result":{"action":"${action}"${content}}}`);
@@ -17,10 +20,18 @@ function asked(server, message, answer, tell) {
   };
   const box = make('form', { className: 'card' },
     make('h3', { textContent: `${visible(server)} asks` }),
-    make('p', { textContent: visible(String(text ?? '')) }),
-    make('p', { className: 'hint', textContent: 'Nobody has checked who wants to know. Give no passwords.' }),
-    answers.box,
-    make('div', { className: 'actions' }, button('Answer', 'accept', ''), button('Decline', 'decline', 'quiet'), button('Dismiss', 'cancel', 'quiet')));
+    make('p', { className: 'words', textContent: visible(String(text ?? '')) }),
+    make('p', { className: 'hint', textContent: `Nobody has checked who wants to know. ${isElsewhere ? 'Look at the address before you open it.' : 'Give no passwords.'}` }),
+    isElsewhere ? make('p', {}, make('code', { textContent: visible(String(url ?? '')) })) : answers.box,
+    make('div', { className: 'actions' }, isElsewhere ? opening(url, () => reply('accept')) : button('Answer', 'accept', ''), button('Decline', 'decline', 'quiet'), button('Dismiss', 'cancel', 'quiet')));
   box.addEventListener('submit', (event) => { event.preventDefault(); reply('accept'); });
   return box;
+}
+
+// Opens an address in a tab of its own, if it is one that may be opened: who opens it has agreed to go there.
+function opening(url, opened) {
+  if (!/^https?:\/\//i.test(url) || !URL.canParse(url)) return make('span', { className: 'hint', textContent: 'This is no address that can be opened here.' });
+  const link = make('a', { className: 'button', href: url, rel: 'noopener noreferrer', target: '_blank', textContent: `Open ${visible(new URL(url).host)}` });
+  link.addEventListener('click', () => setTimeout(opened));
+  return link;
 }

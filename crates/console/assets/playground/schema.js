@@ -1,6 +1,7 @@
 // What schemas mean, as far as a form needs to know.
 
-// A schema as it is meant: what it refers to is put in, and what only allows `null` as well is left out.
+// A schema as it is meant: what it refers to is put in, all that it must be is put together, and what only allows `null`
+// as well is left out, but for a word about it: `canBeNull`.
 function meant(schema, root, depth = 0) {
   if (!isObject(schema) || depth > 10) return {};
   const { $ref: ref, ...said } = schema;
@@ -8,15 +9,29 @@ function meant(schema, root, depth = 0) {
     const target = referred(ref, root);
     return meant({ ...(isObject(target) ? target : {}), ...said }, root, depth + 1);
   }
-  for (const key of ['allOf', 'anyOf', 'oneOf']) {
+  if (Array.isArray(said.type) && said.type.includes('null')) said.canBeNull = true;
+  if (Array.isArray(said.allOf)) {
+    const { allOf, ...others } = said;
+    return meant([...allOf.map((one) => meant(one, root, depth + 1)), others].reduce(together, {}), root, depth + 1);
+  }
+  for (const key of ['anyOf', 'oneOf']) {
     const { [key]: all, ...others } = said;
     if (!Array.isArray(all)) continue;
-    const left = all.filter((one) => key === 'allOf' || one?.type !== 'null');
+    const left = all.filter((one) => one?.type !== 'null');
+    if (left.length < all.length) others.canBeNull = true;
     // The only one that can be chosen is still to be chosen: it may be what somebody agrees to.
-    if (key !== 'allOf' && left.length && left.every((one) => isObject(one) && 'const' in one)) return { ...others, oneOf: left };
+    if (left.length && left.every((one) => isObject(one) && 'const' in one)) return { ...others, oneOf: left };
     if (left.length === 1 && isObject(left[0])) return meant({ ...left[0], ...others }, root, depth + 1);
+    return { ...others, [key]: left };
   }
   return said;
+}
+
+// What must be both.
+function together(one, other) {
+  const properties = { ...one.properties, ...other.properties };
+  const required = [...new Set([one.required, other.required].filter(Array.isArray).flat())];
+  return { ...one, ...other, ...(Object.keys(properties).length ? { properties } : {}), ...(required.length ? { required } : {}) };
 }
 
 function referred(ref, root) {
@@ -25,12 +40,63 @@ function referred(ref, root) {
 }
 
 const kindOf = (said) => (Array.isArray(said.type) ? said.type.find((word) => word !== 'null') : said.type);
+const isOneKind = (said) => !Array.isArray(said.type) || said.type.filter((word) => word !== 'null').length < 2;
+const isObjectSchema = (said) => isOneKind(said) && (kindOf(said) === 'object' || said.type === undefined && isObject(said.properties));
+const hasMembers = (said) => isObject(said.properties) && Object.keys(said.properties).length > 0;
+
+// Whether a value has fields of its own, so that one line of text is not enough for it.
+function isComposite(said, root) {
+  if (choicesOf(said)) return false;
+  return isObjectSchema(said) || isOneKind(said) && kindOf(said) === 'array' || branchesOf(said, root) !== null;
+}
+
+// Whether each item of a list needs fields of its own: also where it may be words or a number.
+const isManifold = (said, root) => isComposite(said, root) || !choicesOf(said) && [said.anyOf, said.oneOf].some(Array.isArray);
+
+// The kinds that a value may be of, if they are to be chosen from: each with what it is called. Where all are plain, one
+// field can tell them apart.
+function branchesOf(said, root, depth = 0) {
+  const all = [said.anyOf, said.oneOf].find(Array.isArray);
+  if (!all || all.length < 2 || depth > 3) return null;
+  const { anyOf, oneOf, canBeNull, title, description, default: usual, ...others } = said;
+  const found = all.map((one) => ({ root, name: isObject(one) ? nameOf(one) : '', said: tagged(together(others, meant(one, root)), root) }));
+  const isPlain = ({ said: one }) => choicesOf(one) || !isObjectSchema(one) && kindOf(one) !== 'array' && branchesOf(one, root, depth + 1) === null;
+  if (found.every(isPlain)) return null;
+  const titles = found.map((one) => one.name || titleOf(one.said, root));
+  return found.map((one, at) => ({ ...one, title: titles.indexOf(titles[at]) === titles.lastIndexOf(titles[at]) ? titles[at] : `${titles[at]} (${at + 1})` }));
+}
+
+const nameOf = (one) => String(one.title ?? (typeof one.$ref === 'string' ? one.$ref.split('/').pop() : ''));
+
+// By what can be nothing else a server tells the kinds apart: it must be there, whether or not the schema says so.
+function tagged(said, root) {
+  if (!isObject(said.properties)) return said;
+  const tags = Object.entries(said.properties).filter(([, member]) => 'const' in meant(member, root)).map(([key]) => key);
+  return tags.length ? { ...said, required: [...new Set([...(Array.isArray(said.required) ? said.required : []), ...tags])] } : said;
+}
+
+// What to call a kind that has no name.
+function titleOf(said, root) {
+  if (typeof said.title === 'string' && said.title) return said.title;
+  const choices = choicesOf(said);
+  if (choices) return choices.map((choice) => choice.title).join(', ');
+  if (isObjectSchema(said)) {
+    const members = Object.entries(isObject(said.properties) ? said.properties : {});
+    const tags = members.map(([, member]) => meant(member, root)).filter((member) => 'const' in member).map((member) => plain(member.const));
+    if (tags.length) return tags.join(', ');
+    return members.length ? `with ${members.map(([key]) => key).slice(0, 4).join(', ')}` : 'names and values';
+  }
+  if (kindOf(said) === 'array') return `list of ${titleOf(meant(said.items, root), root)}`;
+  return { string: 'text', integer: 'whole number', number: 'number', boolean: 'true or false' }[kindOf(said)] ?? 'anything';
+}
 
 // Everything that a value may be; nothing said means anything.
 function kindsOf(said, root) {
-  if (said.type !== undefined) return [said.type].flat();
-  const all = [said.anyOf, said.oneOf].find(Array.isArray) ?? [];
-  return all.flatMap((one) => { const it = meant(one, root); return it.type === undefined ? [it.properties ? 'object' : 'any'] : [it.type].flat(); });
+  const none = said.canBeNull ? ['null'] : [];
+  if (said.type !== undefined) return [...[said.type].flat(), ...none];
+  const all = [said.anyOf, said.oneOf].find(Array.isArray);
+  if (!all) return [];
+  return [...none, ...all.flatMap((one) => { const it = meant(one, root); return it.type === undefined ? [it.properties ? 'object' : 'any'] : [it.type].flat(); })];
 }
 
 // Whether a value that was read is one of the kinds.

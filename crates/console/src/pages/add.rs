@@ -12,7 +12,7 @@ use service::servers::Registration;
 use crate::form::Form;
 use crate::frame::Page;
 use crate::html::{Html, html};
-use crate::pages::server::report_in_words;
+use crate::pages::server::{report_in_words, report_with_tools};
 use crate::pages::{options, server_path, told};
 use crate::reply::Reply;
 use crate::visit::Visit;
@@ -69,7 +69,7 @@ fn by_hand(visit: &Visit<'_>, written: &Form, note: Option<Note>) -> Html {
     let note = note.map(|Note { is_good, text, .. }| {
         let (tone, role) = if is_good { ("ok", "status") } else { ("bad", "alert") };
         html!(
-            r#"<div class="flash {tone}" role="{role}" id="problem"><pre>{text}</pre></div>"#,
+            r#"<div class="flash {tone}" role="{role}" id="problem"><pre tabindex="0">{text}</pre></div>"#,
             tone = tone,
             role = role,
             text = text
@@ -104,7 +104,7 @@ fn by_hand(visit: &Visit<'_>, written: &Form, note: Option<Note>) -> Html {
 <fieldset data-kind="stdio"><legend>A program</legend>{command}{args}{env}{cwd}</fieldset>
 <fieldset data-kind="http sse"><legend>An address</legend>{url}{headers}</fieldset>
 <fieldset data-kind="docker"><legend>A container</legend>{image}{docker_args}{docker_env}{volumes}{ports}</fieldset>
-<div class="field"><label class="check"><input type="checkbox" name="lazy"{lazy}> Start it only when it is needed</label></div>
+{timeout}<div class="field"><label class="check"><input type="checkbox" name="lazy"{lazy}> Start it only when it is needed</label></div>
 <div class="actions"><button name="deed" value="test" class="{test}" data-busy="Testing …">Test</button><button name="deed" value="save" class="{save}" data-busy="Testing and adding …">Test and add</button>
 <button name="deed" value="save-untested" class="quiet">Add without a test</button></div></form>"#,
         csrf = visit.csrf(),
@@ -133,6 +133,8 @@ fn by_hand(visit: &Visit<'_>, written: &Form, note: Option<Note>) -> Html {
             "/home/me/notes:/notes:ro"
         ),
         ports = field("port", "Port", "only if it speaks HTTP, and on which port; else it is spoken to by stdio", ""),
+        timeout =
+            field("timeout", "Time limit", "milliseconds for each of its calls; empty is no limit of its own", ""),
         lazy = written.has("lazy").then(|| html!(" checked")),
         test = primary.0,
         save = primary.1,
@@ -158,6 +160,9 @@ async fn one(visit: &Visit<'_>, deed: &str) -> Result<Reply, Error> {
     if let Some((field, why)) = missing(&visit.form) {
         return Ok(again(Note::at(field, why)));
     }
+    if let Some(why) = whole_line(&visit.form) {
+        return Ok(again(Note::at("command", why)));
+    }
     // Told before the test, which may take a while.
     if visit.service().server(visit.form.text("name").trim()).await.is_ok() {
         return Ok(again(Note::at("name", "Name: there is a server of that name already.")));
@@ -169,10 +174,13 @@ async fn one(visit: &Visit<'_>, deed: &str) -> Result<Reply, Error> {
     if deed != "save-untested" {
         match visit.service().test_unregistered(registration.clone()).await {
             Ok(report) if report.success && deed == "test" => {
-                return Ok(again(Note { is_good: true, text: report_in_words(&report), field: None }));
+                return Ok(again(Note { is_good: true, text: report_with_tools(&report), field: None }));
             }
             Ok(report) if report.success => {}
-            Ok(report) => return Ok(again(Note::bad(report_in_words(&report)))),
+            Ok(report) => {
+                let hint = other_kind(visit.form.text("kind"), report.error.as_deref().unwrap_or_default());
+                return Ok(again(Note::bad(report_in_words(&report) + hint + &two_in_one(&visit.form))));
+            }
             Err(error) => return Ok(again(refusal(&error, visit.form.text("kind")))),
         }
     }
@@ -181,6 +189,35 @@ async fn one(visit: &Visit<'_>, deed: &str) -> Result<Reply, Error> {
         Ok(_) => visit.done(format!("{name} is added."), server_path(&name)),
         Err(error) => again(refusal(&error, visit.form.text("kind"))),
     })
+}
+
+/// A whole line of a shell was written where only the program belongs.
+fn whole_line(form: &Form) -> Option<String> {
+    let command = form.said("command").filter(|_| !matches!(form.text("kind"), "docker" | "http" | "sse"))?;
+    let (program, rest) = command.split_once(char::is_whitespace)?;
+    if std::path::Path::new(command).exists() {
+        return None;
+    }
+    let rest = rest.split_whitespace().collect::<Vec<_>>().join("\n");
+    Some(format!("Command: only the program itself, `{program}`. The rest goes into Arguments, one a line:\n{rest}"))
+}
+
+/// An option and its value in one line, which is one argument for the program.
+fn two_in_one(form: &Form) -> String {
+    let both = lines(form, "args").find(|line| line.starts_with('-') && line.contains(' ') && !line.contains('='));
+    both.map(|line| format!("\nEach line of Arguments is one argument: `{line}` may have to be two."))
+        .unwrap_or_default()
+}
+
+/// What to try if a server answers, but not as the kind that was chosen.
+fn other_kind(kind: &str, error: &str) -> &'static str {
+    let is_answer = ["HTTP 400", "HTTP 404", "HTTP 405", "HTTP 406", "HTTP 415", "instead of JSON or an event stream"];
+    match kind {
+        _ if !is_answer.iter().any(|sign| error.contains(sign)) => "",
+        "http" => "\nIf the address is right, it may be an older server: try “An address (HTTP+SSE, older)”.",
+        "sse" => "\nIf the address is right, it may be a newer server: try “An address (Streamable HTTP)”.",
+        _ => "",
+    }
 }
 
 /// What must be there and is not.
@@ -230,6 +267,7 @@ fn field_of(place: &[String], kind: &str) -> Option<(&'static str, &'static str)
         "env" if is_docker => ("docker_env", "Environment"),
         "env" => ("env", "Environment"),
         "cwd" => ("cwd", "Working folder"),
+        "timeout" => ("timeout", "Time limit"),
         "url" | "base_url" => ("url", "Address"),
         "headers" => ("headers", "Headers"),
         "image" => ("image", "Image"),
@@ -274,6 +312,11 @@ fn registration(form: &Form) -> Result<Registration, (&'static str, String)> {
             Transport::Stdio
         }
     };
+    if let Some(text) = form.said("timeout") {
+        let number = text.parse::<u64>().ok().filter(|number| *number > 0);
+        let number = number.ok_or(("timeout", "Time limit: a whole number of milliseconds, or nothing".to_owned()))?;
+        config.insert("timeout".to_owned(), json!(number));
+    }
     if form.has("lazy") {
         config.insert("lazy".to_owned(), json!(true));
     }
@@ -306,10 +349,12 @@ fn listed(form: &Form, name: &str) -> Option<Value> {
 
 fn pairs(form: &Form, name: &'static str, between: char) -> Result<Option<Value>, (&'static str, String)> {
     let mut all = Map::new();
-    for line in lines(form, name) {
+    let is_comment = |line: &&str| between == '=' && line.starts_with('#');
+    for line in lines(form, name).filter(|line| !is_comment(line)) {
+        let line = if between == '=' { line.strip_prefix("export ").unwrap_or(line) } else { line };
         let (key, value) = line.split_once(between).ok_or_else(|| {
             let (title, form) = if between == ':' { ("Headers", "Name: value") } else { ("Environment", "NAME=value") };
-            (name, format!("{title}: write {form} in each line"))
+            (name, format!("{title}: `{line}` is not {form}"))
         })?;
         all.insert(key.trim().to_owned(), json!(value.trim()));
     }
@@ -326,6 +371,9 @@ mod tests {
         let made = registration(&form).unwrap();
         let expected = json!({"command": "npx", "args": ["-y", "a b"], "env": {"A": "1=2"}, "lazy": true});
         assert_eq!(Value::Object(made.connection_config), expected);
+        let form = Form::read(b"name=x&kind=http&url=http://h&timeout=120000");
+        assert_eq!(registration(&form).unwrap().connection_config["timeout"], 120_000);
+        assert_eq!(registration(&Form::read(b"kind=stdio&timeout=1m")).unwrap_err().0, "timeout");
         let form = Form::read(b"name=x&kind=sse&url=http://h&headers=A:+b:c");
         let made = registration(&form).unwrap();
         assert_eq!(made.transport_type, Transport::Sse);
@@ -337,6 +385,23 @@ mod tests {
         let expected = json!({"docker": {"image": "a", "volumes": ["/n:/n:ro"], "ports": [8080]}});
         assert_eq!(Value::Object(made.connection_config), expected);
         assert_eq!(registration(&Form::read(b"name=x&kind=docker&image=a&port=web")).unwrap_err().0, "port");
+    }
+
+    #[test]
+    fn who_chose_the_wrong_kind_of_address_is_told_of_the_other() {
+        assert!(other_kind("http", "it answered HTTP 404 Not Found").contains("HTTP+SSE"));
+        assert!(other_kind("sse", "it answered HTTP 405 Method Not Allowed").contains("Streamable"));
+        assert_eq!(other_kind("http", "it cannot be reached: refused"), "");
+    }
+
+    #[test]
+    fn who_pastes_what_a_readme_says_is_told_where_it_belongs() {
+        let why = whole_line(&Form::read(b"kind=stdio&command=npx+-y++@a/b")).unwrap();
+        assert!(why.contains("`npx`") && why.ends_with("-y\n@a/b"), "{why}");
+        assert_eq!(whole_line(&Form::read(b"kind=stdio&command=npx")), None);
+        assert!(two_in_one(&Form::read(b"args=-u+/x.py")).contains("`-u /x.py`"));
+        let form = Form::read(b"name=x&kind=stdio&command=a&env=export+A%3Db%0A%23+why");
+        assert_eq!(registration(&form).unwrap().connection_config["env"], json!({"A": "b"}));
     }
 
     #[test]

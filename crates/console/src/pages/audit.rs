@@ -6,7 +6,7 @@ use service::Error;
 use crate::form;
 use crate::frame::Page;
 use crate::html::{Html, html};
-use crate::pages::pager;
+use crate::pages::{options, pager, server_names};
 use crate::reply::Reply;
 use crate::visit::Visit;
 use crate::words;
@@ -38,15 +38,29 @@ pub(crate) async fn show(visit: &Visit<'_>) -> Result<Reply, Error> {
         ),
     };
     let body = html!(
-        r#"<h1>Audit log</h1><form class="filters" method="get" action="/audit"><label>Who<input name="who" value="{who:#}"></label><label>Did what<input name="action" value="{action:#}" placeholder="server.register"></label>
-<label>To what<input name="target" value="{target:#}"></label><button class="quiet">Filter</button></form><div id="log-list" data-live="server. tools. notice">{table}{pager}</div>"#,
+        r#"<h1>Audit log</h1><form class="filters" method="get" action="/audit"><label>Who<input name="who" value="{who:#}" list="who-names" autocomplete="off"></label><datalist id="who-names">{everybody}</datalist><label>Did what<select name="action" data-submit>{actions}</select></label>
+<label>To what<input name="target" value="{target:#}" list="target-names" autocomplete="off"></label><datalist id="target-names">{targets}</datalist><button class="quiet">Filter</button></form><div id="log-list" data-live="server. tools. notice">{table}{pager}</div>"#,
         who = who,
-        action = action,
+        everybody = (visit.console.outside.token_names)()
+            .iter()
+            .map(|name| html!(r#"<option value="{:#}">"#, name))
+            .collect::<Html>(),
+        actions = actions(action),
+        targets =
+            server_names(visit).await?.iter().map(|name| html!(r#"<option value="{:#}">"#, name)).collect::<Html>(),
         target = target,
         table = table,
         pager = pager(listed.items.len(), offset, PAGE, listed.total, address),
     );
     Ok(Reply::page(Page { title: "Audit log".into(), place: "/audit", body, script: None }))
+}
+
+/// All that can be asked for, and what is: it may be older than this program.
+fn actions(chosen: &str) -> Html {
+    let is_known = chosen.is_empty() || DEEDS.iter().any(|(action, _)| *action == chosen);
+    let other = (!is_known).then(|| (chosen, in_words(chosen)));
+    let known = DEEDS.iter().map(|(action, words)| (*action, (*words).to_owned()));
+    options([("", "anything".to_owned())].into_iter().chain(known).chain(other), chosen)
 }
 
 fn row(note: &AuditRecord) -> Html {
@@ -72,27 +86,35 @@ fn row(note: &AuditRecord) -> Html {
     )
 }
 
-/// What was done, as people say it: `server.refresh_tools` is "server: refresh tools".
+/// What is written down, and how people say it.
+const DEEDS: &[(&str, &str)] = &[
+    ("server.register", "added a server"),
+    ("server.update", "changed a server"),
+    ("server.remove", "removed a server"),
+    ("server.connect", "connected a server"),
+    ("server.disconnect", "disconnected a server"),
+    ("server.enable", "switched a server on"),
+    ("server.disable", "switched a server off"),
+    ("server.refresh_tools", "asked for a server's tools"),
+    ("tool.enable", "switched tools on"),
+    ("tool.disable", "switched tools off"),
+    ("settings.change", "changed settings"),
+    ("execution.cancel", "cancelled a call"),
+    ("executions.stop", "stopped all calls"),
+    ("executions.reset", "allowed calls again"),
+    ("skill.put", "wrote a skill"),
+    ("skill.delete", "removed a skill"),
+    ("skill.reject", "turned a proposed skill down"),
+    ("binding.add", "bound a section"),
+    ("binding.remove", "unbound a section"),
+    ("registry.export", "exported everything"),
+    ("registry.import", "imported a file"),
+];
+
+/// What was done, as people say it: `skill.try_out` is "skill: try out".
 fn in_words(action: &str) -> String {
-    let known = match action {
-        "server.register" => "added a server",
-        "server.update" => "changed a server",
-        "server.remove" => "removed a server",
-        "server.connect" => "connected a server",
-        "server.disconnect" => "disconnected a server",
-        "server.enable" => "switched a server on",
-        "server.disable" => "switched a server off",
-        "server.refresh_tools" => "asked for a server's tools",
-        "tool.enable" => "switched tools on",
-        "tool.disable" => "switched tools off",
-        "execution.cancel" => "cancelled a call",
-        "binding.add" => "bound a section",
-        "binding.remove" => "unbound a section",
-        "registry.export" => "exported everything",
-        "registry.import" => "imported a file",
-        other => return other.replacen('.', ": ", 1).replace('_', " "),
-    };
-    known.to_owned()
+    let known = DEEDS.iter().find(|(known, _)| *known == action);
+    known.map_or_else(|| action.replacen('.', ": ", 1).replace('_', " "), |(_, words)| (*words).to_owned())
 }
 
 #[cfg(test)]

@@ -1,12 +1,14 @@
 //! Documents: Markdown files that run tools, opened from the one folder that may be. They are shown as people read them,
-//! with the server of every section and why it is that one; scripts run blocks and show how far they are.
+//! with the server of every section and why it is that one; scripts run blocks and show how far they are, and forms run
+//! them where there are none.
 
 mod map;
 mod markdown;
+mod running;
 
 use std::borrow::Cow;
 
-use notebook::{Folder, FolderError, Listing};
+use notebook::{FolderError, Listing};
 use service::Error;
 
 use crate::assets::DOCUMENTS;
@@ -16,6 +18,7 @@ use crate::html::{Html, html};
 use crate::reply::Reply;
 use crate::visit::Visit;
 use crate::{Documents, words};
+pub(crate) use running::run;
 
 /// So much of a document is shown; what is longer is for an editor.
 const SHOWN: usize = 100_000;
@@ -30,7 +33,7 @@ pub(crate) async fn show(visit: &Visit<'_>) -> Result<Reply, Error> {
         return Ok(framed("Documents", nothing_served(), None));
     };
     match visit.query.said("path") {
-        Some(path) => one(documents, path).await,
+        Some(path) => one(visit, documents, path).await,
         None => list(visit, documents).await,
     }
 }
@@ -92,7 +95,7 @@ fn address_of(path: &str) -> String {
     form::address("/documents", &[("path", path)])
 }
 
-async fn one(documents: &Documents, path: &str) -> Result<Reply, Error> {
+async fn one(visit: &Visit<'_>, documents: &Documents, path: &str) -> Result<Reply, Error> {
     let (document, outline) = (documents.open)(path.to_owned()).await?;
     let (text, is_cut) = beginning(document.text());
     let anchors = map::anchors(&outline);
@@ -102,7 +105,7 @@ async fn one(documents: &Documents, path: &str) -> Result<Reply, Error> {
         picture: &|target| picture_address(path, target),
         link: &|target| match target.strip_prefix('#') {
             Some(name) => anchors.get(&form::segment(name).to_lowercase()).map(|line| format!("#line-{line}")),
-            None => neighbour(path, target).map(|path| address_of(&path)),
+            None => beside(path, target),
         },
     };
     let shown = markdown::shown(&text, &insets);
@@ -111,11 +114,12 @@ async fn one(documents: &Documents, path: &str) -> Result<Reply, Error> {
     });
     let is_anything = outline.sections.iter().any(|section| !section.blocks.is_empty());
     let body = html!(
-        r#"<div class="head"><h1>{name}</h1><div class="actions"><button id="run-all" data-script hidden{off}>Run all</button><button id="stop" class="danger" hidden>Stop</button></div></div>
+        r#"<div class="head"><h1>{name}</h1><div class="actions"><button id="run-all" form="runner" name="blocks" value="{all:#}"{off}>Run all</button></div></div>
 <p class="muted"><a href="/documents">Documents</a> · <code>{path}</code> · results are written into the file, as <code>mcp-aggregator run</code> does</p>
-<noscript><p class="flash warn">Running needs JavaScript. Everything can be read without.</p></noscript>
-<div id="run-status" class="sticky" role="status" data-path="{path:#}" data-changes="{changes}" hidden></div><div id="problems" role="alert"></div>
-<div class="columns document"><article id="document" class="prose-page" data-live="document.">{cut}{shown}<span id="edition" data-version="{version}" data-all="{all}" hidden></span></article><aside id="outline" data-live="document." aria-label="Outline">{map}</aside></div>"#,
+<form id="runner" method="post" action="/documents/run">{csrf}<input type="hidden" name="path" value="{path:#}"></form>
+<div class="sticky actions" hidden><span id="run-status" role="status" data-path="{path:#}" data-changes="{changes}"></span><span id="run-rest"></span><button id="stop" class="danger small" hidden>Stop</button></div><p id="gone" class="flash warn" role="status" hidden>The file is not there now. What was read last is shown, until it is back.</p><div id="problems" role="alert"></div>
+<div class="columns document"><article id="document" class="prose-page" data-live="document.">{cut}{shown}<span id="edition" data-version="{version}" data-all="{all}" hidden></span><input type="hidden" form="runner" name="version" value="{version:#}"></article><aside id="outline" data-live="document." aria-label="Outline">{map}</aside></div>"#,
+        csrf = visit.csrf(),
         name = path.rsplit('/').next().unwrap_or(path),
         all = map::all_blocks(&outline),
         version = outline.version,
@@ -159,16 +163,28 @@ pub(crate) async fn picture(visit: &Visit<'_>) -> Result<Reply, Error> {
         return Err(Error::DocumentNotFound { path, why: "no folder of documents is served".to_owned() });
     };
     let folder = std::sync::Arc::clone(&documents.folder);
-    let (content_type, content) = away(move || read_picture(&folder, path)).await??;
+    let (content_type, content) = away(move || had(path, |path| folder.picture(path))).await??;
     Ok(Reply::Picture { content_type, content })
 }
 
-fn read_picture(folder: &Folder, path: String) -> Result<(&'static str, Vec<u8>), Error> {
-    folder.picture(&path).map_err(|error| {
+/// A file that a tool made and a document in our folder links. It is to be kept: whatever is in it, no browser shows it.
+pub(crate) async fn file(visit: &Visit<'_>) -> Result<Reply, Error> {
+    let path = visit.query.text("path").to_owned();
+    let Some(documents) = &visit.console.outside.documents else {
+        return Err(Error::DocumentNotFound { path, why: "no folder of documents is served".to_owned() });
+    };
+    let folder = std::sync::Arc::clone(&documents.folder);
+    let name = path.rsplit('/').next().unwrap_or_default().replace(['"', '\\'], "");
+    let content = away(move || had(path, |path| folder.attachment(path))).await??;
+    Ok(Reply::File { name, content_type: "application/octet-stream", content })
+}
+
+fn had<T>(path: String, read: impl FnOnce(&str) -> Result<T, FolderError>) -> Result<T, Error> {
+    read(&path).map_err(|error| {
         let why = match error {
             FolderError::NoDocument { why, .. } => why,
             FolderError::File(error) => {
-                tracing::warn!(%path, %error, "a picture could not be read");
+                tracing::warn!(%path, %error, "a file beside a document could not be read");
                 "it could not be read"
             }
         };
@@ -181,9 +197,13 @@ fn picture_address(document: &str, target: &str) -> Option<String> {
     Some(form::address("/documents/picture", &[("path", &neighbour_path(document, target)?)]))
 }
 
-/// Another document that a link in one leads to.
-fn neighbour(document: &str, target: &str) -> Option<String> {
-    neighbour_path(document, target).filter(|path| path.ends_with(".md"))
+/// Where a relative link leads: to another document, or to a file that a tool made.
+fn beside(document: &str, target: &str) -> Option<String> {
+    let path = neighbour_path(document, target)?;
+    if path.ends_with(".md") {
+        return Some(address_of(&path));
+    }
+    path.contains(".assets/").then(|| form::address("/documents/file", &[("path", &path)]))
 }
 
 /// The path in the folder of what a document names by a relative one. Whether it is there and may be seen is for the folder.

@@ -2,7 +2,9 @@
 
 mod export;
 
-use registry::{ExecutionFilter, ExecutionId, ExecutionRecord, ExecutionStatus, Page as Part, RawJson, Source};
+use registry::{
+    ExecutionFilter, ExecutionId, ExecutionRecord, ExecutionStatus, Page as Part, RawJson, Source, Timestamp,
+};
 use service::Error;
 use service::executions::LONGEST_PAYLOAD;
 
@@ -10,7 +12,7 @@ use crate::form;
 use crate::frame::Page;
 use crate::html::{Html, html};
 use crate::pages::overview::clip;
-use crate::pages::{options, pager, pretty, server_link, told, tool_path};
+use crate::pages::{Question, ask, is_sure, options, pager, pretty, server_link, told, tool_path};
 use crate::reply::Reply;
 use crate::visit::Visit;
 use crate::words;
@@ -19,23 +21,46 @@ pub(crate) use export::{export_csv, export_json};
 
 /// Calls on a page.
 const PAGE: u32 = 50;
+/// So many tools are suggested.
+const SUGGESTED: u32 = 500;
+/// So many are named instead of one that nothing fits.
+const INSTEAD: usize = 10;
 /// So much of what a tool was given or answered is shown.
 const SHOWN: usize = 20_000;
+/// What is asked before everything is stopped.
+const STOP_ALL: &str = "Cancel every call and refuse new ones until you allow them again?";
 
 /// What the query asks for, as it was written.
+#[derive(Clone, Copy)]
 struct Asked<'v> {
     status: &'v str,
     source: &'v str,
     server: &'v str,
     tool: &'v str,
+    from: &'v str,
+    to: &'v str,
     offset: u64,
+}
+
+/// A moment as browsers write it, in UTC: `2026-11-16T10:30`.
+fn moment(text: &str) -> Option<Timestamp> {
+    let seconds = if text.len() == 16 { ":00" } else { "" };
+    format!("{text}{seconds}Z").parse().ok()
 }
 
 impl<'v> Asked<'v> {
     fn of(visit: &'v Visit<'_>) -> Self {
         let said = |name: &str| visit.query.said(name).unwrap_or_default();
         let offset = said("offset").parse().unwrap_or(0);
-        Self { status: said("status"), source: said("source"), server: said("server"), tool: said("tool"), offset }
+        Self {
+            status: said("status"),
+            source: said("source"),
+            server: said("server"),
+            tool: said("tool"),
+            from: said("from"),
+            to: said("to"),
+            offset,
+        }
     }
 
     /// What is no known word is not asked for.
@@ -46,6 +71,8 @@ impl<'v> Asked<'v> {
             source: self.source.parse().ok(),
             server_name: text(self.server),
             tool_name: text(self.tool),
+            since: moment(self.from),
+            until: moment(self.to),
             ..ExecutionFilter::default()
         }
     }
@@ -57,6 +84,8 @@ impl<'v> Asked<'v> {
             ("source", self.source),
             ("server", self.server),
             ("tool", self.tool),
+            ("from", self.from),
+            ("to", self.to),
             ("offset", &*offset),
         ];
         form::address(path, &pairs)
@@ -66,6 +95,13 @@ impl<'v> Asked<'v> {
 /// The list.
 pub(crate) async fn list(visit: &Visit<'_>) -> Result<Reply, Error> {
     let asked = Asked::of(visit);
+    // Who writes a full name means the tool of that server.
+    if asked.server.is_empty() && asked.tool.contains(['.', ':', '_', '/']) {
+        if let Ok(tool) = visit.service().tool_known_as(asked.tool).await {
+            let meant = Asked { server: &tool.server_name, tool: &tool.original_name, offset: 0, ..asked };
+            return Ok(Reply::Seen(meant.address("/executions", 0)));
+        }
+    }
     let listed = visit.service().executions(&asked.filter(), Part { limit: PAGE, offset: asked.offset }).await?;
     let reading = visit.service().reading();
     let body = html!(
@@ -74,11 +110,11 @@ pub(crate) async fn list(visit: &Visit<'_>) -> Result<Reply, Error> {
         json = asked.address("/executions/export.json", 0),
         csv = asked.address("/executions/export.csv", 0),
         stop = stop_button(visit),
-        filters = filters(&asked),
+        filters = filters(visit, &asked).await?,
         running = words::count(reading.running + reading.mcp_running),
         waiting = words::count(reading.queued + reading.mcp_queued),
         total = words::several(listed.total, "call"),
-        table = table(visit, &listed.items),
+        table = table(visit, &asked, &listed.items).await?,
         pager =
             pager(listed.items.len(), asked.offset, PAGE, listed.total, |offset| asked.address("/executions", offset)),
     );
@@ -89,40 +125,93 @@ fn stop_button(visit: &Visit<'_>) -> Option<Html> {
     if visit.service().executions_are_stopped() {
         return None;
     }
-    let ask = "Cancel every call and refuse new ones until you allow them again?";
     Some(html!(
         r#"<form method="post" action="/executions/stop">{csrf}<button class="danger small" data-confirm="{ask}">Stop everything</button></form>"#,
         csrf = visit.csrf(),
-        ask = ask,
+        ask = STOP_ALL,
     ))
 }
 
-fn filters(asked: &Asked<'_>) -> Html {
+async fn filters(visit: &Visit<'_>, asked: &Asked<'_>) -> Result<Html, Error> {
     let any = |word: &str| std::iter::once(("", word.to_owned()));
     let statuses = ExecutionStatus::ALL.iter().map(|status| (status.as_str(), status.as_str().to_owned()));
     let sources = Source::ALL.iter().map(|source| (source.as_str(), source.as_str().to_owned()));
-    html!(
+    // Calls are kept longer than servers: one that is gone can still be asked for.
+    let mut servers = crate::pages::server_names(visit).await?;
+    if !asked.server.is_empty() && !servers.iter().any(|name| name == asked.server) {
+        servers.push(asked.server.to_owned());
+    }
+    let servers = servers.iter().map(|name| (name.as_str(), clip(name, 60)));
+    Ok(html!(
         r#"<form class="filters" method="get" action="/executions"><label>State<select name="status" data-submit>{statuses}</select></label>
-<label>Came from<select name="source" data-submit>{sources}</select></label><label>Server<input name="server" value="{server:#}"></label>
-<label>Tool<input name="tool" value="{tool:#}"></label><button class="quiet">Filter</button></form>"#,
+<label>Came from<select name="source" data-submit>{sources}</select></label><label>Server<select name="server" data-submit>{servers}</select></label>
+<label>Tool<input name="tool" value="{tool:#}" list="tool-names" autocomplete="off" spellcheck="false"></label><datalist id="tool-names">{tools}</datalist>
+<span class="break"></span><label>From (UTC)<input type="datetime-local" name="from" value="{from:#}"></label><label>To (UTC)<input type="datetime-local" name="to" value="{to:#}"></label><button class="quiet">Filter</button></form>"#,
         statuses = options(any("any").chain(statuses), asked.status),
         sources = options(any("anywhere").chain(sources), asked.source),
-        server = asked.server,
+        servers = options(any("any").chain(servers), asked.server),
         tool = asked.tool,
-    )
+        from = asked.from,
+        to = asked.to,
+        tools = tool_names(visit, asked, "")
+            .await?
+            .iter()
+            .map(|name| html!(r#"<option value="{:#}">"#, name))
+            .collect::<Html>(),
+    ))
 }
 
-fn table(visit: &Visit<'_>, calls: &[ExecutionRecord]) -> Html {
-    if calls.is_empty() {
-        return html!(
+/// Names of tools with a part in them, each once.
+async fn tool_names(visit: &Visit<'_>, asked: &Asked<'_>, part: &str) -> Result<Vec<String>, Error> {
+    let server = Some(asked.server).filter(|server| !server.is_empty());
+    let tools = match visit.service().tools_page(server, Part::first(SUGGESTED)).await {
+        Err(Error::ServerNotFound { .. }) => return Ok(Vec::new()),
+        tools => tools?.items,
+    };
+    let part = part.to_lowercase();
+    let fitting = tools.into_iter().map(|tool| tool.original_name).filter(|name| name.to_lowercase().contains(&part));
+    let mut names: Vec<String> = fitting.collect();
+    names.sort_unstable();
+    names.dedup();
+    Ok(names)
+}
+
+/// What to say where no call fits: the name of a tool must be whole.
+async fn nothing_fits(visit: &Visit<'_>, asked: &Asked<'_>) -> Result<Html, Error> {
+    let is_all =
+        [asked.status, asked.source, asked.server, asked.tool, asked.from, asked.to].iter().all(|said| said.is_empty());
+    if is_all {
+        return Ok(html!(
             r#"<div class="empty"><h3>No calls</h3><p>Calls of clients, of the command line and of the <a href="/playground">playground</a> appear here as they happen.</p></div>"#
-        );
+        ));
+    }
+    let others = match asked.tool {
+        "" => Vec::new(),
+        part => tool_names(visit, asked, part).await?.into_iter().filter(|name| name != part).take(INSTEAD).collect(),
+    };
+    let links: Html = others
+        .iter()
+        .map(|name| {
+            let meant = Asked { tool: name, offset: 0, ..*asked };
+            html!(r#"<li><a href="{to}">{name}</a></li>"#, to = meant.address("/executions", 0), name = clip(name, 80))
+        })
+        .collect();
+    let list = (!others.is_empty()).then(|| html!(r#"<p>Did you mean</p><ul class="plain">{}</ul>"#, links));
+    Ok(html!(
+        r#"<div class="empty"><h3>No calls fit</h3>{list}<p><a href="/executions">All calls</a></p></div>"#,
+        list = list
+    ))
+}
+
+async fn table(visit: &Visit<'_>, asked: &Asked<'_>, calls: &[ExecutionRecord]) -> Result<Html, Error> {
+    if calls.is_empty() {
+        return nothing_fits(visit, asked).await;
     }
     let rows: Html = calls.iter().map(|call| row(visit, call)).collect();
-    html!(
-        r#"<div class="scroll"><table class="cards"><thead><tr><th>Asked for (UTC)</th><th>Tool</th><th>State</th><th class="n">Took</th><th>Came from</th><td></td></tr></thead><tbody>{}</tbody></table></div>"#,
+    Ok(html!(
+        r#"<div class="scroll"><table class="cards calls"><thead><tr><th>Asked for (UTC)</th><th>Tool</th><th>State</th><th class="n">Took</th><th>Came from</th><td></td></tr></thead><tbody>{}</tbody></table></div>"#,
         rows
-    )
+    ))
 }
 
 fn row(visit: &Visit<'_>, call: &ExecutionRecord) -> Html {
@@ -130,9 +219,11 @@ fn row(visit: &Visit<'_>, call: &ExecutionRecord) -> Html {
     let path = format!("/executions/{}", call.id);
     let cancel = is_open.then(|| {
         html!(
-            r#"<form method="post" action="{path}/cancel">{csrf}<button class="danger small">Cancel</button></form>"#,
+            r#"<form method="post" action="{path}/cancel">{csrf}<button class="danger small" data-confirm="{ask}">Cancel</button></form>"#,
             path = path,
             csrf = visit.csrf(),
+            // Rows move while calls come in: who presses the wrong one is told before anything is done.
+            ask = format!("Cancel {}.{}?", clip(&call.server_name, 80), clip(&call.tool_name, 80)),
         )
     });
     html!(
@@ -243,6 +334,10 @@ pub(crate) async fn cancel(visit: &Visit<'_>, id: &str) -> Result<Reply, Error> 
 
 /// Every call is to end, and none is to begin.
 pub(crate) async fn stop(visit: &Visit<'_>) -> Result<Reply, Error> {
+    if !is_sure(visit) {
+        let question = Question { about: STOP_ALL, deed: "Stop everything", fields: &[], back: "/executions" };
+        return Ok(ask(visit, &question));
+    }
     let stopped = visit.service().stop_executions(&visit.actor).await;
     Ok(visit.done(format!("Stopped. {} cancelled.", words::several(stopped.cancelled, "call")), "/executions"))
 }

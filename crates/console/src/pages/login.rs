@@ -47,6 +47,7 @@ pub(crate) async fn enter(visit: &Visit<'_>) -> Reply {
 /// Somebody goes.
 pub(crate) fn leave(visit: &Visit<'_>) -> Reply {
     visit.console.sessions.end(&visit.visitor.id);
+    visit.console.kept.forget(&visit.visitor.id);
     Reply::Seen("/login".to_owned())
 }
 

@@ -43,7 +43,7 @@ async fn page(visit: &Visit<'_>, token: Token) -> Result<Reply, Error> {
 <section aria-labelledby="servers-title"><div class="head"><h2 id="servers-title">Servers</h2><a class="button" href="/add">Add server</a></div>
 <div id="servers" data-live="server. tools. execution.">{content}</div></section>{connect}"#,
         notices = notices(visit, &servers),
-        summary = summary(&servers, &rates, &weights),
+        summary = summary(&servers, &rates, &weights, &visit.console.counted()),
         content = content,
         connect = connecting::section(visit, &token),
     );
@@ -71,6 +71,13 @@ fn notices(visit: &Visit<'_>, servers: &[ServerView]) -> Html {
 
 fn notice(visit: &Visit<'_>, server: &ServerView) -> Option<Html> {
     let record = &server.record;
+    if record.connection_config.is_masked() {
+        return Some(html!(
+            r##"<div class="flash warn"><p><strong>{name}</strong> waits for its secrets: it was imported without them.</p><a class="button quiet small" href="{path}#config-title">Write them</a></div>"##,
+            name = server_link(&record.name),
+            path = server_path(&record.name),
+        ));
+    }
     let why = record.error_message.as_deref().unwrap_or_default();
     let (title, deed, button) = match record.status {
         _ if record.auto_disabled => ("was switched off after too many failures", "enable", "Try again"),
@@ -99,7 +106,7 @@ fn needs_credentials(why: &str) -> bool {
     ["401", "403", "nauthorized", "credentials"].iter().any(|sign| why.contains(sign))
 }
 
-fn summary(servers: &[ServerView], rates: &HashMap<String, Rates>, weights: &[Weight]) -> Html {
+fn summary(servers: &[ServerView], rates: &HashMap<String, Rates>, weights: &[Weight], counted: &str) -> Html {
     let up = servers.iter().filter(|server| server.record.status.is_up()).count();
     let (tools, bytes) = weights.iter().fold((0, 0), |(tools, bytes), one| (tools + one.tools, bytes + one.bytes));
     let total = |value: fn(&Rates) -> u64| rates.values().map(value).sum::<u64>();
@@ -120,9 +127,9 @@ fn summary(servers: &[ServerView], rates: &HashMap<String, Rates>, weights: &[We
         c = card(
             "Calls in the last minute",
             words::count(total(|rates| rates.per_minute)),
-            format!("{} in half an hour", words::count(calls))
+            format!("{} {counted}", words::count(calls))
         ),
-        d = card("Failed", words::percent(share), format!("{} in half an hour", words::count(failed))),
+        d = card("Failed", words::percent(share), format!("{} {counted}", words::count(failed))),
     )
 }
 

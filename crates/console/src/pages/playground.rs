@@ -2,31 +2,29 @@
 //! cancellation and questions; without, a form with JSON in it does.
 //!
 //! - [`choice`]: which tool, and what to say if there is none; [`example`]: what it is given to begin with
+//! - [`rendering`]: what it answered, without scripts
 
 mod choice;
 mod example;
-
-use std::time::Duration;
+mod rendering;
 
 use registry::{RawJson, Source, Status, ToolRecord};
 use serde_json::{Value, json};
 use service::Error;
-use service::calls::{Call, Outcome};
+use service::calls::Call;
 
 use crate::assets::PLAYGROUND;
 use crate::form;
 use crate::frame::Page;
 use crate::html::{Html, html};
 use crate::pages::overview::clip;
+use crate::pages::tools::{hints, long};
 use crate::pages::{pretty, server_link, server_path, told, tool_path};
 use crate::reply::Reply;
 use crate::visit::Visit;
 use crate::words;
 
 pub(crate) use choice::suggest;
-
-/// So many letters of a description are shown: servers may send a word of many thousand.
-const LONGEST_DESCRIPTION: usize = 2_000;
 
 /// From a longer schema no form is made: nobody fills in so many fields, and every page must stay light.
 const LONGEST_SCHEMA: usize = 50_000;
@@ -72,34 +70,45 @@ async fn bench(
     let form = Some(ascii(&schema)).filter(|text| text.len() <= LONGEST_SCHEMA);
     let hint = match &form {
         Some(_) if schema["properties"].as_object().is_some_and(|members| !members.is_empty()) => {
-            "JSON; the form above and this are the same"
+            html!("JSON<span data-script hidden>; the form above and this are the same</span>")
         }
-        Some(_) => "JSON",
-        None => "JSON; there is no form, for the schema is too long",
+        Some(_) => html!("JSON"),
+        None => html!("JSON; there is no form, for the schema is too long"),
     };
     let arguments =
         arguments.unwrap_or_else(|| serde_json::to_string_pretty(&example::of(&schema)).unwrap_or_default());
+    let definition: Value = serde_json::from_str(tool.definition.get()).unwrap_or_default();
+    let annotations = &definition["annotations"];
+    let harm = harm(annotations);
     Ok(html!(
-        r#"<div class="columns"><section aria-labelledby="ask"><h2 id="ask"><a href="{definition}">{short}</a></h2><div class="muted actions" id="of" data-live="server.">of {server}{off}{state}</div><details id="about" open><summary>What it does</summary><pre class="prose">{description}</pre></details>
-<form class="card" id="bench" method="post" action="/playground" data-server="{server_name:#}" data-tool="{original:#}" data-name="{name:#}" data-schema="{schema:#}">{csrf}<input type="hidden" name="tool" value="{name:#}">
-<div id="fields"></div><div class="field"><label for="raw">Arguments <span class="hint">{hint}</span></label><textarea id="raw" name="arguments" rows="8" spellcheck="false">{arguments:#}</textarea></div>
-<div class="actions"><button id="run" data-busy="Running …">Run</button><button id="cancel" type="button" class="danger" hidden>Cancel</button><span id="problem" class="hint" role="alert"></span></div></form></section>
+        r#"<div class="columns"><section aria-labelledby="ask"><h2 id="ask"><a href="{definition}">{short}</a></h2><div class="muted actions" id="of" data-live="server.">of {server}{off}{state}</div><details id="about" open><summary>What it does</summary>{description}</details>
+<form class="card" id="bench" method="post" action="/playground" data-server="{server_name:#}" data-tool="{original:#}" data-name="{name:#}" data-schema="{schema:#}" data-harm="{harm:#}">{csrf}<input type="hidden" name="tool" value="{name:#}">
+<noscript><p class="hint">With JavaScript there are fields to fill in, progress is shown, and a server's questions can be answered.</p></noscript><div id="fields"></div><div class="field"><label for="raw">Arguments <span class="hint">{hint}</span></label><textarea id="raw" name="arguments" rows="8" spellcheck="false">{arguments:#}</textarea></div>
+{hints}<div class="actions"><button id="run" data-busy="Running …">Run</button>{warning}<button id="cancel" type="button" class="danger" hidden>Cancel</button><span id="problem" class="hint" role="alert"></span></div></form></section>
 <section aria-labelledby="answer"><h2 id="answer">Result</h2><div id="outcome" aria-live="polite">{outcome}</div><div id="question"></div></section></div>"#,
         definition = tool_path(&tool.server_name, &tool.original_name),
         short = clip(&tool.original_name, 120),
         server = server_link(&tool.server_name),
         off = (!tool.enabled).then(|| html!(" · {}", words::badge("idle", "off"))),
         state = standing(visit, tool).await?,
-        description = clipped(tool.description.as_deref().unwrap_or("Its server does not say.")),
+        description = long(tool.description.as_deref().unwrap_or("Its server does not say.")),
         server_name = ascii(&json!(tool.server_name)),
         original = ascii(&json!(tool.original_name)),
         name = tool.name,
         schema = form.as_deref().unwrap_or("null"),
         hint = hint,
+        harm = harm,
+        hints = hints(annotations),
+        warning = harm.map(|harm| words::badge("warn", harm)),
         csrf = visit.csrf(),
         arguments = arguments,
         outcome = outcome.unwrap_or_else(|| html!(r#"<p class="muted">Nothing has run yet.</p>"#)),
     ))
+}
+
+/// What is to be thought of before it is run, if its server says so.
+fn harm(annotations: &Value) -> Option<&'static str> {
+    (annotations["destructiveHint"] == true && annotations["readOnlyHint"] != true).then_some("may destroy")
 }
 
 /// Whether its server can be asked now; if not, what can be done about it.
@@ -123,14 +132,6 @@ async fn standing(visit: &Visit<'_>, tool: &ToolRecord) -> Result<Html, Error> {
         back = form::address("/playground", &[("tool", &tool.name)]),
         word = word,
     ))
-}
-
-/// As much of a description as is read before a tool is tried; its own page has more.
-fn clipped(text: &str) -> String {
-    match text.char_indices().nth(LONGEST_DESCRIPTION) {
-        Some((at, _)) => format!("{}… ({} more)", &text[..at], words::size((text.len() - at) as u64)),
-        None => text.to_owned(),
-    }
 }
 
 /// JSON in plain ASCII, so that nothing in it has to be shown otherwise than it is.
@@ -168,40 +169,28 @@ pub(crate) async fn run(visit: &Visit<'_>) -> Result<Reply, Error> {
         trace: None,
     };
     let outcome = match visit.service().call(call).await {
-        Ok(outcome) => rendered(&outcome),
-        Err(error) => html!(r#"<pre class="error">{}</pre>"#, told(&error)),
+        Ok(outcome) => {
+            let rendered = rendering::rendered(&outcome);
+            if !rendered.is_whole {
+                visit.console.kept.keep(&visit.visitor.id, outcome.result.get());
+            }
+            rendered.markup
+        }
+        Err(error) => rendering::failed(&told(&error)),
     };
     page(visit, name, Some(text.to_owned()), Some(outcome)).await
 }
 
-/// A result as far as it can be shown without scripts.
-fn rendered(outcome: &Outcome) -> Html {
-    let result: Value = serde_json::from_str(outcome.result.get()).unwrap_or_default();
-    let content = result["content"].as_array().cloned().unwrap_or_default();
-    let parts: Html = content
-        .iter()
-        .map(|part| match (part["type"].as_str(), part["text"].as_str()) {
-            (Some("text"), Some(text)) => html!(r#"<pre class="block">{}</pre>"#, text),
-            _ => html!(r#"<pre class="block">{}</pre>"#, format!("{part:#}")),
-        })
-        .collect();
-    let span = |milliseconds: f64| words::took(Duration::from_secs_f64(milliseconds.max(0.0) / 1000.0));
-    let metadata = &outcome.metadata;
-    html!(
-        r#"<div class="result">{state}{parts}<p class="muted">waiting {queue} · routing {routing} · at the server {execution} · <a href="/executions/{id}">execution</a></p>
-<details><summary>As it came</summary><pre class="block">{raw}</pre></details></div>"#,
-        state = if result["isError"] == json!(true) {
-            words::badge("bad", "the tool says it failed")
-        } else {
-            words::badge("ok", "done")
+/// The last result that was too long for its page, as a file.
+pub(crate) fn whole(visit: &Visit<'_>) -> Reply {
+    match visit.console.kept.of(&visit.visitor.id) {
+        Some(result) => Reply::File {
+            name: "result.json".into(),
+            content_type: "application/json",
+            content: result.as_bytes().to_vec(),
         },
-        parts = parts,
-        queue = span(metadata.queue_time_ms),
-        routing = span(metadata.routing_time_ms),
-        execution = span(metadata.execution_time_ms),
-        id = form::encoded(&metadata.execution_id.to_string()),
-        raw = pretty(outcome.result.get()),
-    )
+        None => visit.failed("That result is not kept any longer. Run the tool again.", "/playground"),
+    }
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use crate::form;
 use crate::frame::Page;
 use crate::html::{Html, html};
 use crate::pages::overview::{clip, transport};
-use crate::pages::{server_path, told, tool_path};
+use crate::pages::{Question, ask, is_sure, server_path, told, tool_path};
 use crate::reply::Reply;
 use crate::visit::Visit;
 use crate::words;
@@ -20,6 +20,8 @@ use crate::words;
 const HISTORY: u32 = 25;
 /// So many of its tools are shown; the others are on the page of tools.
 const TOOLS: u32 = 50;
+/// So many tools of a server that was tried are named.
+const LISTED: usize = 200;
 
 /// The page.
 pub(crate) async fn show(visit: &Visit<'_>, name: &str) -> Result<Reply, Error> {
@@ -90,10 +92,13 @@ fn actions(visit: &Visit<'_>, server: &ServerView) -> Html {
             true => buttons.add(&button("disable", "Disable", "quiet", None)),
             false => buttons.add(&button("enable", "Enable", "", None)),
         }
-        let ask = format!("Remove {} with its tools and its history?", record.name);
-        buttons.add(&button("remove", "Remove", "danger", Some(ask)));
+        buttons.add(&button("remove", "Remove", "danger", Some(removal(&record.name))));
     }
     html!(r#"<form class="actions" method="post">{csrf}{buttons}</form>"#, csrf = visit.csrf(), buttons = buttons)
+}
+
+fn removal(name: &str) -> String {
+    format!("Remove {name} with its tools and its history?")
 }
 
 fn trouble(server: &ServerView, health: &ServerHealth) -> Html {
@@ -134,9 +139,10 @@ fn facts(visit: &Visit<'_>, server: &ServerView, health: &ServerHealth) -> Html 
     let weight = visit.service().weights().into_iter().find(|weight| weight.server == record.name);
     let span = |span: Option<std::time::Duration>| span.map_or_else(|| "–".to_owned(), words::took);
     let calls = html!(
-        "{spark}{calls} in half an hour, {failed} failed · p50 {p50} · p95 {p95}",
+        "{spark}{calls} {counted}, {failed} failed · p50 {p50} · p95 {p95}",
         spark = sparkline(&rates.bars, "calls a minute in the last half hour"),
         calls = words::several(rates.calls, "call"),
+        counted = visit.console.counted(),
         failed = words::count(rates.failed),
         p50 = span(rates.p50),
         p95 = span(rates.p95),
@@ -272,9 +278,17 @@ pub(crate) async fn act(visit: &Visit<'_>, name: &str, deed: &str) -> Result<Rep
     let done = match deed {
         "connect" => service.connect(by, name).await.map(|_| "It is connected."),
         "disconnect" => service.disconnect(by, name, false).await.map(|_| "It is disconnected."),
+        "enable" if service.server(name).await?.record.connection_config.is_masked() => {
+            let why = format!("It stays switched off: {}.", service::servers::SECRETS_ARE_MISSING);
+            return Ok(visit.failed(why, here));
+        }
         "enable" => service.enable(by, name).await.map(|_| "It is enabled and being connected."),
         "disable" => service.disable(by, name).await.map(|_| "It is disabled until you enable it again."),
         "refresh" => service.refresh_tools(by, name).await.map(|()| "Its tools are being asked for."),
+        "remove" if !is_sure(visit) => {
+            service.server(name).await?;
+            return Ok(ask(visit, &Question { about: &removal(name), deed: "Remove", fields: &[], back: &here }));
+        }
         "remove" => {
             return Ok(match service.remove(by, name, true).await {
                 Ok(()) => visit.done(format!("{name} is removed."), "/"),
@@ -295,6 +309,23 @@ pub(crate) async fn act(visit: &Visit<'_>, name: &str, deed: &str) -> Result<Rep
         Ok(message) => visit.done(message, here),
         Err(error) => visit.failed(told(&error), here),
     })
+}
+
+/// What a try showed, with all tools and what each does: somebody is to decide whether to let it in.
+pub(crate) fn report_with_tools(report: &TestReport) -> String {
+    if !report.success || report.tools.is_empty() {
+        return report_in_words(report);
+    }
+    let span = words::took(std::time::Duration::from_secs_f64(report.duration_ms / 1000.0));
+    let about = report.descriptions.iter().map(|about| about.as_deref().map(|text| clip(text, 110)));
+    let lines = report.tools.iter().zip(about.chain(std::iter::repeat(None))).map(|(name, about)| match about {
+        Some(about) if !about.is_empty() => format!("\n{}: {about}", clip(name, 80)),
+        _ => format!("\n{}", clip(name, 80)),
+    });
+    let shown: String = lines.take(LISTED).collect();
+    let more = report.tools.len().saturating_sub(LISTED);
+    let more = if more > 0 { format!("\n… and {more} more") } else { String::new() };
+    format!("The test worked, in {span}: {}{shown}{more}", words::several(report.tools.len() as u64, "tool"))
 }
 
 /// What a try showed.

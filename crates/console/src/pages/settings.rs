@@ -1,9 +1,8 @@
 //! Settings, who may come in, and the whole registry out and in.
 
-use std::sync::Arc;
+mod backup;
 
 use http::StatusCode;
-use registry::Secrets;
 use serde_json::{Map, Value, json};
 use service::settings::RANGES;
 use service::{Error, Settings};
@@ -13,7 +12,7 @@ use crate::html::{Html, html};
 use crate::pages::told;
 use crate::reply::Reply;
 use crate::visit::Visit;
-use crate::words;
+pub(crate) use backup::{export, import};
 
 /// What the whole numbers are called, and what they mean.
 const NUMBERS: &[(&str, &str, &str)] = &[
@@ -41,11 +40,11 @@ const NUMBERS: &[(&str, &str, &str)] = &[
 
 /// The page.
 pub(crate) async fn show(visit: &Visit<'_>) -> Result<Reply, Error> {
-    Ok(page(visit, None))
+    Ok(page(visit, None, None))
 }
 
-/// The page; with what was typed and what is wrong with it, if it could not be saved.
-fn page(visit: &Visit<'_>, problem: Option<&Problem>) -> Reply {
+/// The page; with what was typed and what is wrong with it, if it could not be saved or not be taken in.
+fn page(visit: &Visit<'_>, problem: Option<&Problem>, refused: Option<&str>) -> Reply {
     let settings = visit.service().settings();
     let body = html!(
         r#"<h1>Settings</h1><div class="columns"><section aria-labelledby="limits"><h2 id="limits">Limits and times</h2>{form}</section>
@@ -53,9 +52,9 @@ fn page(visit: &Visit<'_>, problem: Option<&Problem>) -> Reply {
 <section aria-labelledby="backup"><h2 id="backup">Export and import</h2>{backup}</section></div></div>"#,
         form = form(visit, &settings, problem),
         tokens = tokens(visit),
-        backup = backup(visit),
+        backup = backup::section(visit, refused),
     );
-    let status = if problem.is_some() { StatusCode::UNPROCESSABLE_ENTITY } else { StatusCode::OK };
+    let status = if problem.is_some() || refused.is_some() { StatusCode::UNPROCESSABLE_ENTITY } else { StatusCode::OK };
     Reply::Page(status, Page { title: "Settings".into(), place: "/settings", body, script: None })
 }
 
@@ -98,7 +97,7 @@ fn form(visit: &Visit<'_>, settings: &Settings, problem: Option<&Problem>) -> Ht
     let keeps = if problem.is_some() { visit.form.has("store_payloads") } else { settings.store_payloads };
     html!(
         r#"<form class="card" method="post" action="/settings">{csrf}<input type="hidden" name="was" value="{was:#}">{problem}{fields}
-<div class="field"><label for="retry_backoff_ms">Pauses between attempts <span class="hint">milliseconds, one after the other</span></label><input id="retry_backoff_ms" name="retry_backoff_ms" value="{pauses:#}"{pauses_sign}></div>
+<div class="field"><label for="retry_backoff_ms">Pauses between attempts <span class="hint">milliseconds, one after the other; empty goes back to the default</span></label><input id="retry_backoff_ms" name="retry_backoff_ms" value="{pauses:#}"{pauses_sign}></div>
 <div class="field"><label for="pinned_tools">Pinned tools <span class="hint">full names, one a line: clients see them even where they see little else</span></label><textarea id="pinned_tools" name="pinned_tools" rows="3">{pinned:#}</textarea></div>
 <div class="field"><label class="check"><input type="checkbox" name="store_payloads"{payloads}> Keep arguments and results with executions</label></div>
 <button>Save</button></form>"#,
@@ -135,24 +134,13 @@ mcp-aggregator serve --token-file tokens</pre></div>"#
     )
 }
 
-fn backup(visit: &Visit<'_>) -> Html {
-    html!(
-        r#"<form class="card" method="post" action="/export"><p>All servers, settings, skills and bindings in one file.</p>{csrf}<div class="actions"><button class="quiet" name="secrets" value="masked">Export without secrets</button>
-<button class="quiet" name="secrets" value="revealed" data-confirm="Whoever has the file has all credentials in it. Go on?">Export with secrets</button></div></form>
-<form class="card" method="post" action="/import">{csrf}<div class="field"><label for="backup-file" data-script hidden>File</label><input type="file" id="backup-file" data-into="backup-text" accept="application/json" data-script hidden></div>
-<div class="field"><label for="backup-text">What was exported</label><textarea id="backup-text" name="backup" rows="5" required></textarea></div>
-<p class="hint">All or nothing. Servers that are there stay as they are; those with masked secrets are switched off until they have them again.</p><button class="quiet">Import</button></form>"#,
-        csrf = visit.csrf(),
-    )
-}
-
 /// Settings are to be others.
 pub(crate) async fn change(visit: &Visit<'_>) -> Result<Reply, Error> {
     Ok(match changes(visit) {
-        Err(problem) => page(visit, Some(&problem)),
+        Err(problem) => page(visit, Some(&problem), None),
         Ok(changes) => match visit.service().change_settings(&visit.actor, Value::Object(changes)).await {
-            Ok(_) => visit.done("Saved. It counts from now on.", "/settings"),
-            Err(error) => page(visit, Some(&refused(&error))),
+            Ok(settings) => visit.done(saved(visit, &settings).await, "/settings"),
+            Err(error) => page(visit, Some(&refused(&error)), None),
         },
     })
 }
@@ -164,9 +152,33 @@ fn refused(error: &Error) -> Problem {
         _ => None,
     };
     let field = field.unwrap_or_default();
-    let title = NUMBERS.iter().find(|(name, ..)| *name == field).map(|(_, title, _)| *title);
-    let why = told(error);
-    Problem { why: title.map_or_else(|| why.clone(), |title| format!("{title} ({why})")), field }
+    let lists = [("retry_backoff_ms", "Pauses between attempts"), ("pinned_tools", "Pinned tools")];
+    let titles = NUMBERS.iter().map(|(name, title, _)| (*name, *title)).chain(lists);
+    let title = titles.into_iter().find(|(name, _)| *name == field).map(|(_, title)| title);
+    let why = match (title, error) {
+        (Some(title), Error::Validation { problems }) => {
+            let said = problems.first().map(|problem| problem.msg.as_str()).unwrap_or_default();
+            let said = said.strip_prefix(&format!("`{field}` is ")).unwrap_or(said);
+            format!("{title}: {said}")
+        }
+        _ => told(error),
+    };
+    Problem { why, field }
+}
+
+/// That it was saved, and which of the pinned tools nobody has: their server may come later, or the name is mistyped.
+async fn saved(visit: &Visit<'_>, settings: &Settings) -> String {
+    let mut unknown = Vec::new();
+    for name in &settings.pinned_tools {
+        if let Err(Error::ToolNotFound { .. }) = visit.service().tool_known_as(name).await {
+            unknown.push(name.as_str());
+        }
+    }
+    let saved = "Saved. It counts from now on.";
+    match unknown.is_empty() {
+        true => saved.to_owned(),
+        false => format!("{saved}\nPinned, but no server has it now: {}", unknown.join(", ")),
+    }
 }
 
 /// What is different from what the form showed: somebody else may have changed the rest meanwhile. What is left empty goes
@@ -195,7 +207,8 @@ fn changes(visit: &Visit<'_>) -> Result<Map<String, Value>, Problem> {
         };
         let parts = text.split([',', ' ']).filter(|part| !part.is_empty());
         let numbers = parts.map(number).collect::<Result<Vec<u64>, _>>()?;
-        all.insert("retry_backoff_ms".to_owned(), json!(numbers));
+        let pauses = if numbers.is_empty() { Value::Null } else { json!(numbers) };
+        all.insert("retry_backoff_ms".to_owned(), pauses);
     }
     if let Some(text) = visit.form.get("pinned_tools") {
         let names: Vec<&str> = text.lines().map(str::trim).filter(|name| !name.is_empty()).collect();
@@ -204,26 +217,4 @@ fn changes(visit: &Visit<'_>) -> Result<Map<String, Value>, Problem> {
     all.insert("store_payloads".to_owned(), json!(visit.form.has("store_payloads")));
     all.retain(|name, value| shown[name.as_str()] != *value);
     Ok(all)
-}
-
-/// The registry is wanted as a file.
-pub(crate) async fn export(visit: &Visit<'_>) -> Result<Reply, Error> {
-    let secrets = if visit.form.text("secrets") == "revealed" { Secrets::Revealed } else { Secrets::Masked };
-    let exported = visit.service().export(&visit.actor, secrets).await?;
-    let content = serde_json::to_vec_pretty(&exported).expect("JSON can be written");
-    Ok(Reply::File { name: "mcp-aggregator.json".into(), content_type: "application/json", content })
-}
-
-/// A registry is to be taken in.
-pub(crate) async fn import(visit: &Visit<'_>) -> Result<Reply, Error> {
-    let backup: Value = match serde_json::from_str(visit.form.text("backup")) {
-        Ok(backup) => backup,
-        Err(error) => return Ok(visit.failed(format!("This is no JSON: {error}"), "/settings")),
-    };
-    Ok(match Arc::clone(visit.service()).import(&visit.actor, backup).await {
-        Ok(report) => {
-            visit.done(format!("Taken in: {}.", words::several(report.added.len() as u64, "new server")), "/settings")
-        }
-        Err(error) => visit.failed(told(&error), "/settings"),
-    })
 }

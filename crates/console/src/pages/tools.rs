@@ -1,10 +1,14 @@
 //! Tools: found by what they do, switched on and off, and what each costs a model to know.
 
 mod definition;
+mod schema;
 
-use registry::{Page as Part, ToolRecord};
+use std::collections::HashMap;
+
+use registry::{Page as Part, Status, ToolRecord};
 use service::Error;
 use service::finding::{FoundTool, Strategy, USUAL_SKILL_THRESHOLD, Wanted};
+use service::servers::ServerView;
 
 use crate::form;
 use crate::frame::Page;
@@ -15,7 +19,7 @@ use crate::reply::Reply;
 use crate::visit::Visit;
 use crate::words;
 
-pub(crate) use definition::{cut, show};
+pub(crate) use definition::{cut, hints, long, show};
 
 /// Tools on a page.
 const PAGE: u32 = 50;
@@ -72,6 +76,7 @@ pub(crate) async fn list(visit: &Visit<'_>) -> Result<Reply, Error> {
         "" => known(visit, &filters).await?,
         _ => found(visit, &filters).await?,
     };
+    let servers = visit.service().servers(None, false, Part::ALL).await?.items;
     let weights = visit.service().weights();
     let (tools, bytes) = weights.iter().fold((0, 0), |(tools, bytes), one| (tools + one.tools, bytes + one.bytes));
     let body = html!(
@@ -79,24 +84,32 @@ pub(crate) async fn list(visit: &Visit<'_>) -> Result<Reply, Error> {
 {filters}<div id="found" data-live="tools. server.">{note}{table}{pager}</div>"#,
         tools = words::several(tools, "tool"),
         tokens = words::tokens(bytes),
-        filters = filter_form(visit, &filters).await?,
+        filters = filter_form(visit, &filters, &servers),
         note = note,
-        table = table(visit, &filters, &lines),
+        table = table(visit, &filters, &lines, &away(&servers)),
         pager = pager(lines.len(), filters.offset, PAGE, total, |offset| filters.address(offset)),
     );
     Ok(Reply::page(Page { title: "Tools".into(), place: "/tools", body, script: None }))
 }
 
-async fn filter_form(visit: &Visit<'_>, filters: &Filters<'_>) -> Result<Html, Error> {
-    let servers = visit.service().servers(None, false, Part::ALL).await?.items;
+/// The servers whose tools cannot be called now, and how they stand. One that sleeps wakes up when it is called.
+fn away(servers: &[ServerView]) -> HashMap<&str, Status> {
+    let is_away = |server: &&ServerView| {
+        let sleeps = server.lazy && server.record.enabled && server.record.status == Status::Disconnected;
+        !server.record.status.is_up() && !sleeps
+    };
+    servers.iter().filter(is_away).map(|server| (server.record.name.as_str(), server.record.status)).collect()
+}
+
+fn filter_form(visit: &Visit<'_>, filters: &Filters<'_>, servers: &[ServerView]) -> Html {
     let every = |word: &str| std::iter::once(("", word.to_owned()));
-    let servers: Vec<String> = servers.into_iter().map(|server| server.record.name).collect();
-    let of_server = every("all servers").chain(servers.iter().map(|name| (name.as_str(), name.clone())));
+    let names = servers.iter().map(|server| server.record.name.as_str());
+    let of_server = every("all servers").chain(names.map(|name| (name, name.to_owned())));
     let skills = visit.service().skills();
     let named = skills.iter().filter(|skill| skill.tool_count > 0);
     let named = named.map(|skill| (skill.id.as_str(), format!("{} ({})", skill.name, skill.tool_count)));
     let states = [("", "on and off".to_owned()), ("on", "on".to_owned()), ("off", "off".to_owned())];
-    Ok(html!(
+    html!(
         r#"<form class="filters" method="get" action="/tools" role="search"><label class="grow">What do you want to do?<input type="search" name="q" value="{query:#}" placeholder="create an issue, read a file, …"></label>
 <label>Server<select name="server">{servers}</select></label><label>Skill<select name="skill">{skills}</select></label>
 <label>State<select name="state">{states}</select></label><button>Find</button></form>"#,
@@ -104,7 +117,7 @@ async fn filter_form(visit: &Visit<'_>, filters: &Filters<'_>) -> Result<Html, E
         servers = options(of_server, filters.server),
         skills = options(every("any skill").chain(named), filters.skill),
         states = options(states, filters.state),
-    ))
+    )
 }
 
 /// The tools that fit the words, the best first.
@@ -188,7 +201,7 @@ fn line_of_known(tool: ToolRecord) -> Line {
     }
 }
 
-fn table(visit: &Visit<'_>, filters: &Filters<'_>, lines: &[Line]) -> Html {
+fn table(visit: &Visit<'_>, filters: &Filters<'_>, lines: &[Line], away: &HashMap<&str, Status>) -> Html {
     if lines.is_empty() {
         let word = if filters.query.is_empty() && filters.server.is_empty() {
             html!(
@@ -200,7 +213,7 @@ fn table(visit: &Visit<'_>, filters: &Filters<'_>, lines: &[Line]) -> Html {
         return html!(r#"<div class="empty">{}</div>"#, word);
     }
     let is_search = !filters.query.is_empty();
-    let rows: Html = lines.iter().map(row).collect();
+    let rows: Html = lines.iter().map(|line| row(line, away.get(line.server.as_str()))).collect();
     let whole = (!filters.server.is_empty() && !is_search).then(|| {
         html!(
             r#"<button name="deed" value="on-all" class="quiet small">All of {server} on</button><button name="deed" value="off-all" class="quiet small">All of {server} off</button>"#,
@@ -220,7 +233,7 @@ fn table(visit: &Visit<'_>, filters: &Filters<'_>, lines: &[Line]) -> Html {
     )
 }
 
-fn row(line: &Line) -> Html {
+fn row(line: &Line, away: Option<&Status>) -> Html {
     let skills: Html = line.skills.iter().map(|skill| html!(r#"<span class="tag">{}</span>"#, skill)).collect();
     let third = match (&line.found, line.bytes) {
         (Some(found), _) => found.clone(),
@@ -228,7 +241,7 @@ fn row(line: &Line) -> Html {
         (None, None) => Html::default(),
     };
     html!(
-        r#"<tr{off}><td><input type="checkbox" name="tool" value="{name:#}" aria-label="{name}"></td><th scope="row"><a href="{path}">{original}</a><span class="sub">{server}{state}</span></th>
+        r#"<tr{off}><td><input type="checkbox" name="tool" value="{name:#}" aria-label="{name}"></td><th scope="row"><a href="{path}">{original}</a><span class="sub">{server}{state}{standing}</span></th>
 <td class="wide">{description}<span class="sub">{skills}</span></td><td>{third}</td><td><a class="button quiet small" href="{play}">Try</a></td></tr>"#,
         off = (!line.enabled).then(|| html!(r#" class="off-row""#)),
         name = line.name,
@@ -236,6 +249,7 @@ fn row(line: &Line) -> Html {
         original = clip(&line.original, 120),
         server = server_link(&line.server),
         state = (!line.enabled).then(|| html!(" {}", words::badge("idle", "off"))),
+        standing = away.map(|status| html!(" {}", words::status(*status))),
         description = line.description.as_deref().map(|text| clip(text, 220)),
         skills = skills,
         third = third,

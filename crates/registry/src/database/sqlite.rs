@@ -3,6 +3,7 @@
 //! Two such threads serve a store: one writes, one reads. The write-ahead log lets readers see the last whole state
 //! while a transaction is being written, so nobody who lists waits for somebody who registers.
 
+use std::borrow::Cow;
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::Path;
@@ -15,7 +16,7 @@ use rusqlite::{Connection, ErrorCode, InterruptHandle, OpenFlags, Statement, ToS
 use tokio::sync::{Mutex, OwnedMutexGuard, oneshot};
 
 use super::dialect::for_sqlite;
-use super::{Fault, Row, Value, Values};
+use super::{Fault, Given, Row, Rows, Value};
 use crate::error::OpenError;
 
 /// How long a statement waits for another process that writes. Shorter than the time an operation has.
@@ -206,15 +207,15 @@ fn use_write_ahead_log(connection: &Connection) -> rusqlite::Result<()> {
 }
 
 /// Gives a statement its values. It keeps those of its last run, and in a batch most stay the same: they are left alone.
-fn bind(statement: &mut Statement<'_>, bound: &[Value], values: &[Value]) -> rusqlite::Result<()> {
+fn bind(statement: &mut Statement<'_>, bound: &[Given<'_>], values: &[Given<'_>]) -> rusqlite::Result<()> {
     let expected = statement.parameter_count();
     if values.len() != expected {
         return Err(rusqlite::Error::InvalidParameterCount(values.len(), expected));
     }
     for (at, value) in values.iter().enumerate() {
-        if bound.get(at).unwrap_or(&Value::Null) != value {
+        if bound.get(at).unwrap_or(&Given::Null) != value {
             match value {
-                Value::Uuid(it) => {
+                Given::Uuid(it) => {
                     let mut text = uuid::Uuid::encode_buffer();
                     statement.raw_bind_parameter(at + 1, &*it.hyphenated().encode_lower(&mut text))?;
                 }
@@ -268,15 +269,14 @@ impl Session {
     }
 
     /// Runs a statement once for each list of values; says how many rows it touched.
-    pub(crate) async fn execute(&mut self, sql: &str, each: Vec<impl Values>) -> Result<u64, Fault> {
+    pub(crate) async fn execute(&mut self, sql: &str, rows: impl Rows) -> Result<u64, Fault> {
         let sql = for_sqlite(sql);
         self.run(move |connection| {
             let mut statement = connection.prepare_cached(&sql)?;
             let mut touched = 0;
-            let mut bound: &[Value] = &[];
-            for values in &each {
-                let values = values.as_ref();
-                bind(&mut statement, bound, values)?;
+            let mut bound = Cow::default();
+            for values in (0..rows.count()).map(|at| rows.row(at)) {
+                bind(&mut statement, &bound, &values)?;
                 touched += statement.raw_execute()? as u64;
                 bound = values;
             }
@@ -322,14 +322,13 @@ impl Drop for Session {
     }
 }
 
-impl ToSql for Value {
+impl ToSql for Given<'_> {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
         Ok(match self {
             Self::Null => ToSqlOutput::Borrowed(ValueRef::Null),
             Self::Bool(it) => ToSqlOutput::Borrowed(ValueRef::Integer((*it).into())),
             Self::Int(it) => ToSqlOutput::Borrowed(ValueRef::Integer(*it)),
             Self::Text(it) | Self::Json(it) => ToSqlOutput::Borrowed(ValueRef::Text(it.as_bytes())),
-            Self::Shared(it) => ToSqlOutput::Borrowed(ValueRef::Text(it.as_bytes())),
             Self::Word(it) => ToSqlOutput::Borrowed(ValueRef::Text(it.as_bytes())),
             Self::Uuid(it) => {
                 let mut text = uuid::Uuid::encode_buffer();
@@ -347,7 +346,7 @@ impl From<ValueRef<'_>> for Value {
             // We keep no fractions; the column that asks will say what it wanted.
             ValueRef::Null | ValueRef::Real(_) => Self::Null,
             ValueRef::Integer(it) => Self::Int(it),
-            ValueRef::Text(it) => Self::Text(String::from_utf8_lossy(it).into_owned()),
+            ValueRef::Text(it) => Self::Text(String::from_utf8_lossy(it).into_owned().into()),
             ValueRef::Blob(it) => Self::Bytes(it.to_owned()),
         }
     }

@@ -10,7 +10,8 @@ use protocol::reply::{self, code};
 use protocol::splice::Edit;
 use protocol::{Span, text};
 
-use super::{Connection, cancellation, remember};
+use super::withdrawal::cancellation;
+use super::{Connection, remember};
 use crate::caller::{Caller, Question};
 use crate::open::Whose;
 

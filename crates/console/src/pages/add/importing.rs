@@ -12,7 +12,7 @@ use super::page;
 use crate::Found;
 use crate::form::Form;
 use crate::html::{Html, html};
-use crate::pages::server::report_in_words;
+use crate::pages::server::{report_in_words, report_with_tools};
 use crate::pages::told;
 use crate::reply::Reply;
 use crate::visit::Visit;
@@ -144,7 +144,11 @@ fn row(
             Ok(text) => ("ok", text),
             Err(text) => ("bad", text),
         };
-        html!(r#"<div class="flash {tone}" role="status"><pre>{text}</pre></div>"#, tone = tone, text = text)
+        html!(
+            r#"<div class="flash {tone}" role="status"><pre tabindex="0">{text}</pre></div>"#,
+            tone = tone,
+            text = text
+        )
     });
     html!(
         r#"<li class="field"><label class="check"><input type="checkbox" name="pick" value="{at:#}"{state}> <span><strong>{name}</strong> <span class="hint">{origin}</span><br><code>{config}</code>{notes}{problem}</span></label>{said}</li>"#,
@@ -176,7 +180,7 @@ pub(super) async fn take(visit: &Visit<'_>, is_to_be_added: bool) -> Result<Repl
         let outcome = tried(visit, server).await;
         let outcome = match outcome {
             Ok((registration, report)) if is_to_be_added => add(visit, registration, &report).await,
-            Ok((_, report)) => Ok(report_in_words(&report)),
+            Ok((_, report)) => Ok(report_with_tools(&report)),
             Err(why) => Err(why),
         };
         let outcome = outcome.map_err(|why| if is_to_be_added { format!("not added: {why}") } else { why });

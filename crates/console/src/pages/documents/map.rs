@@ -32,7 +32,11 @@ pub(super) fn column(outline: &Outline) -> Html {
         .map(|remark| html!(r#"<p class="flash warn">Line {line}: {what}</p>"#, line = remark.line, what = remark.what))
         .collect();
     let items: Html = outline.sections.iter().map(section).collect();
-    html!(r#"<h2>Outline</h2>{remarks}<ol class="outline">{items}</ol>"#, remarks = remarks, items = items)
+    html!(
+        r#"{remarks}<details class="fold" open><summary><h2>Outline</h2></summary><ol class="outline">{items}</ol></details>"#,
+        remarks = remarks,
+        items = items
+    )
 }
 
 fn section(section: &OutlineSection) -> Html {
@@ -46,7 +50,7 @@ fn section(section: &OutlineSection) -> Html {
         .map(|block| {
             html!(
                 r##"<li><a href="#block-{number}"><span class="muted">{number}</span> {title}</a> {problem}<span data-state="{number}"></span>
-<button class="quiet small" id="outline-run-{number}" data-run="{number}" data-script hidden aria-label="Run block {number}">Run</button></li>"##,
+<button class="quiet small" id="outline-run-{number}" data-run="{number}" form="runner" name="blocks" value="{number:#}" aria-label="Run block {number}">Run</button></li>"##,
                 number = block.number,
                 title = clip(&block.title, 80),
                 problem = block.problem.as_ref().map(|_| html!(r#"<span class="badge bad foreseen"><i></i>cannot run</span>"#)),
@@ -125,7 +129,7 @@ pub(super) fn headings(outline: &Outline) -> HashMap<usize, Html> {
             let below = blocks_below(outline, place);
             let run = (!below.is_empty()).then(|| {
                 html!(
-                    r#"<button class="quiet small" id="section-run-{line}" data-run="{below}" data-script hidden aria-label="Run section {heading}">Run section</button>"#,
+                    r#"<button class="quiet small" id="section-run-{line}" data-run="{below}" form="runner" name="blocks" value="{below:#}" aria-label="Run section {heading}">Run section</button>"#,
                     line = section.line,
                     below = below,
                     heading = clip(&section.heading, 80),
@@ -146,7 +150,7 @@ pub(super) fn fences(outline: &Outline) -> HashMap<usize, Html> {
         .map(|(section, block)| {
             let head = html!(
                 r#"<div class="cell-head" id="block-{number}"><span class="muted">{number}</span><strong>{who}</strong><span class="hint">{why}</span><span data-state="{number}"></span>
-<button class="quiet small" id="block-run-{number}" data-run="{number}" data-script hidden aria-label="Run block {number}">Run</button></div>{obstacle}<p class="obstacle" data-why="{number}" hidden></p>"#,
+<button class="quiet small" id="block-run-{number}" data-run="{number}" form="runner" name="blocks" value="{number:#}" aria-label="Run block {number}">Run</button></div>{obstacle}<p class="obstacle" data-why="{number}" hidden></p>"#,
                 number = block.number,
                 who = who(block, section),
                 why = why(block, section),

@@ -59,11 +59,15 @@ pub(super) fn section(visit: &Visit<'_>, server: &ServerView, draft: Option<&Dra
         r#"{title}<form class="card" method="post" action="{path}/edit">{csrf}<input type="hidden" name="was" value="{mark:#}">{note}
 <div class="field"><label for="description">Description</label><input id="description" name="description" value="{description:#}"></div>
 <div class="field"><label for="transport">Transport</label><select id="transport" name="transport">{transports}</select></div>
-<div class="field"><label for="config">How it is reached <span class="hint">JSON. Secrets are shown as ***; what stays *** is kept as it is. ${{VAR}} is filled in when connecting.</span></label>
+<div class="field"><label for="config">How it is reached <span class="hint">JSON. {masks} ${{VAR}} is filled in when connecting.</span></label>
 <textarea id="config" name="config" rows="12" spellcheck="false">{config:#}</textarea></div>
 <div class="actions"><button name="deed" value="test" class="quiet" data-busy="Testing …">Test</button><button name="deed" value="save" data-busy="Testing and saving …">Test and save</button>
 <button name="deed" value="save-untested" class="quiet">Save without a test</button></div></form></section>"#,
         title = title,
+        masks = match record.connection_config.is_masked() {
+            true => "Write its secrets in place of every ***: they are not known here.",
+            false => "Secrets are shown as ***; what stays *** is kept as it is.",
+        },
         path = server_path(&record.name),
         csrf = visit.csrf(),
         mark = mark(server),
@@ -96,6 +100,7 @@ pub(super) async fn edit(visit: &Visit<'_>, name: &str) -> Result<Reply, Error> 
         Err(why) => return Ok(again(visit, &server, &draft(why, false))),
     };
     let deed = form.text("deed");
+    let ignored = update.connection_config.as_ref().map(ignored).unwrap_or_default();
     if deed != "test" && form.said("was").is_some_and(|was| was != mark(&server)) {
         let now = serde_json::to_string_pretty(&server.record.connection_config.masked()).expect("JSON can be written");
         let why = format!(
@@ -106,15 +111,27 @@ pub(super) async fn edit(visit: &Visit<'_>, name: &str) -> Result<Reply, Error> 
     }
     if deed != "save-untested" {
         match tried(visit, &server, &update).await {
-            Ok(message) if deed == "test" => return Ok(again(visit, &server, &draft(message, true))),
+            Ok(message) if deed == "test" => return Ok(again(visit, &server, &draft(message + &ignored, true))),
             Ok(_) => {}
             Err(why) => return Ok(again(visit, &server, &draft(why, false))),
         }
     }
     match visit.service().update(&visit.actor, name, update).await {
-        Ok(_) => Ok(visit.done("Saved.", server_path(name))),
-        Err(error) => Ok(again(visit, &server, &draft(told(&error), false))),
+        Ok(_) => Ok(visit.done(format!("Saved.{ignored}"), server_path(name))),
+        Err(error) => Ok(again(visit, &server, &draft(told(&error).replace("connection_config.", ""), false))),
     }
+}
+
+/// What is known of a server beside its `docker`, which takes nothing else.
+const KEYS: [&str; 14] = [
+    "type", "command", "args", "env", "cwd", "url", "base_url", "headers", "era", "timeout", "lazy", "docker",
+    "enabled", "disabled",
+];
+
+/// Which keys say nothing to us: clients write some of their own, and some are mistyped.
+fn ignored(config: &Map<String, Value>) -> String {
+    let unknown = config.keys().filter(|key| !KEYS.contains(&key.as_str()));
+    unknown.map(|key| format!("\n`{key}` is not known here, and changes nothing.")).collect()
 }
 
 /// Tries a change beside the connection there is; secrets that are masked are those that are kept.
@@ -135,7 +152,7 @@ async fn tried(visit: &Visit<'_>, server: &ServerView, update: &Update) -> Resul
     match visit.service().test_unregistered(registration).await {
         Ok(report) if report.success => Ok(report_in_words(&report)),
         Ok(report) => Err(report_in_words(&report)),
-        Err(error) => Err(told(&error)),
+        Err(error) => Err(told(&error).replace("connection_config.", "")),
     }
 }
 

@@ -1,8 +1,10 @@
 //! One tool: what it does and takes, so that people can read it; and as its server wrote it.
 
-use serde_json::{Map, Value};
+use registry::ToolRecord;
+use serde_json::Value;
 use service::Error;
 
+use super::schema;
 use crate::form;
 use crate::frame::Page;
 use crate::html::{Html, html};
@@ -14,6 +16,10 @@ use crate::words;
 
 /// So many letters of a text are shown.
 const LONGEST: usize = 20_000;
+/// So many of a long one are shown at first.
+const BEGINNING: usize = 1_500;
+/// So long a piece of a very long word is.
+const PIECE: usize = 1_000;
 
 /// The page of one tool.
 pub(crate) async fn show(visit: &Visit<'_>, server: &str, name: &str) -> Result<Reply, Error> {
@@ -26,8 +32,8 @@ pub(crate) async fn show(visit: &Visit<'_>, server: &str, name: &str) -> Result<
     let body = html!(
         r#"<div class="head"><h1>{short}{state}</h1><form class="actions" method="post" action="/tools">{csrf}<input type="hidden" name="tool" value="{name:#}">
 <input type="hidden" name="back" value="{back:#}"><a class="button small" href="{play}">Try in the playground</a><button class="quiet small" name="deed" value="{deed:#}">{word}</button></form></div>
-<p class="muted">{title}of {server} · <code>{name}</code> · {tokens} tokens {skills}</p>
-<div class="card"><pre class="prose">{description}</pre></div>
+<p class="muted">{title}of {server} · <code>{name}</code>{for_clients} · {tokens} tokens {skills}</p>
+<div class="card">{description}</div>
 <section aria-labelledby="takes"><h2 id="takes">What it takes</h2>{parameters}</section>{output}{hints}
 <section aria-labelledby="raw"><h2 id="raw">As its server wrote it</h2><pre class="block" tabindex="0">{raw}</pre></section>"#,
         short = clip(&tool.original_name, 120),
@@ -40,20 +46,60 @@ pub(crate) async fn show(visit: &Visit<'_>, server: &str, name: &str) -> Result<
         word = word,
         title = definition["title"].as_str().map(|title| format!("{title}, ")),
         server = server_link(&tool.server_name),
+        for_clients = for_clients(visit, &tool),
         tokens = words::tokens(tool.definition.get().len() as u64),
         skills = skills,
-        description = cut(tool.description.as_deref().unwrap_or("Its server does not say what it does.")),
-        parameters = parameters(&definition["inputSchema"]),
+        description = long(tool.description.as_deref().unwrap_or("Its server does not say what it does.")),
+        parameters = schema::table(&definition["inputSchema"]),
         output = definition["outputSchema"].is_object().then(|| {
             html!(
                 r#"<section aria-labelledby="gives"><h2 id="gives">What it gives</h2>{}</section>"#,
-                parameters(&definition["outputSchema"])
+                schema::table(&definition["outputSchema"])
             )
         }),
         hints = hints(&definition["annotations"]),
-        raw = cut(&pretty(tool.definition.get())),
+        raw = pieces(&cut(&pretty(tool.definition.get()))),
     );
     Ok(Reply::page(Page { title: clip(&tool.name, 80), place: "/tools", body, script: None }))
+}
+
+/// The names that clients see it by, where those are others than ours.
+fn for_clients(visit: &Visit<'_>, tool: &ToolRecord) -> Html {
+    let names = visit.service().names_for_clients(&tool.server_name, &tool.original_name);
+    let others = names.into_iter().filter(|name| *name != tool.name);
+    let said: Vec<Html> = others.map(|name| html!("<code>{}</code> ", clip(&name, 200))).collect();
+    match said.is_empty() {
+        true => Html::default(),
+        false => html!(" · for clients also {}", said.into_iter().collect::<Html>()),
+    }
+}
+
+/// A text of which the beginning is read by most, and all of it by who wants to.
+pub(crate) fn long(text: &str) -> Html {
+    let Some((at, _)) = text.char_indices().nth(BEGINNING) else {
+        return html!(r#"<pre class="prose">{}</pre>"#, text);
+    };
+    html!(
+        r#"<pre class="prose">{beginning} …</pre><details class="more"><summary>Show all ({size})</summary><pre class="prose">{all}</pre></details>"#,
+        beginning = &text[..at],
+        size = words::size(text.len() as u64),
+        all = pieces(&cut(text)),
+    )
+}
+
+/// A text in pieces: browsers take a word of many thousand letters badly.
+fn pieces(text: &str) -> Html {
+    if !text.split_whitespace().any(|word| word.len() > PIECE) {
+        return html!("{}", text);
+    }
+    let mut rest = text;
+    let mut out = Html::default();
+    while !rest.is_empty() {
+        let (piece, after) = rest.split_at(rest.floor_char_boundary(PIECE.min(rest.len())));
+        out.add(&html!(r#"<span class="piece">{}</span>"#, piece));
+        rest = after;
+    }
+    out
 }
 
 /// As much of a text as people read and browsers can lay out: a server may send a word of many thousand letters.
@@ -67,51 +113,8 @@ pub(crate) fn cut(text: &str) -> String {
     }
 }
 
-/// The members of an object as a table.
-fn parameters(schema: &Value) -> Html {
-    let nothing = Map::new();
-    let members = schema["properties"].as_object().unwrap_or(&nothing);
-    if members.is_empty() {
-        return html!(r#"<p class="muted">Nothing, or anything: its schema names no members.</p>"#);
-    }
-    let required: Vec<&str> = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    let rows: Html = members
-        .iter()
-        .map(|(name, member)| {
-            html!(
-                r#"<tr><th scope="row"><code>{name}</code>{required}</th><td>{kind}</td><td>{about}</td></tr>"#,
-                name = name,
-                required = required.contains(&name.as_str()).then(|| html!(r#" <span class="tag">required</span>"#)),
-                kind = kind(member),
-                about = member["description"].as_str().map(cut),
-            )
-        })
-        .collect();
-    html!(
-        r#"<div class="scroll"><table><thead><tr><th>Name</th><th>Type</th><th>What it means</th></tr></thead><tbody>{}</tbody></table></div>"#,
-        rows
-    )
-}
-
-/// What a value may be, in few words.
-fn kind(schema: &Value) -> String {
-    if let Some(words) = schema["enum"].as_array() {
-        let words: Vec<String> =
-            words.iter().take(12).map(|word| word.as_str().map_or_else(|| word.to_string(), str::to_owned)).collect();
-        return format!("one of {}", words.join(", "));
-    }
-    let word = match &schema["type"] {
-        Value::String(word) => word.clone(),
-        Value::Array(words) => words.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" or "),
-        _ => "anything".to_owned(),
-    };
-    let of = if word == "array" { format!(" of {}", kind(&schema["items"])) } else { String::new() };
-    let default = schema.get("default").map(|default| format!(", else {default}")).unwrap_or_default();
-    format!("{word}{of}{default}")
-}
-
 /// What its server says about its harmlessness; nobody has checked that.
-fn hints(annotations: &Value) -> Html {
+pub(crate) fn hints(annotations: &Value) -> Html {
     let known = [
         ("readOnlyHint", "only reads"),
         ("destructiveHint", "may destroy"),
@@ -128,15 +131,16 @@ fn hints(annotations: &Value) -> Html {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
-    fn a_schema_is_told_in_few_words() {
-        assert_eq!(kind(&json!({"type": "array", "items": {"type": ["string", "null"]}})), "array of string or null");
-        assert_eq!(kind(&json!({"enum": ["a", 1]})), "one of a, 1");
-        assert_eq!(kind(&json!({"type": "integer", "default": 5})), "integer, else 5");
-        assert_eq!(kind(&json!(true)), "anything");
+    fn a_long_text_is_folded_and_a_long_word_is_in_pieces() {
+        assert_eq!(long("short").0, r#"<pre class="prose">short</pre>"#);
+        let shown = long(&"é".repeat(200_000)).0;
+        assert!(
+            shown.len() < 100_000 && shown.contains("Show all (390.6 KB)") && shown.contains("piece"),
+            "{}",
+            shown.len()
+        );
     }
 }

@@ -1,0 +1,113 @@
+// Lists of what has fields of its own: items are added and removed. And lists whose items have each a meaning of their own.
+
+// More than so many are left to JSON: nobody fills them in, and browsers would take long.
+const mostItems = 100;
+
+// One of several, with its name and a button that takes it away.
+function entry(content, remove) {
+  const legend = make('legend');
+  const button = make('button', { type: 'button', className: 'quiet small', textContent: 'Remove' });
+  const box = make('fieldset', { className: 'entry' }, legend, ...content, make('p', {}, button));
+  button.addEventListener('click', remove);
+  const call = (name) => { legend.textContent = name; button.ariaLabel = `Remove ${name}`; };
+  return { box, call };
+}
+
+// A place for such entries, with a button for another one.
+function gathered(said, place, again) {
+  const id = `field-${counter += 1}`;
+  const kept = keeping(id);
+  const lack = lacking(id, place.name, ': add one');
+  const inside = make('div');
+  const add = make('button', { type: 'button', className: 'quiet small', textContent: 'Add one', ariaLabel: `Add one to ${visible(place.name)}` });
+  const box = framed(said, place, inside, make('p', {}, add, ' ', kept.box, lack.box));
+  lack.at(add);
+  add.setAttribute('aria-describedby', `${kept.box.id} ${lack.box.id}`);
+  add.addEventListener('click', again);
+  return { box, inside, add, kept, lack };
+}
+
+function series(said, place) {
+  const { name, required, changed } = place;
+  const items = [];
+  // What is there: something that is no list or too long, or a list, though it be empty.
+  let odd;
+  let isThere = false;
+  const touch = () => { odd = undefined; isThere = true; kept.show(undefined); lack.show(''); changed(); };
+  const called = (at) => visible(`${name || 'item'} ${at + 1}`);
+  const number = () => items.forEach((item, at) => item.call(called(at)));
+  const put = () => {
+    const member = field(said.items, { ...place, name: called(items.length), required: true, changed: touch, depth: 0, room: { left: mostFields }, isBare: true });
+    const item = { member, ...entry([member.box], () => {
+      items.splice(items.indexOf(item), 1);
+      item.box.remove();
+      number();
+      touch();
+      add.focus();
+    }) };
+    items.push(item);
+    inside.append(item.box);
+    return item;
+  };
+  const cut = (count) => items.splice(count).forEach((item) => item.box.remove());
+  const { box, inside, add, kept, lack } = gathered(said, place, () => {
+    const item = put();
+    number();
+    touch();
+    focusIn(item.box);
+  });
+  const has = () => odd !== undefined || isThere;
+  const get = () => {
+    if (odd !== undefined) return odd;
+    if (!isThere) return required && said.canBeNull ? 'null' : undefined;
+    return `[${items.map((item) => item.member.get(true)).filter((value) => value !== undefined).join(',')}]`;
+  };
+  const set = (text) => {
+    const texts = text?.startsWith('[') ? itemsOf(text) : [];
+    const isShown = text?.startsWith('[') && texts.length <= mostItems;
+    isThere = isShown;
+    odd = isShown ? undefined : text;
+    // What is too long for a form must not be begun anew by it.
+    add.hidden = texts.length > mostItems;
+    cut(isShown ? texts.length : 0);
+    if (isShown) texts.forEach((item, at) => (items[at] ?? put()).member.set(item));
+    number();
+    lack.show('');
+    kept.show(odd !== undefined && isNothing(said, odd) ? undefined : odd);
+  };
+  const lacks = () => {
+    const least = isThere && typeof said.minItems === 'number' && items.length < said.minItems;
+    const own = least ? lack.ask(true, `${visible(name)}: at least ${said.minItems}`) : lack.ask(required && get() === undefined);
+    return [...own, ...(odd === undefined ? items.flatMap((item) => item.member.lacks()) : [])];
+  };
+  return { box, has, get, set, lacks };
+}
+
+// A list in which every place means something else.
+function tuple(said, place) {
+  const { name, required, changed } = place;
+  let odd;
+  let more = [];
+  const kept = keeping(`field-${counter += 1}`);
+  const touch = () => { odd = undefined; kept.show(undefined); changed(); };
+  const members = said.prefixItems.slice(0, mostItems).map((item, at) => field(item, { ...place, name: `${name} ${at + 1}`, required: true, changed: touch, isBare: false }));
+  const box = framed(said, place, kept.box, ...members.map((member) => member.box));
+  const has = () => odd !== undefined || more.length > 0 || members.some((member) => member.has());
+  const get = () => {
+    if (odd !== undefined) return odd;
+    if (!has()) return undefined;
+    const all = [...members.map((member) => member.get(true)), ...more];
+    while (all.length && all[all.length - 1] === undefined) all.pop();
+    return `[${all.map((value) => value ?? 'null').join(',')}]`;
+  };
+  const set = (text) => {
+    const isList = text?.startsWith('[');
+    const texts = isList ? itemsOf(text) : [];
+    odd = isList ? undefined : text;
+    kept.show(odd !== undefined && isNothing(said, odd) ? undefined : odd);
+    more = texts.slice(members.length);
+    members.forEach((member, at) => member.set(texts[at]));
+  };
+  const lacks = () => (required || has() && odd === undefined ? members.flatMap((member) => member.lacks()) : []);
+  return { box, has, get, set, lacks };
+}

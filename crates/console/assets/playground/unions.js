@@ -1,0 +1,75 @@
+// A value that is one of several kinds: first the kind is chosen, then it is filled in.
+
+function union(said, branches, place) {
+  const { name, required, changed } = place;
+  const id = `field-${counter += 1}`;
+  const kept = keeping(id);
+  const lack = lacking(id, name || 'what it is');
+  const select = make('select', { id }, make('option', { value: '', textContent: required && !said.canBeNull ? 'please choose' : '–' }));
+  branches.forEach(({ title }, at) => select.append(make('option', { value: String(at), textContent: visible(title) })));
+  select.setAttribute('aria-describedby', `${kept.box.id} ${lack.box.id}`);
+  lack.at(select);
+  const inside = make('div', { className: 'branch' });
+  const label = make('label', { htmlFor: id }, visible(place.isBare ? 'what it is' : name), ' ', make('span', { className: 'hint', textContent: hintOf(said, place) }));
+  const box = make('div', { className: 'field' }, label, select, kept.box, lack.box, inside);
+  // What was filled in for one kind is still there when somebody chooses another and comes back.
+  const made = new Map();
+  let odd;
+  const touch = () => { odd = undefined; kept.show(undefined); lack.show(''); changed(); };
+  const chosen = () => {
+    if (select.value === '') return null;
+    const at = Number(select.value);
+    if (!made.has(at)) made.set(at, field(branches[at].said, { ...place, name: branches[at].title, required: true, changed: touch, depth: 0, room: { left: mostFields }, isBare: isObjectSchema(branches[at].said) && hasMembers(branches[at].said) }));
+    return made.get(at);
+  };
+  const turn = () => inside.replaceChildren(...[chosen()?.box].filter(Boolean));
+  select.addEventListener('input', () => { turn(); touch(); });
+  const has = () => odd !== undefined || select.value !== '';
+  const get = () => odd ?? (select.value === '' ? required && said.canBeNull ? 'null' : undefined : chosen().get(true));
+  const set = (text) => {
+    const at = text === undefined || text === 'null' ? -1 : likest(branches, JSON.parse(text), select.value === '' ? -1 : Number(select.value));
+    // Arguments that have nothing in them are none yet.
+    odd = at < 0 && !(name === '' && text === '{}') ? text : undefined;
+    select.value = at < 0 ? '' : String(at);
+    turn();
+    if (at >= 0) chosen().set(text);
+    lack.show('');
+    kept.show(odd !== undefined && isNothing(said, odd) ? undefined : odd);
+  };
+  const lacks = () => [...lack.ask(required && odd === undefined && select.value === '' && !said.canBeNull), ...(odd === undefined ? chosen()?.lacks() ?? [] : [])];
+  return { box, has, get, set, lacks };
+}
+
+// The kind that a value is most like; of two the one that is chosen already.
+function likest(branches, value, now) {
+  let best = -1;
+  let most = -Infinity;
+  const all = branches.map(({ said, root }) => alike(said, value, root));
+  // What has nothing in it may be any of them.
+  if (isObject(value) && !Object.keys(value).length && all.filter((likeness) => likeness !== null).length > 1) return (all[now] ?? null) === null ? -1 : now;
+  all.forEach((likeness, at) => {
+    if (likeness !== null && (likeness > most || likeness === most && at === now)) [best, most] = [at, likeness];
+  });
+  return best;
+}
+
+// How much a value is like what a schema wants; null where it cannot be meant.
+function alike(said, value, root) {
+  const choices = choicesOf(said);
+  if (choices) return choices.some((choice) => choice.text === JSON.stringify(value)) ? 3 : null;
+  if (isObjectSchema(said)) {
+    if (!isObject(value)) return null;
+    const known = isObject(said.properties) ? said.properties : {};
+    const isOther = Object.entries(known).some(([key, member]) => key in value && choicesOf(meant(member, root))?.every((choice) => choice.text !== JSON.stringify(value[key])));
+    if (isOther) return null;
+    const absent = (Array.isArray(said.required) ? said.required : []).filter((key) => !(key in value)).length;
+    const named = Object.keys(value).filter((key) => key in known).length;
+    return named - (hasMembers(said) ? Object.keys(value).length - named : 0) - 2 * absent;
+  }
+  if (kindOf(said) === 'array') {
+    if (!Array.isArray(value)) return null;
+    return value.length && isObject(said.items) && alike(meant(said.items, root), value[0], root) === null ? null : 1;
+  }
+  const kinds = kindsOf(said, root);
+  return isOfKind(value, kinds) ? (kinds.length ? 1 : 0) : null;
+}

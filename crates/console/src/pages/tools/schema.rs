@@ -1,0 +1,341 @@
+//! A JSON Schema in words: what each member may be, its limits, and what is inside of it. References within the schema
+//! are followed, so that what libraries generate reads like what people write.
+
+use serde_json::{Map, Value};
+
+use super::definition::cut;
+use crate::html::{Html, html};
+use crate::pages::overview::clip;
+
+/// So deep is looked into objects.
+const DEEPEST: usize = 5;
+/// So many lines a table has.
+const MOST: usize = 200;
+/// So often it is looked into a part of a schema.
+const PATIENCE: usize = 300;
+/// So many parts of a schema are put together.
+const PARTS: usize = 32;
+/// So many kinds are told that a value may be, and so deep.
+const KINDS: usize = 8;
+const DEEPEST_KIND: usize = 3;
+/// So many choices are named.
+const CHOICES: usize = 20;
+
+/// The members of an object as a table, with those of the objects inside of it below them.
+pub(super) fn table(schema: &Value) -> Html {
+    let mut table = Table { root: schema, rows: Html::default(), count: 0, patience: PATIENCE };
+    table.members(&resolved(schema, schema), 0);
+    if table.count == 0 {
+        return html!(r#"<p class="muted">Nothing, or anything: its schema names no members.</p>"#);
+    }
+    let more =
+        (table.count >= MOST).then(|| html!(r#"<p class="hint">The rest is below, as its server wrote it.</p>"#));
+    html!(
+        r#"<div class="scroll"><table class="cards schema"><thead><tr><th>Name</th><th>Type</th><th>What it means</th></tr></thead><tbody>{rows}</tbody></table></div>{more}"#,
+        rows = table.rows,
+        more = more,
+    )
+}
+
+struct Table<'s> {
+    /// What references lead into.
+    root: &'s Value,
+    rows: Html,
+    count: usize,
+    /// So much more is looked into: a schema may lead to itself in many ways.
+    patience: usize,
+}
+
+impl Table<'_> {
+    fn members(&mut self, schema: &Value, level: usize) {
+        let nothing = Map::new();
+        let members = schema["properties"].as_object().unwrap_or(&nothing);
+        let required: Vec<&str> =
+            schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        for (name, member) in members {
+            if self.count >= MOST {
+                return;
+            }
+            let member = resolved(member, self.root);
+            self.row(name, required.contains(&name.as_str()), &member, level);
+            self.inside(&member, level + 1);
+        }
+    }
+
+    fn row(&mut self, name: &str, is_required: bool, member: &Value, level: usize) {
+        self.count += 1;
+        let about = member["description"].as_str().or(member["title"].as_str());
+        self.rows.add(&html!(
+            r#"<tr><th scope="row" class="level-{level}"><code>{name}</code>{required}</th><td data-name="Type">{kind}</td><td>{about}</td></tr>"#,
+            level = level.min(DEEPEST),
+            name = clip(name, 120),
+            required = is_required.then(|| html!(r#" <span class="tag">required</span>"#)),
+            kind = kind(member, self.root, 0),
+            about = about.map(cut),
+        ));
+    }
+
+    /// What is inside a member: of an object, of the items of a list, of each object that it may be.
+    fn inside(&mut self, member: &Value, level: usize) {
+        if level > DEEPEST || self.patience == 0 {
+            return;
+        }
+        self.patience -= 1;
+        if member["properties"].is_object() {
+            return self.members(member, level);
+        }
+        if member["items"].is_object() {
+            let items = resolved(&member["items"], self.root);
+            return self.inside(&items, level);
+        }
+        if member["additionalProperties"].is_object() {
+            let value = resolved(&member["additionalProperties"], self.root);
+            return self.inside(&value, level);
+        }
+        let branches: Vec<Value> = branches(member).iter().map(|branch| resolved(branch, self.root)).collect();
+        let objects: Vec<&Value> = branches.iter().filter(|branch| is_deep(branch)).collect();
+        for (place, object) in objects.iter().enumerate() {
+            if objects.len() > 1 && self.count < MOST {
+                let title = object["title"].as_str().map(|title| format!(": {}", clip(title, 80)));
+                self.count += 1;
+                self.rows.add(&html!(
+                    r#"<tr><th scope="row" class="level-{level}" colspan="3"><span class="muted">{word}{title}</span></th></tr>"#,
+                    level = level.min(DEEPEST),
+                    word = if place == 0 { "either" } else { "or" },
+                    title = title,
+                ));
+            }
+            self.inside(object, level);
+        }
+    }
+}
+
+/// Whether there is something inside that can be named.
+fn is_deep(schema: &Value) -> bool {
+    schema["properties"].is_object() || schema["items"].is_object() || schema["additionalProperties"].is_object()
+}
+
+/// What a value may be instead of one another.
+fn branches(schema: &Value) -> &[Value] {
+    let list = |key: &str| schema[key].as_array().map(Vec::as_slice).filter(|list| !list.is_empty());
+    list("anyOf").or(list("oneOf")).unwrap_or_default()
+}
+
+/// A schema without references to other parts of the whole, and with what `allOf` adds to it.
+fn resolved(schema: &Value, root: &Value) -> Value {
+    let mut schema = schema.clone();
+    let mut waiting = Vec::new();
+    // A reference may lead to itself.
+    for _ in 0..PARTS {
+        let Some(members) = schema.as_object_mut() else { break };
+        if let Some(Value::String(place)) = members.remove("$ref") {
+            let target = place.strip_prefix('#').and_then(|pointer| root.pointer(pointer)).cloned();
+            merge(members, target.unwrap_or_default());
+        } else if let Some(Value::Array(parts)) = members.remove("allOf") {
+            waiting.extend(parts.into_iter().take(PARTS));
+        } else if let Some(part) = waiting.pop() {
+            merge(members, part);
+        } else {
+            break;
+        }
+    }
+    schema
+}
+
+/// Adds the members of another schema; what is said here counts more.
+fn merge(members: &mut Map<String, Value>, other: Value) {
+    let Value::Object(other) = other else { return };
+    for (name, value) in other {
+        match (members.get_mut(&name), value) {
+            (Some(Value::Object(here)), Value::Object(there)) if name == "properties" => {
+                for (name, value) in there {
+                    here.entry(name).or_insert(value);
+                }
+            }
+            (Some(Value::Array(here)), Value::Array(there)) if name == "required" => here.extend(there),
+            (Some(_), _) => {}
+            (None, value) => {
+                members.insert(name, value);
+            }
+        }
+    }
+}
+
+/// What a value may be, in few words.
+fn kind(schema: &Value, root: &Value, depth: usize) -> String {
+    let schema = resolved(schema, root);
+    let default = match schema.get("default") {
+        Some(Value::Null) | None => String::new(),
+        Some(default) => format!(", else {}", clip(&told(default), 80)),
+    };
+    let mut word = main_word(&schema, root, depth);
+    let limits = limits(&schema);
+    if !limits.is_empty() {
+        word = format!("{word}, {}", limits.join(", "));
+    }
+    word + &default
+}
+
+fn main_word(schema: &Value, root: &Value, depth: usize) -> String {
+    if let Some(value) = schema.get("const") {
+        return format!("always {}", clip(&told(value), 80));
+    }
+    if let Some(choices) = schema["enum"].as_array() {
+        let mut named: Vec<String> = choices.iter().take(CHOICES).map(|choice| clip(&told(choice), 80)).collect();
+        if choices.len() > named.len() {
+            named.push(format!("… ({} in all)", choices.len()));
+        }
+        return format!("one of {}", named.join(", "));
+    }
+    let branches = branches(schema);
+    if !branches.is_empty() && depth < DEEPEST_KIND {
+        return one_of(branches.iter().take(KINDS).map(|branch| kind(branch, root, depth + 1)));
+    }
+    match &schema["type"] {
+        Value::String(word) => of_type(word, schema, root, depth),
+        Value::Array(words) => {
+            one_of(words.iter().take(KINDS).filter_map(Value::as_str).map(|word| of_type(word, schema, root, depth)))
+        }
+        _ if schema["properties"].is_object() => "object".to_owned(),
+        _ => "anything".to_owned(),
+    }
+}
+
+/// Words for what a value may be, each once, and that it may be nothing at the end.
+fn one_of(words: impl Iterator<Item = String>) -> String {
+    let mut all: Vec<String> = Vec::new();
+    for word in words {
+        if !all.contains(&word) {
+            all.push(word);
+        }
+    }
+    all.sort_by_key(|word| word == "nothing");
+    all.join(" or ")
+}
+
+fn of_type(word: &str, schema: &Value, root: &Value, depth: usize) -> String {
+    match word {
+        "string" => match schema["format"].as_str() {
+            Some("date") => "date, as 2024-01-31".to_owned(),
+            Some("date-time") => "date and time, as 2024-01-31T12:00:00Z".to_owned(),
+            Some("time") => "time, as 12:00:00Z".to_owned(),
+            Some("email") => "mail address".to_owned(),
+            Some("uri" | "url") => "address, as https://example.com".to_owned(),
+            Some(format) => format!("text ({})", clip(format, 40)),
+            None => "text".to_owned(),
+        },
+        "integer" => "whole number".to_owned(),
+        "boolean" => "true or false".to_owned(),
+        "null" => "nothing".to_owned(),
+        "array" if depth < DEEPEST_KIND && schema["items"].is_object() => {
+            format!("list of {}", kind(&schema["items"], root, depth + 1))
+        }
+        "array" => "list".to_owned(),
+        "object"
+            if depth < DEEPEST_KIND && schema["additionalProperties"].is_object() && schema["properties"].is_null() =>
+        {
+            format!("object, each of its members {}", kind(&schema["additionalProperties"], root, depth + 1))
+        }
+        other => clip(other, 40),
+    }
+}
+
+/// What else is asked of a value.
+fn limits(schema: &Value) -> Vec<String> {
+    let number = |key: &str| schema.get(key).filter(|value| value.is_number()).map(Value::to_string);
+    let between = |least: Option<String>, most: Option<String>, what: &str| match (least, most) {
+        (Some(least), Some(most)) if least == most => Some(format!("{least}{what}")),
+        (Some(least), Some(most)) => Some(format!("{least} to {most}{what}")),
+        (Some(least), None) => Some(format!("at least {least}{what}")),
+        (None, Some(most)) => Some(format!("at most {most}{what}")),
+        (None, None) => None,
+    };
+    [
+        between(number("minimum"), number("maximum"), ""),
+        number("exclusiveMinimum").map(|least| format!("more than {least}")),
+        number("exclusiveMaximum").map(|most| format!("less than {most}")),
+        number("multipleOf").map(|step| format!("in steps of {step}")),
+        between(number("minLength"), number("maxLength"), " letters"),
+        between(number("minItems"), number("maxItems"), " items"),
+        schema["pattern"].as_str().map(|pattern| format!("fitting {}", clip(pattern, 80))),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// A value as people write it.
+fn told(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn said(schema: &Value) -> String {
+        kind(schema, schema, 0)
+    }
+
+    #[test]
+    fn a_schema_is_told_in_few_words() {
+        for (schema, words) in [
+            (json!({"type": "array", "items": {"type": ["string", "null"]}}), "list of text or nothing"),
+            (json!({"enum": ["a", 1], "default": "a"}), "one of a, 1, else a"),
+            (json!({"type": "integer", "minimum": 1, "maximum": 8, "default": 5}), "whole number, 1 to 8, else 5"),
+            (json!({"anyOf": [{"type": "null"}, {"type": "string"}], "default": null}), "text or nothing"),
+            (json!({"type": "string", "format": "date"}), "date, as 2024-01-31"),
+            (json!({"const": "cat"}), "always cat"),
+            (json!({"type": "string", "minLength": 3, "pattern": "^a"}), "text, at least 3 letters, fitting ^a"),
+            (
+                json!({"type": "object", "additionalProperties": {"type": "integer"}}),
+                "object, each of its members whole number",
+            ),
+            (json!(true), "anything"),
+        ] {
+            assert_eq!(said(&schema), words);
+        }
+    }
+
+    #[test]
+    fn references_are_followed_and_what_is_inside_is_shown() {
+        let schema = json!({
+            "$defs": {
+                "Mode": {"enum": ["fast", "slow"]},
+                "Item": {"type": "object", "properties": {"name": {"type": "string", "description": "its name"}, "next": {"$ref": "#/$defs/Item"}}, "required": ["name"]},
+            },
+            "properties": {
+                "mode": {"allOf": [{"$ref": "#/$defs/Mode"}], "default": "fast"},
+                "items": {"type": "array", "items": {"$ref": "#/$defs/Item"}},
+                "pet": {"oneOf": [{"title": "Cat", "type": "object", "properties": {"lives": {"type": "integer"}}}, {"title": "Dog", "type": "object", "properties": {"barks": {"type": "boolean"}}}]},
+            },
+        });
+        let table = table(&schema).0;
+        for part in
+            ["one of fast, slow, else fast", "list of object", "its name", "either: Cat", "or: Dog", "true or false"]
+        {
+            assert!(table.contains(part), "{part} in {table}");
+        }
+        assert!(table.contains(r#"class="level-1"><code>name</code> <span class="tag">required</span>"#), "{table}");
+        assert!(table.matches("<code>next</code>").count() <= DEEPEST, "what leads to itself has an end: {table}");
+    }
+
+    #[test]
+    fn whatever_a_server_writes_there_is_a_table() {
+        for odd in [
+            json!(null),
+            json!([]),
+            json!({"properties": 7}),
+            json!({"$ref": "#"}),
+            json!({"allOf": [{"$ref": "#"}, {"$ref": "#"}]}),
+            json!({"properties": {"a": {"items": {"$ref": "#/properties/a"}}}}),
+        ] {
+            table(&odd);
+        }
+        let wide: Map<String, Value> =
+            (0..1000).map(|number| (format!("p{number}"), json!({"type": "string"}))).collect();
+        assert!(table(&json!({ "properties": wide })).0.matches("<tr>").count() <= MOST + 1);
+    }
+}

@@ -1,0 +1,100 @@
+//! What scripts would do, done by pages: who has none is asked before what cannot be undone, sees results, runs documents.
+
+use std::fs;
+
+use serde_json::json;
+use testkit::puppet::{Puppet, Spec};
+
+use super::documents::with_documents;
+use super::{Visitor, add_puppet};
+use crate::rest::Rest;
+
+#[test]
+fn what_cannot_be_undone_is_asked_for_on_a_page_of_its_own() {
+    let rest = Rest::start();
+    rest.register("fake", &[]);
+    let visitor = Visitor::new(&rest);
+    for (path, fields, question) in [
+        ("/servers/fake/remove", &[][..], "Remove fake with its tools and its history?"),
+        ("/executions/stop", &[], "Cancel every call and refuse new ones"),
+        ("/export", &[("secrets", "revealed")], "Whoever has the file has all credentials in it."),
+    ] {
+        let asked = visitor.submit(path, fields);
+        assert!(asked.status == 200 && asked.body.contains(question), "{asked:?}");
+        assert!(asked.body.contains(&format!("action=\"{path}\"")) && asked.body.contains("No, go back"), "{asked:?}");
+    }
+    assert_eq!(rest.get("/servers/fake").status, 200, "nothing was done yet");
+    assert_eq!(rest.call("fake.echo", &json!({"text": "x"})).status, 200);
+    let sure = ("sure", "yes");
+    assert_eq!(visitor.submit("/export", &[("secrets", "revealed"), sure]).json()["servers"][0]["name"], "fake");
+    assert!(visitor.submit("/executions/stop", &[sure]).body.contains("All calls are stopped."));
+    assert!(visitor.submit("/servers/fake/remove", &[sure]).body.contains("fake is removed."));
+}
+
+/// A tool of a server that always answers the same.
+fn with_answer(content: &serde_json::Value) -> (Rest, Puppet) {
+    let rest = Rest::start();
+    let tool = r#"{"name":"say","inputSchema":{"type":"object"}}"#;
+    let answer = json!({ "content": content, "isError": false }).to_string();
+    let puppet = Puppet::over_http(Spec::legacy().raw_tool(tool).answers("tools/call", &answer));
+    add_puppet(&rest, "one", &puppet);
+    (rest, puppet)
+}
+
+#[test]
+fn a_result_is_cut_where_it_is_too_long_and_can_be_saved_whole_by_who_ran_it() {
+    let (rest, _puppet) = with_answer(&json!([{"type": "text", "text": "x".repeat(3_000_000)}]));
+    let (visitor, other) = (Visitor::new(&rest), Visitor::new(&rest));
+    let ran = visitor.submit("/playground", &[("tool", "one.say"), ("arguments", "{}")]);
+    assert!(ran.body.len() < 150_000 && ran.body.contains("/playground/result"), "{} bytes", ran.body.len());
+    let whole = visitor.get("/playground/result");
+    assert!(whole.headers["content-disposition"].contains("result.json"), "{:?}", whole.headers);
+    assert_eq!(whole.json()["content"][0]["text"].as_str().map(str::len), Some(3_000_000));
+    assert_eq!(other.get("/playground/result").status, 303, "it is nobody else's");
+}
+
+#[test]
+fn pictures_are_shown_and_a_question_says_what_it_needs() {
+    let picture = json!({"type": "image", "mimeType": "image/png", "data": "aGVsbG8="});
+    let asked = json!({"type": "text", "text": "MCP error -32603: The client cannot be asked now"});
+    let (rest, _puppet) = with_answer(&json!([picture, asked]));
+    let visitor = Visitor::new(&rest);
+    let ran = visitor.submit("/playground", &[("tool", "one.say"), ("arguments", "{}")]);
+    assert!(ran.body.contains("<img src=\"data:image/png;base64,aGVsbG8=\""), "{ran:?}");
+    assert!(ran.body.contains("can be answered here only with JavaScript"), "{ran:?}");
+}
+
+#[test]
+fn a_document_is_run_by_a_form_and_nothing_somebody_wrote_is_lost() {
+    let (rest, place) = with_documents();
+    let visitor = Visitor::new(&rest);
+    let file = place.path().join("notes/friday.md");
+    let read = || fs::read_to_string(&file).expect("it is there");
+    let version = |page: &str| {
+        let from = page.split("name=\"version\" value=\"").nth(1).expect("the form says what it shows");
+        from.split('"').next().unwrap_or_default().to_owned()
+    };
+    let shown = version(&visitor.page("/documents?path=friday.md"));
+    let run = |blocks: &str, more: &[(&str, &str)]| {
+        let fixed = [("path", "friday.md"), ("version", shown.as_str()), ("blocks", blocks)];
+        visitor.submit("/documents/run", &fixed.into_iter().chain(more.iter().copied()).collect::<Vec<_>>())
+    };
+    let one = run("2", &[]);
+    assert!(one.body.contains("1 done") && one.body.contains("again"), "{one:?}");
+    assert_eq!(read().matches("<!-- mcp-result ").count(), 1, "only that block was run");
+    let all = run("1 2 3", &[]);
+    assert!(all.body.contains("3 done"), "{all:?}");
+
+    fs::write(&file, read().replace("\nhello", "\nhello, and what I think of it")).expect("the test can write there");
+    let kept = run("1 3", &[]);
+    assert!(kept.body.contains("The result of block 1 was edited. Replace it?"), "{kept:?}");
+    assert!(read().contains("what I think of it"), "nothing is replaced yet");
+    let replaced = run("1", &[("sure", "yes")]);
+    assert!(replaced.body.contains("1 done") && !read().contains("what I think of it"), "{replaced:?}");
+
+    fs::write(&file, format!("# New\n\n```one\ntool: echo\n```\n\n{}", read())).expect("the test can write there");
+    let before = read();
+    let changed = run("1", &[]);
+    assert!(changed.body.contains("Nothing was run: the document was changed"), "{changed:?}");
+    assert_eq!(read(), before);
+}
