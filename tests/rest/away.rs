@@ -13,8 +13,8 @@ const PROMPTLY: Duration = Duration::from_secs(8);
 #[test]
 fn a_remote_server_that_is_gone_is_told_at_once_and_works_again_when_it_is_back() {
     for (kind, script) in [
-        ("streamable_http", Script::default()),
-        ("streamable_http", Script::default().with_session().with_get_stream()),
+        ("http", Script::default()),
+        ("http", Script::default().with_session().with_get_stream()),
         ("sse", Script::default().sse()),
     ] {
         let rest = Rest::start();

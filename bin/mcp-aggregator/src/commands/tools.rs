@@ -153,7 +153,7 @@ fn chosen_in_config(mut tools: Vec<Item>, name: &str, separator: &str) -> Result
     if tools.iter().any(is_of_server) {
         return Ok(Chosen::OfServer(tools.into_iter().filter(is_of_server).collect()));
     }
-    Err(nobody(name, &tools.iter().map(|tool| tool.id.to_string()).collect()))
+    Err(nobody(name, &tools.into_iter().map(|tool| tool.id.to_string()).collect()))
 }
 
 fn nobody(name: &str, known: &BTreeSet<String>) -> Failure {
