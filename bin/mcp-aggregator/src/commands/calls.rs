@@ -93,7 +93,7 @@ fn row(call: &Value) -> [String; 5] {
     let tool = format!("{}.{}", text(call, "server_name"), text(call, "tool_name"));
     // Whose token it was, if that says more than the way it came.
     let by = match text(call, "caller") {
-        caller if caller == "-" || caller == text(call, "source") => text(call, "source"),
+        caller if ["-", "rest"].contains(&caller.as_str()) => text(call, "source"),
         caller => format!("{} ({caller})", text(call, "source")),
     };
     [moment(call, "submitted_at"), shown::status(call), took, by, tool]
