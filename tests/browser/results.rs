@@ -74,7 +74,7 @@ fn sounds_are_played_files_are_saved_addresses_are_links_and_nothing_else_is_ope
         browser.wait_for_text("What it said while it ran (2)").await;
         browser.wait_for_text("warning · l · {\"n\":1}").await;
         browser.wait("document.querySelector('#outcome audio')").await;
-        let links = browser.run("return [...document.querySelectorAll('#outcome .result > pre a, #outcome .result > p a')].map((it) => it.href).filter((it) => it.includes('example'))").await;
+        let links = browser.run("return [...document.querySelectorAll('#outcome .block a, #outcome .result > p a')].map((it) => it.href).filter((it) => it.includes('example'))").await;
         assert_eq!(links, json!(["https://example.org/a?b=1", "https://example.org/c", "https://example.org/d"]));
         browser.wait_for_text("text/html · 2.0 KB · what D is").await;
         browser.wait_for_text("Save (image/svg+xml, 6 B)").await;

@@ -61,6 +61,23 @@ fn a_server_that_does_not_start_is_added_and_told_with_its_reason() {
     assert!(refused.contains("could not connect to server `bad`"), "{refused}");
 }
 
+#[test]
+fn a_server_that_is_there_is_changed_and_keeps_what_belongs_to_it() {
+    let home = Home::new();
+    let _serve = home.serve();
+    home.add("one");
+    let id = home.json(&["show", "one", "--json"])["id"].clone();
+    home.ok(&["tools", "off", "one.echo"]);
+    let said = home.fails(1, &["add", "one", "--", &fake()]);
+    assert!(said.contains("add --replace"), "{said}");
+    home.ok(&["add", "one", "--replace", "--env", "COLOUR=blue", "--", &fake()]);
+    assert!(home.ok(&["call", "one.env", "name=COLOUR"]).contains("blue"));
+    assert_eq!(home.json(&["show", "one", "--json"])["id"], id);
+    assert!(!home.ok(&["tools"]).contains("one.echo "), "what is off stays off");
+    let missing = home.fails(1, &["add", "two", "--replace", "--", &fake()]);
+    assert!(missing.contains("there is no server `two`"), "{missing}");
+}
+
 /// A server that says nothing for ever, and the file in which it writes who it is.
 fn mute(home: &Home, name: &str) -> (String, std::path::PathBuf) {
     let file = home.path().join(format!("{name}.pid"));

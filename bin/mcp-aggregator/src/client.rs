@@ -78,6 +78,10 @@ impl Client {
         self.value_within(LONG_PATIENCE, Method::POST, path, None).await
     }
 
+    pub(crate) async fn patch(&self, path: &str, body: &Value) -> Result<Value, Denial> {
+        self.value(Method::PATCH, path, Some(body)).await
+    }
+
     pub(crate) async fn delete(&self, path: &str) -> Result<Value, Denial> {
         self.value(Method::DELETE, path, None).await
     }

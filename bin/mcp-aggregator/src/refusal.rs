@@ -69,7 +69,7 @@ fn hint(code: &str, said: &str, context: &Value) -> Option<String> {
             Some(hint.to_owned())
         }
         "SERVER_ALREADY_EXISTS" => name("name")
-            .map(|name| format!("`mcp-aggregator show {name}` shows it; choose another name, or remove it first (`mcp-aggregator remove {name}`; one of a config file is removed there)")),
+            .map(|name| format!("`mcp-aggregator show {name}` shows it, `add --replace` changes it, `mcp-aggregator remove {name}` removes it; one of a config file is changed there")),
         "SERVER_UNAVAILABLE" if context["status"] == "disabled" => {
             name("server_name").map(|name| format!("`mcp-aggregator enable {name}` switches it on"))
         }

@@ -25,7 +25,8 @@ Examples:
   mcp-aggregator add notes --docker mcp/filesystem --volume ~/notes:/notes -- /notes
   mcp-aggregator add web --docker example/server:2 --port 8080 --memory 512m
   mcp-aggregator add time --json '{\"command\": \"uvx\", \"args\": [\"mcp-server-time\"]}'
-  mcp-aggregator add --json - < registration.json     what POST /servers takes"
+  mcp-aggregator add --json - < registration.json     what POST /servers takes
+  mcp-aggregator add git --replace --env 'TOKEN=${NEW_TOKEN}' -- uvx mcp-server-git"
 )]
 pub(crate) struct AddArguments {
     /// Its name: lower-case letters, digits, `_` and `-`
@@ -71,6 +72,10 @@ pub(crate) struct AddArguments {
     /// Do not connect it, now or at the next start
     #[arg(long)]
     pub(crate) no_connect: bool,
+    /// It is there: change how it is reached. Its history, its bindings and which of its tools are off stay as they are.
+    /// Needs a running service
+    #[arg(long, verbatim_doc_comment)]
+    pub(crate) replace: bool,
     /// Print the server as JSON. With an OBJECT, all of it comes as JSON, too, `-` for stdin: an entry of a config, or
     /// what POST /servers takes
     #[arg(long, value_name = "OBJECT", num_args = 0..=1, value_parser = object, verbatim_doc_comment)]

@@ -25,6 +25,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) fn run(arguments: &AddArguments) -> Result<(), Failure> {
     let new = registration(arguments)?;
     let name = new["name"].as_str().unwrap_or_default().to_owned();
+    if arguments.replace {
+        return replace(arguments, &name, new);
+    }
     let (server, runs) = session::block_on(async {
         match arguments.target.find().await? {
             Target::Service(service) => Ok((added_by(&service, &name, &new).await?, true)),
@@ -39,6 +42,37 @@ pub(crate) fn run(arguments: &AddArguments) -> Result<(), Failure> {
         output::print_json(&server)?;
     }
     tell(&name, &server, runs)
+}
+
+/// Changes how a server is reached that is there.
+fn replace(arguments: &AddArguments, name: &str, mut new: Value) -> Result<(), Failure> {
+    if let Value::Object(members) = &mut new {
+        members.shift_remove("name");
+    }
+    let server = session::block_on(async {
+        let service = arguments.target.service().await?;
+        let path = format!("/servers/{}", encoded(name));
+        let changed = progress::shown("connecting it", service.patch(&path, &new)).await?;
+        decided(&service, changed).await
+    })?;
+    if arguments.json.is_some() {
+        output::print_json(&server)?;
+    }
+    if server["status"] == "disabled" {
+        say(format_args!("changed `{name}`; it is switched off, `mcp-aggregator enable {name}` switches it on"));
+        return Ok(());
+    }
+    match server["error_message"].as_str() {
+        Some(why) => {
+            let why = why.lines().map(printable).collect::<Vec<_>>().join("\n  ");
+            Err(Failure::new(format!("changed `{name}`, but it could not be connected: {why}"))
+                .with_hint(format!("`mcp-aggregator test {name}` tries it again")))
+        }
+        None => {
+            say(format_args!("changed `{name}`: {}", standing(&server)));
+            Ok(())
+        }
+    }
 }
 
 /// Has a service add it, and waits until it is connected or not. Who interrupts that is told that it is there.

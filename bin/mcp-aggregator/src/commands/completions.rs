@@ -52,9 +52,15 @@ fn with_names(shell: Shell, script: &str) -> String {
         Shell::Fish => {
             // Behind an option fish offers only what that option is said to take.
             let is_naming = |line: &str| NAMING.iter().any(|option| line.contains(&format!(" -l {option} ")));
-            let line = |line: &str| match line.ends_with(" -r") && is_naming(line) {
-                true => format!("{line} -f -a \"(__mcp_aggregator_names)\"\n"),
-                false => format!("{line}\n"),
+            let line = |line: &str| match line {
+                naming if naming.ends_with(" -r") && is_naming(naming) => {
+                    format!("{naming} -f -a \"(__mcp_aggregator_names)\"\n")
+                }
+                // A client, or a file.
+                from if from.ends_with(" -r") && from.contains(" -l from ") => {
+                    format!("{from} -a \"(__mcp_aggregator_names)\"\n")
+                }
+                other => format!("{other}\n"),
             };
             FISH.to_owned() + &script.lines().map(line).collect::<String>()
         }

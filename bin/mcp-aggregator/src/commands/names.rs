@@ -25,6 +25,11 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub(crate) fn run(arguments: &NamesArguments) -> Result<(), Failure> {
     let mut whole = whole_command();
     whole.build();
+    if let [help, _] = arguments.words.as_slice()
+        && help == "help"
+    {
+        return output::print_lines(&verbs(&whole));
+    }
     let place = Place::of(&whole, &arguments.words).ok_or_else(|| Failure::new("no name stands there"))?;
     let verb = place.verbs.last().map(String::as_str).unwrap_or_default();
     let mut names = match (verb, place.argument.as_str()) {
@@ -41,10 +46,7 @@ pub(crate) fn run(arguments: &NamesArguments) -> Result<(), Failure> {
         ("on", "names") => asked(&place, Wanted::Tools { are_on: false })?,
         (_, "skill") => asked(&place, Wanted::Skills)?,
         ("import", "from") => Client::ALL.iter().map(|client| client.word().to_owned()).collect(),
-        ("man", "command") => {
-            let verbs = whole.get_subcommands().filter(|verb| !verb.is_hide_set());
-            verbs.map(|verb| verb.get_name().to_owned()).collect()
-        }
+        ("man", "command") => verbs(&whole),
         _ if !place.values.is_empty() => place.values,
         _ => return Err(Failure::new("no name stands there")),
     };
@@ -52,7 +54,13 @@ pub(crate) fn run(arguments: &NamesArguments) -> Result<(), Failure> {
     output::print_lines(&names)
 }
 
+fn verbs(whole: &clap::Command) -> Vec<String> {
+    let seen = whole.get_subcommands().filter(|verb| !verb.is_hide_set());
+    seen.map(|verb| verb.get_name().to_owned()).collect()
+}
+
 /// What only the service or the registry knows.
+#[derive(Debug, Clone, Copy)]
 enum Wanted {
     Servers,
     /// Those that are switched on, or off.

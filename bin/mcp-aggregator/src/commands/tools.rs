@@ -145,7 +145,7 @@ fn chosen(mut tools: Vec<Value>, name: &str) -> Result<Chosen<Value>, Failure> {
 
 /// The same among the tools of a config.
 fn chosen_in_config(mut tools: Vec<Item>, name: &str, separator: &str) -> Result<Chosen<Item>, Failure> {
-    if let Some(place) = tools.iter().position(|tool| tool.id == name) {
+    if let Some(place) = tools.iter().position(|tool| *tool.id == *name) {
         return Ok(Chosen::One(Box::new(tools.swap_remove(place))));
     }
     let beginnings = [format!("{name}{separator}"), format!("{name}__")];
@@ -153,7 +153,7 @@ fn chosen_in_config(mut tools: Vec<Item>, name: &str, separator: &str) -> Result
     if tools.iter().any(is_of_server) {
         return Ok(Chosen::OfServer(tools.into_iter().filter(is_of_server).collect()));
     }
-    Err(nobody(name, &tools.into_iter().map(|tool| tool.id).collect()))
+    Err(nobody(name, &tools.into_iter().map(|tool| tool.id.to_string()).collect()))
 }
 
 fn nobody(name: &str, known: &BTreeSet<String>) -> Failure {

@@ -92,7 +92,9 @@ fn told(server: &Value, service: &str) -> Finding {
                 .advise(format!("put it right, then `mcp-aggregator enable {name}`"))
         }
         _ if why.contains(SECRETS_ARE_MISSING) => Finding::problem("server", format!("{name}: {why}"))
-            .advise(format!("{service}/servers/{name} changes it, in a browser")),
+            .advise(format!(
+                "`mcp-aggregator add {name} --replace`, with its secrets and all else, writes them; or, in a browser, {service}/servers/{name}"
+            )),
         Some("error") => Finding::problem("server", format!("{name}: {standing}: {why}"))
             .advise(format!("`mcp-aggregator show {name}` tells more; `mcp-aggregator enable {name}` tries again")),
         Some("degraded") => Finding::warning("server", format!("{name}: {standing}: {why}"))

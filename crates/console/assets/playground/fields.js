@@ -125,7 +125,7 @@ function listing({ id, usual, name }, kind) {
     if (kind === 'string') return JSON.stringify(line);
     if (kind === 'boolean' && /^(true|false)$/.test(line.trim())) return line.trim();
     if (kind !== 'boolean' && numberText.test(line.trim())) return line.trim();
-    return wrong(input, name, `${visible(line)} is ${kind === 'boolean' ? 'neither true nor false' : 'no number'}`);
+    return wrong(input, name, `${visible(line)} is ${kind === 'boolean' ? 'neither true nor false' : 'no number'}; write one a line`);
   };
   const isItem = (value) => (kind === 'integer' ? typeof value === 'number' : typeof value === kind);
   const read = () => {
@@ -133,7 +133,7 @@ function listing({ id, usual, name }, kind) {
     const text = input.value.trim();
     if (text === '') return undefined;
     try { const all = JSON.parse(text); if (Array.isArray(all) && all.every(isItem)) return compact(text); } catch (error) { /* it is written line by line */ if (/^\[\s*"/.test(text)) wrong(input, name, `this is no JSON: ${error.message}`); }
-    return `[${input.value.split('\n').filter((line) => line.trim()).map(item).join(',')}]`;
+    return `[${input.value.split(kind === 'string' ? '\n' : /[\n,]/).filter((line) => line.trim()).map(item).join(',')}]`;
   };
   const show = (text) => {
     input.setCustomValidity('');
@@ -158,7 +158,12 @@ function ticking({ said, name, required, strict, hint }, choices) {
     const tooFew = count < least && (required || count > 0) ? `Tick at least ${least}.` : '';
     inputs[0]?.setCustomValidity(strict && count > (said.maxItems ?? Infinity) ? `Tick at most ${said.maxItems}.` : tooFew);
   };
-  const read = () => { check(); return `[${[...choices.filter((_, at) => inputs[at].checked).map((choice) => choice.text), ...others].join(',')}]`; };
+  const read = () => {
+    check();
+    const all = [...choices.filter((_, at) => inputs[at].checked).map((choice) => choice.text), ...others];
+    // Who takes away the last tick of what need not be there gives none.
+    return all.length || required ? `[${all.join(',')}]` : undefined;
+  };
   const show = (text) => {
     const given = text !== undefined && text.startsWith('[') ? itemsOf(text) : [];
     inputs.forEach((one, at) => { one.checked = given.some((value) => sameness(value) === choices[at].text); });

@@ -30,7 +30,7 @@ function field(schema, place) {
   if (isObjectSchema(said)) {
     const isNow = room.left > 0 && depth < (required ? deepest.required : deepest.optional);
     const inside = { ...place, depth: depth + 1 };
-    if (!hasMembers(said)) return map(said, inside);
+    if (!hasMembers(said) && said.additionalProperties !== false) return map(said, inside);
     return isNow ? group(said, inside) : later((now) => group(said, now), inside, said);
   }
   if (kindOf(said) === 'array' && Array.isArray(said.prefixItems)) return tuple(said, { ...place, depth: depth + 1 });

@@ -5,7 +5,7 @@ const mostLogged = 200;
 function hearing(server, question, client, tell) {
   const bar = make('progress', { ariaLabel: 'progress' });
   const words = make('p', { className: 'muted', role: 'status' });
-  const lines = make('ol', { className: 'log plain' });
+  const lines = make('ol', { className: 'log plain', tabIndex: 0, ariaLabel: 'what it said' });
   let count = 0;
   const log = ({ level, logger, data }) => {
     count += 1;

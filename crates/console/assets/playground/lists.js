@@ -57,9 +57,9 @@ function series(said, place) {
     focusIn(item.box);
   });
   const has = () => odd !== undefined || isThere;
-  const get = () => {
+  const get = (isNew) => {
     if (odd !== undefined) return odd;
-    if (!isThere) return required && said.canBeNull ? 'null' : undefined;
+    if (!isThere) return isNew && required && said.canBeNull ? 'null' : undefined;
     return `[${items.map((item) => item.member.get(true)).filter((value) => value !== undefined).join(',')}]`;
   };
   const set = (text) => {
@@ -77,7 +77,7 @@ function series(said, place) {
   };
   const lacks = () => {
     const least = isThere && typeof said.minItems === 'number' && items.length < said.minItems;
-    const own = least ? lack.ask(true, `${visible(name)}: at least ${said.minItems}`) : lack.ask(required && get() === undefined);
+    const own = least ? lack.ask(true, `${visible(name)}: at least ${said.minItems}`) : lack.ask(required && get(true) === undefined);
     return [...own, ...(odd === undefined ? items.flatMap((item) => item.member.lacks()) : [])];
   };
   return { box, has, get, set, lacks };

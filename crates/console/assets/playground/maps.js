@@ -61,9 +61,9 @@ function map(said, place) {
   let isThere = false;
   const all = rows(said, { ...place, changed: () => { odd = undefined; isThere = true; all.kept.show(undefined); place.changed(); } });
   const has = () => odd !== undefined || isThere;
-  const get = () => {
+  const get = (isNew) => {
     if (odd !== undefined) return odd;
-    if (!isThere) return required && said.canBeNull ? 'null' : undefined;
+    if (!isThere) return isNew && required && said.canBeNull ? 'null' : undefined;
     return objectOf([...all.entries()]);
   };
   const set = (text) => {
@@ -76,6 +76,6 @@ function map(said, place) {
     all.show(isShown ? pairs : []);
     all.kept.show(odd !== undefined && isNothing(said, odd) ? undefined : odd);
   };
-  const lacks = () => [...all.lack.ask(required && get() === undefined), ...(odd === undefined ? all.lacks() : [])];
+  const lacks = () => [...all.lack.ask(required && get(true) === undefined), ...(odd === undefined ? all.lacks() : [])];
   return { box: all.box, has, get, set, lacks };
 }

@@ -25,7 +25,7 @@ function union(said, branches, place) {
   const turn = () => inside.replaceChildren(...[chosen()?.box].filter(Boolean));
   select.addEventListener('input', () => { turn(); touch(); });
   const has = () => odd !== undefined || select.value !== '';
-  const get = () => odd ?? (select.value === '' ? required && said.canBeNull ? 'null' : undefined : chosen().get(true));
+  const get = (isNew) => odd ?? (select.value === '' ? isNew && required && said.canBeNull ? 'null' : undefined : chosen().get(true));
   const set = (text) => {
     const at = text === undefined || text === 'null' ? -1 : likest(branches, JSON.parse(text), select.value === '' ? -1 : Number(select.value));
     // Arguments that have nothing in them are none yet.
