@@ -81,7 +81,7 @@ impl Format {
             Self::Anthropic => json!({
                 "name": safe_name,
                 "description": tool.description,
-                "input_schema": object::plain(&tool.schema),
+                "input_schema": object::with_usual_names(object::plain(&tool.schema)),
             }),
             Self::Gemini => {
                 let mut declaration = json!({ "name": safe_name, "description": tool.description });

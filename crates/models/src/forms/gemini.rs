@@ -40,7 +40,7 @@ const FORMATS: [&str; 6] = ["date-time", "enum", "float", "double", "int32", "in
 
 /// The same schema in the words Gemini knows, as far as it can be said in them.
 pub(super) fn schema(schema: &Value) -> Value {
-    let top = super::object::plain(schema);
+    let top = super::object::with_plain_top(schema);
     let mut said = Translation { root: schema, parts: Cell::new(0) }.translated(&top, 0);
     said.insert("type".to_owned(), "object".into());
     Value::Object(said)

@@ -1,5 +1,6 @@
 //! Schemas whose top is a plain object. OpenAI and Anthropic refuse `anyOf`, `oneOf`, `allOf`, `enum` and `not` there,
-//! and OpenAI an object without `properties`. Below the top everything stays as the server gave it.
+//! and OpenAI an object without `properties`, or an array without `items`, anywhere. Anthropic refuses properties of unusual
+//! names. Each would refuse the whole request for one such tool. Everything else stays as the server gave it.
 
 use serde_json::{Map, Value};
 
@@ -8,6 +9,13 @@ const UNWANTED: [&str; 6] = ["anyOf", "oneOf", "allOf", "enum", "not", "const"];
 /// The same arguments, described by an object at the top. What cannot be said so is left out: a model may then give
 /// arguments that the server refuses, and learns from its answer.
 pub(super) fn plain(schema: &Value) -> Value {
+    let mut plain = with_plain_top(schema);
+    say_items(&mut plain, 0);
+    plain
+}
+
+/// The same with everything below the top as it is.
+pub(super) fn with_plain_top(schema: &Value) -> Value {
     let mut top = schema.as_object().cloned().unwrap_or_default();
     let alternatives: Vec<(&str, Value)> =
         UNWANTED.iter().filter_map(|&word| Some((word, top.shift_remove(word)?))).collect();
@@ -30,6 +38,61 @@ pub(super) fn plain(schema: &Value) -> Value {
         top.insert("required".to_owned(), required.into());
     }
     Value::Object(top)
+}
+
+/// The same without properties that Anthropic would refuse. A model cannot use them then, but it can use all other tools.
+pub(super) fn with_usual_names(mut schema: Value) -> Value {
+    leave_out_unusual(&mut schema, 0);
+    schema
+}
+
+/// How deep a schema is looked into.
+const DEEPEST: usize = 64;
+/// How long the name of a property may be there.
+const LONGEST_NAME: usize = 64;
+
+/// Lets every array have elements, whatever they are.
+fn say_items(schema: &mut Value, depth: usize) {
+    let Some(members) = schema.as_object_mut().filter(|_| depth < DEEPEST) else { return };
+    let is_array = match members.get("type") {
+        Some(Value::Array(types)) => types.iter().any(|word| word == "array"),
+        word => word.is_some_and(|word| word == "array"),
+    };
+    if is_array && !["items", "prefixItems"].iter().any(|word| members.contains_key(*word)) {
+        members.insert("items".to_owned(), Value::Object(Map::new()));
+    }
+    for_each_part(members, &mut |part| say_items(part, depth + 1));
+}
+
+fn leave_out_unusual(schema: &mut Value, depth: usize) {
+    let Some(members) = schema.as_object_mut().filter(|_| depth < DEEPEST) else { return };
+    let is_usual = |name: &str| {
+        let is_fine = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
+        (1..=LONGEST_NAME).contains(&name.len()) && name.bytes().all(is_fine)
+    };
+    if let Some(properties) = members.get_mut("properties").and_then(Value::as_object_mut) {
+        properties.retain(|name, _| is_usual(name));
+    }
+    if let Some(required) = members.get_mut("required").and_then(Value::as_array_mut) {
+        required.retain(|name| name.as_str().is_none_or(is_usual));
+    }
+    for_each_part(members, &mut |part| leave_out_unusual(part, depth + 1));
+}
+
+/// Does something with every schema within a schema. What is an example or a default is none.
+fn for_each_part(members: &mut Map<String, Value>, deed: &mut dyn FnMut(&mut Value)) {
+    for (word, value) in members {
+        match (word.as_str(), value) {
+            ("properties" | "patternProperties" | "$defs" | "definitions", Value::Object(parts)) => {
+                parts.values_mut().for_each(&mut *deed);
+            }
+            ("anyOf" | "oneOf" | "allOf" | "prefixItems" | "items", Value::Array(parts)) => {
+                parts.iter_mut().for_each(&mut *deed);
+            }
+            ("items" | "additionalProperties" | "not", part @ Value::Object(_)) => deed(part),
+            _ => {}
+        }
+    }
 }
 
 fn taken_object(top: &mut Map<String, Value>, member: &str) -> Map<String, Value> {
@@ -68,6 +131,32 @@ mod tests {
             "$defs": {"b": {"type": "integer"}},
         });
         assert_eq!(plain(&schema).to_string(), schema.to_string());
+    }
+
+    #[test]
+    fn an_array_has_elements_whatever_they_are() {
+        let schema = json!({"type": "object", "properties": {
+            "a": {"type": "array"},
+            "b": {"type": ["array", "null"]},
+            "c": {"type": "object", "properties": {"d": {"anyOf": [{"type": "array"}]}}, "default": {"type": "array"}},
+            "e": {"type": "array", "items": {"type": "string"}},
+        }});
+        let told = plain(&schema)["properties"].clone();
+        assert_eq!((&told["a"]["items"], &told["b"]["items"]), (&json!({}), &json!({})));
+        assert_eq!(told["c"]["properties"]["d"]["anyOf"][0]["items"], json!({}));
+        assert_eq!(told["c"]["default"], json!({"type": "array"}), "that is no schema");
+        assert_eq!(told["e"], schema["properties"]["e"]);
+    }
+
+    #[test]
+    fn properties_of_unusual_names_are_left_out_where_they_would_be_refused() {
+        let schema = json!({"type": "object", "properties": {
+            "$filter": {"type": "string"}, "top": {"type": "object", "properties": {"a b": {}, "a.b": {}}},
+        }, "required": ["$filter", "top"]});
+        let told = with_usual_names(plain(&schema));
+        let expected = json!({"top": {"type": "object", "properties": {"a.b": {}}}});
+        assert_eq!((&told["properties"], &told["required"]), (&expected, &json!(["top"])));
+        assert_eq!(plain(&schema)["required"], schema["required"]);
     }
 
     #[test]
