@@ -227,6 +227,21 @@ fn answers_twice_or_under_wrong_ids_reach_nobody() {
 }
 
 #[test]
+fn a_server_that_cannot_read_a_call_and_so_not_its_id_answers_it_all_the_same() {
+    let mut client = connected(&Config::new().server("one", fake()).server("two", fake()));
+    let hanging = client.start_call("two:hang", json!({}));
+    let unread = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"too deep for me"}}"#;
+    let answer = client.call("one:raw_line", json!({"line": unread}));
+    assert_eq!(error_of(&answer), (-32700, "too deep for me"));
+    // With two calls there it cannot be told which one is meant, and nobody gets what may be somebody else's.
+    let unanswered = client.start_call("two:raw_line", json!({"line": unread}));
+    assert_eq!(text_of(&client.call("two:echo", json!({"text": "end"}))), "end");
+    let ids = [hanging.to_string(), unanswered.to_string()];
+    let stray = client.drain().into_iter().filter(|line| ids.iter().any(|id| raw::at(line, &["id"]) == Some(id)));
+    assert_eq!(stray.count(), 0);
+}
+
+#[test]
 fn a_crash_takes_the_tools_away_at_once_and_is_told() {
     let mut client = connected(&beside_a_healthy_one(fake().args(["--stderr-line", "my last word"])));
     assert!(client.tool_names().contains(&"bad one:echo".to_owned()));

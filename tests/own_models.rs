@@ -185,3 +185,38 @@ fn a_tool_without_a_vector_for_its_text_does_not_hold_up_the_others() {
     register(&rest, &desk);
     wait_for_lacking(&rest, 2, 1);
 }
+
+#[test]
+fn a_model_that_cannot_be_asked_is_seen_by_who_looks_after_the_service() {
+    let server = ModelServer::start();
+    server.answer_by(|_| ModelReply::refused(401, "that key is not known"));
+    let rest = by(&server);
+    let desk = desk(&[("commit_changes", "Records changes to the repository"), ("send_mail", "Send a message")]);
+    register(&rest, &desk);
+    let issue = |health: &Value| {
+        let issues = health["issues"].as_array().expect("a list").iter();
+        issues.clone().find(|issue| issue["component"] == "embeddings").cloned()
+    };
+    let (health, told) = wait_until("the model is told to be away", || {
+        let health = expect(200, &rest.get("/health"));
+        issue(&health).map(|told| (health, told))
+    });
+    assert_eq!((&health["status"], &health["checks"]["embeddings"]["status"]), (&json!("degraded"), &json!("failed")));
+    assert_eq!(health["checks"]["vectors"]["in_use"], "none");
+    assert!(told["message"].as_str().unwrap().contains("that key is not known"), "{told}");
+    let page = rest.serve.fetch(&Ask::new("GET", "/system").header("Accept", "text/html"));
+    assert!(page.body.contains("found by words alone"), "{page:?}");
+    // Right answers are called right meanwhile.
+    let found = whole(&rest, "commit changes");
+    assert_eq!(
+        (&found["metadata"]["by_meaning"], &found["tools"][0]["name"]),
+        (&json!(false), &json!("desk.commit_changes"))
+    );
+    assert!(found["tools"][0]["score"].as_f64().unwrap() > 0.25, "{found}");
+
+    server.answer_by(|asked| vectors(asked, 8));
+    wait_until("all is well again", || {
+        let health = expect(200, &rest.get("/health"));
+        (issue(&health).is_none() && health["status"] == "healthy").then_some(())
+    });
+}

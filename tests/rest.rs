@@ -1,6 +1,7 @@
 //! The REST API of `mcp-aggregator serve`: every endpoint, and every way to fail.
 //!
 //! - [`servers`]: registered, changed, connected, tried, removed; [`config_file`]: those that a file names
+//! - [`away`]: those elsewhere that are gone
 //! - [`story`]: the whole of it, with restarts in between, on either database
 //! - [`tools`]: what there is, and calls; [`executions`]: the account of them; [`skills`]: what tools are for
 //! - [`documents`]: Markdown documents that run tools; [`assistant`]: what an assistant may use
@@ -8,6 +9,7 @@
 //! - [`mistakes`]: what makes no sense, in one shape; [`document`]: what the OpenAPI document promises
 
 mod assistant;
+mod away;
 mod config_file;
 mod document;
 mod documents;

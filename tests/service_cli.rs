@@ -61,6 +61,11 @@ impl Home {
 
     #[track_caller]
     pub(crate) fn run_with(&self, arguments: &[&str], environment: &[(&str, &str)]) -> Output {
+        run_command(self.command(arguments).envs(environment.iter().copied()))
+    }
+
+    /// The same, to be started by somebody else.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let here = self.path().join("project");
         fs::create_dir_all(&here).expect("a folder can be made");
         let mut command = Command::new(program("mcp-aggregator"));
@@ -68,7 +73,7 @@ impl Home {
         for variable in ["XDG_DATA_HOME", "XDG_CONFIG_HOME", "MCP_AGGREGATOR_TOKEN", "MCP_CREDENTIAL_KEY", "COLUMNS"] {
             command.env_remove(variable);
         }
-        run_command(command.envs(environment.iter().copied()))
+        command
     }
 
     /// Runs a command that must go well; what it printed.

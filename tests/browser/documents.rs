@@ -107,9 +107,27 @@ fn a_page_runs_the_block_that_it_shows_or_none_and_follows_its_file() {
         browser.wait("document.querySelector('[data-state=\"2\"]').innerText.startsWith('done')").await;
         let written = fs::read_to_string(&file).unwrap();
         assert!(written.find("text: second").unwrap() < written.find("<!-- mcp-result ").unwrap(), "{written}");
+
+        // What is written around the blocks is no reason to run none.
+        browser.run("window.followed = refresh; refresh = () => {};").await;
+        write(&format!("{TWO}\nA new paragraph.\n"));
+        browser.click("#block-run-1").await;
+        browser.wait("document.querySelector('[data-state=\"1\"]').innerText.startsWith('done')").await;
+        let written = fs::read_to_string(&file).unwrap();
+        assert!(written.contains("<!-- mcp-result ") && written.ends_with("A new paragraph.\n"), "{written}");
+
+        // And a file may be away for a moment.
+        browser.run("refresh = window.followed; refresh()").await;
+        browser.wait_for_text("A new paragraph.").await;
+        fs::remove_file(&file).expect("it is there");
+        browser.wait("!document.getElementById('gone').hidden").await;
+        write(TWO);
+        browser
+            .wait("document.getElementById('gone').hidden && !document.body.innerText.includes('A new paragraph.')")
+            .await;
         // The browser notes every refusal of a request.
         let log = browser.log().await;
-        assert!(log.iter().all(|line| line.contains("409")), "{log:?}");
+        assert!(log.iter().all(|line| line.contains("409") || line.contains("404")), "{log:?}");
         browser.close().await;
     });
 }

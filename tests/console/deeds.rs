@@ -193,6 +193,8 @@ fn calls_are_run_looked_at_cancelled_stopped_and_exported() {
     visitor.submit("/executions/reset", &[]);
     let filtered = visitor.page("/executions?status=cancelled");
     assert!(filtered.contains(">hang<") && !filtered.contains(">echo<"), "{filtered}");
+    assert!(visitor.page("/executions?to=2020-01-01T10:00").contains("No calls fit"));
+    assert!(visitor.page("/executions?from=2020-01-01T10:00&tool=hang").contains(">hang<"));
     let part = visitor.page("/executions?tool=ech");
     assert!(part.contains("No calls fit") && part.contains("href=\"/executions?tool=echo\""), "{part}");
     let full = visitor.get("/executions?tool=fake.echo");
@@ -295,10 +297,22 @@ fn a_server_without_its_secrets_is_not_started() {
     let visitor = Visitor::new(&other);
     assert!(visitor.submit("/import", &[("backup", &exported)]).body.contains("1 new server"));
     assert!(visitor.page("/servers/fake").contains("its secrets are missing"));
+    assert!(visitor.page("/").contains("waits for its secrets"), "it is told where everybody looks");
     for deed in ["enable", "test", "connect"] {
         let done = visitor.submit(&format!("/servers/fake/{deed}"), &[]);
         assert!(done.body.contains("its secrets are missing"), "{deed}: {done:?}");
+        assert!(!done.body.contains("It is enabled"), "{done:?}");
         assert_ne!(other.get("/servers/fake").json()["status"], "connected", "{deed}");
+    }
+}
+
+#[test]
+fn a_tools_page_has_the_names_that_clients_see() {
+    let rest = Rest::start_as(|launch| launch.args(["--separator", ":"]));
+    rest.register("fake", &[]);
+    let page = Visitor::new(&rest).page("/tools/fake/echo");
+    for name in ["<code>fake.echo</code>", "<code>fake:echo</code>", "<code>fake__echo</code>"] {
+        assert!(page.contains(name), "{name} in {page}");
     }
 }
 

@@ -85,7 +85,8 @@ fn a_document_is_run_by_a_form_and_nothing_somebody_wrote_is_lost() {
     let all = run("1 2 3", &[]);
     assert!(all.body.contains("3 done"), "{all:?}");
 
-    fs::write(&file, read().replace("\nhello", "\nhello, and what I think of it")).expect("the test can write there");
+    let edited = read().replacen("<!-- /mcp-result", "and what I think of it\n<!-- /mcp-result", 1);
+    fs::write(&file, edited).expect("the test can write there");
     let kept = run("1 3", &[]);
     assert!(kept.body.contains("The result of block 1 was edited. Replace it?"), "{kept:?}");
     assert!(read().contains("what I think of it"), "nothing is replaced yet");

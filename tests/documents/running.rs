@@ -75,6 +75,30 @@ fn what_is_wrong_is_told_with_its_line_and_nothing_is_called() {
 }
 
 #[test]
+fn a_dry_run_says_that_a_server_is_down() {
+    let home = Home::new();
+    let serve = home.serve();
+    home.add("one");
+    home.fails(1, &["add", "gone", "--", "no-such-program"]);
+    home.ok(&["add", "sleepy", "--lazy", "--", &crate::service_cli::fake()]);
+    home.write("project/notes.md", &["one", "gone", "sleepy"].map(|server| block(server, "size", "")).join("\n"));
+    let said = home.fails(1, &["run", "notes.md", "--dry-run"]);
+    assert!(
+        said.contains("gone.size: refused: ") && said.contains("server `gone` is not available: program"),
+        "{said}"
+    );
+    assert!(said.contains("3 blocks: 2 ready, 1 refused"), "a call wakes a server that sleeps: {said}");
+    assert_eq!(executions(&serve, "").len(), 0);
+    home.ok(&["disconnect", "one"]);
+    let said = home.fails(1, &["run", "notes.md", "--dry-run", "--block", "1"]);
+    assert!(said.contains("server `one` is not available: it is disconnected"), "{said}");
+
+    home.write("project/mcp.json", r#"{"mcpServers": {"gone": {"command": "no-such-program"}}}"#);
+    let said = home.fails(1, &["run", "notes.md", "--block", "1", "--config", "mcp.json", "--dry-run"]);
+    assert!(said.contains("server `gone` is not available: ") && said.contains("1 refused"), "{said}");
+}
+
+#[test]
 fn some_blocks_can_be_run_and_the_text_can_go_elsewhere() {
     let home = Home::new();
     let _serve = home.serve();

@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 
 use serde_json::json;
-use testkit::http_client::Connection;
+use testkit::http_client::{Ask, Connection};
 use testkit::run::run_command;
 use testkit::{Puppet, Signal, Spec, Talk, process_exists, program, wait_until};
 
@@ -77,6 +77,27 @@ fn told_to_stop_it_ends_streams_that_wait_for_news_though_a_call_still_runs() {
     // There was time enough left for the call.
     call.answer(r#"{"content":[]}"#);
     assert_eq!(running.answer().status, 200);
+}
+
+#[test]
+fn a_call_that_is_cut_off_is_told_that_the_service_ends() {
+    let puppet = Puppet::new(Spec::legacy().tool("t"));
+    let mut serve = serving(&[("dying", &puppet)]);
+    let session = serve.session("/mcp");
+    let mut running = serve.connect();
+    running.send(&session.post(CALL));
+    puppet.expect("tools/call");
+    let mut rest = serve.connect();
+    rest.send(&Ask::post("/api/v1/aggregator/execute", json!({"name": "dying.t"}).to_string()));
+    puppet.expect("tools/call");
+    serve.signal(Signal::TERM);
+    for connection in [&mut running, &mut rest] {
+        let mut answer = connection.answer();
+        assert_eq!(answer.status, 503);
+        let told = answer.json().to_string();
+        assert!(told.contains("The service is ending"), "{told}");
+    }
+    serve.wait_exit();
 }
 
 #[test]

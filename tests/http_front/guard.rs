@@ -7,7 +7,7 @@ use tempfile::NamedTempFile;
 use testkit::http_client::Ask;
 use testkit::http_session::Hello;
 use testkit::run::run_command;
-use testkit::{HttpSession, ModernHttp, Output, Puppet, Serve, Spec, SseClient, Talk, program};
+use testkit::{Config, HttpSession, ModernHttp, Output, Puppet, Serve, Spec, SseClient, Talk, program};
 
 use super::{PING, assert_echoes, initialize};
 use crate::relay::{config, serving};
@@ -150,8 +150,16 @@ fn a_session_is_bound_to_the_token_it_was_opened_with() {
 }
 
 /// The keys of what we ask ourselves.
-const KEYS: [&str; 5] =
-    ["MCP_CLASSIFIER_API_KEY", "MCP_EMBEDDINGS_API_KEY", "QDRANT_API_KEY", "OPENAI_API_KEY", "ANTHROPIC_API_KEY"];
+const KEYS: [&str; 8] = [
+    "MCP_CLASSIFIER_API_KEY",
+    "MCP_EMBEDDINGS_API_KEY",
+    "QDRANT_API_KEY",
+    "OPENAI_API_KEY",
+    "ANTHROPIC_API_KEY",
+    "PGPASSWORD",
+    "OTEL_EXPORTER_OTLP_HEADERS",
+    "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
+];
 
 #[test]
 fn a_token_reaches_no_server_and_no_log() {
@@ -183,6 +191,14 @@ fn a_token_reaches_no_server_and_no_log() {
     serve.fetch(&Ask::post("/mcp", PING).header("Authorization", "Bearer a-wrong-secret"));
     let log = serve.stderr_text();
     assert!(!log.contains("the-one-secret") && !log.contains("a-wrong-secret"), "{log}");
+}
+
+#[test]
+fn a_server_that_names_such_a_variable_gets_it() {
+    let local = puppet();
+    let file = Config::new().server("s", local.entry().env("PGPASSWORD", "${PGPASSWORD}"));
+    let _serve = Serve::start_as(&file, |launch| launch.env("PGPASSWORD", "wanted"));
+    assert_eq!(local.wait_for_life(1).env["PGPASSWORD"], "wanted");
 }
 
 #[track_caller]

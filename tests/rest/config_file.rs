@@ -63,3 +63,21 @@ fn a_config_file_that_is_broken_or_gone_is_told_and_what_it_said_stays() {
     std::fs::write(&file, whole).unwrap();
     wait_until("all is well", || (expect(200, &rest.get("/health"))["status"] == "healthy").then_some(()));
 }
+
+#[test]
+fn an_entry_whose_name_is_registered_is_told_where_people_look() {
+    let rest = Rest { serve: Serve::start(&Config::new()), folder: tempfile::tempdir().unwrap(), database: None };
+    rest.register("mine", &[]);
+    let file = rest.serve.folder().join("config.json");
+    let config_issue = || {
+        let health = expect(200, &rest.get("/health"));
+        let issues = health["issues"].as_array().unwrap();
+        issues.iter().find(|issue| issue["component"] == "config").map(ToString::to_string)
+    };
+    assert_eq!(config_issue(), None);
+    std::fs::write(&file, Config::new().server("mine", testkit::fake()).text()).unwrap();
+    let told = wait_until("it is told", config_issue);
+    assert!(told.contains("`mine`") && told.contains("registered"), "{told}");
+    std::fs::write(&file, Config::new().text()).unwrap();
+    wait_until("it is not told any more", || config_issue().is_none().then_some(()));
+}

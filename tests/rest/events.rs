@@ -65,6 +65,28 @@ fn a_failure_that_switches_a_server_off_is_a_notice_for_people() {
 }
 
 #[test]
+fn a_stream_ends_when_the_token_that_opened_it_is_taken_away() {
+    let mut tokens = tempfile::NamedTempFile::new().unwrap();
+    let write = |file: &mut tempfile::NamedTempFile, text: &str| std::fs::write(file.path(), text).unwrap();
+    write(&mut tokens, "ann:secret-of-ann-is-long\nben:secret-of-ben-is-long\n");
+    let rest = Rest::start_as(|launch| launch.arg("--token-file").arg(tokens.path()));
+    let (mut of_ann, mut of_ben) = (rest.serve.connect(), rest.serve.connect());
+    let stream = |name: &str| Ask::stream(EVENTS).header("Authorization", &format!("Bearer secret-of-{name}-is-long"));
+    let mut ann = of_ann.ask(&stream("ann"));
+    let mut ben = of_ben.ask(&stream("ben"));
+    assert_eq!((ann.status, ben.status), (200, 200));
+    ann.next_event();
+    ben.next_event();
+    write(&mut tokens, "ann:secret-of-ann-is-long\n");
+    assert_eq!(ben.next_message(), None, "it ends");
+    let body = fake("one", &[]).to_string();
+    let register = Ask::post("/api/v1/aggregator/servers", body);
+    let ask = register.header("Authorization", "Bearer secret-of-ann-is-long");
+    assert_eq!(rest.serve.fetch(&ask).status, 201);
+    assert!(ann.next_message().is_some(), "that of another goes on");
+}
+
+#[test]
 fn a_stream_ends_when_the_service_does_and_holds_nothing_up() {
     let mut rest = Rest::start();
     let mut connection = rest.serve.connect();

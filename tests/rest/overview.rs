@@ -86,6 +86,12 @@ fn settings_are_read_changed_and_checked() {
     let places: Vec<&str> = problems.iter().map(|(place, _)| place.as_str()).collect();
     assert_eq!(places, ["body.colour", "body.concurrent_limit", "body.session_limit", "body.timeout_ms"]);
     assert_eq!(expect(200, &rest.get("/settings")), before, "then nothing is changed");
+    let nobodys = json!({"pinned_tools": ["echo"]});
+    assert_eq!(expect_problems(&rest.patch("/settings", &nobodys))[0].0, "body.pinned_tools");
+    assert_eq!(
+        expect(200, &rest.patch("/settings", &json!({"pinned_tools": ["one.echo"]})))["pinned_tools"],
+        json!(["one.echo"])
+    );
 }
 
 #[test]

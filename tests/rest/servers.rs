@@ -294,3 +294,27 @@ fn who_is_not_there_is_not_found_whatever_is_wanted() {
     expect_error(404, "SERVER_NOT_FOUND", &rest.delete("/servers/nobody"));
     expect_error(404, "SERVER_NOT_FOUND", &rest.get("/tools?server_id=nobody"));
 }
+
+#[test]
+fn a_server_that_sleeps_is_told_from_one_that_is_switched_off_or_on_its_way() {
+    let rest = Rest::start();
+    expect(200, &rest.patch("/settings", &json!({"idle_timeout_s": 1})));
+    let mut lazy = fake("lazy", &[]);
+    lazy["connection_config"]["lazy"] = true.into();
+    expect(201, &rest.post("/servers", &lazy));
+    let asleep = rest.wait_for_status("lazy", "disconnected");
+    assert_eq!(asleep["asleep"], true, "{asleep}");
+    rest.register("off", &[]);
+    expect(200, &rest.order("/servers/off/disable"));
+    expect(201, &rest.post("/servers", &fake("slow", &["--start-delay-ms", "60000"])));
+    let state = expect(200, &rest.get("/state"));
+    let count = |key: &str| state[key].as_u64().unwrap();
+    assert_eq!((count("asleep_servers"), count("disabled_servers"), count("connecting_servers")), (1, 1, 1), "{state}");
+    assert_eq!(count("disconnected_servers"), 3, "{state}");
+    expect(200, &rest.patch("/settings", &json!({"idle_timeout_s": 300})));
+    assert_eq!(rest.call("lazy.echo", &json!({})).status, 200);
+    assert_eq!(rest.wait_for_status("lazy", "connected")["asleep"], false);
+    let record = expect(200, &rest.get("/executions"))[0].clone();
+    let digits = record["duration_ms"].to_string();
+    assert!(digits.split_once('.').is_none_or(|(_, rest)| rest.len() <= 3), "{record}");
+}

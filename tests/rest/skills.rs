@@ -237,3 +237,26 @@ fn a_search_has_thresholds_from_nought_to_one_and_null_says_nothing() {
     });
     assert_eq!(expect(200, &rest.post("/search", &json!({"query": "!!!???"}))), json!([]));
 }
+
+#[test]
+fn what_most_tools_of_a_server_are_for_counts_for_the_others() {
+    let tools = [
+        ("git_diff", "Shows differences between branches or commits"),
+        ("git_commit", "Records changes to the repository"),
+        ("git_create_branch", "Creates a new branch from an optional base branch"),
+        ("git_checkout", "Switches branches"),
+        ("git_branch", "List Git branches"),
+        ("git_show", "Shows the contents of a commit"),
+        ("git_log", "Shows the commit logs"),
+        ("git_status", "Shows the working tree status"),
+    ];
+    let spec = tools.iter().fold(Spec::legacy(), |spec, (name, text)| spec.raw_tool(&tool(name, text)));
+    let (rest, puppet) = (Rest::start(), Puppet::over_http(spec.echoes()));
+    register(&rest, "git", &puppet);
+    wait_for_classified(&rest, tools.len() as u64);
+    for (name, _) in tools {
+        wait_for_skill(&rest, &format!("git.{name}"), &json!("source-control"));
+    }
+    let found = whole(&rest, &json!({"query": "what did I commit last?", "skill_filter": ["source-control"]}));
+    assert!(names(&found["tools"]).contains(&"git.git_log"), "{found}");
+}

@@ -1,6 +1,7 @@
 //! Tools: what there is, and calls of them.
 
 use serde_json::{Value, json};
+use testkit::{Puppet, Spec};
 
 use super::{Rest, expect, expect_error, expect_problems, names};
 
@@ -168,4 +169,19 @@ fn tools_are_switched_one_by_one_in_bulk_and_by_server() {
     );
     let audit = rest.get("/audit?action=tool.disable").json();
     assert_eq!(audit[0]["who"], "rest", "{audit}");
+}
+
+#[test]
+fn what_a_server_says_of_what_a_tool_does_can_be_seen_before_it_is_called() {
+    let puppet = Puppet::over_http(Spec::legacy().raw_tool(
+        r#"{"name":"wipe","title":"Wipe it all","inputSchema":{"type":"object"},"outputSchema":{"type":"object"},"annotations":{"destructiveHint":true}}"#,
+    ));
+    let rest = Rest::start();
+    let config = json!({"url": format!("http://{}/mcp", puppet.address())});
+    expect(201, &rest.post("/servers", &json!({"name": "w", "transport_type": "http", "connection_config": config})));
+    rest.wait_for_status("w", "connected");
+    for told in [expect(200, &rest.get("/tools"))[0].clone(), expect(200, &rest.get("/tools/w.wipe"))] {
+        assert_eq!((&told["title"], &told["annotations"]), (&json!("Wipe it all"), &json!({"destructiveHint": true})));
+        assert_eq!(told["output_schema"], json!({"type": "object"}), "{told}");
+    }
 }

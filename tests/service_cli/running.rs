@@ -1,7 +1,13 @@
 //! What a running service is asked to do.
 
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::json;
 use testkit::http_client::Ask;
+use testkit::wait_until;
 
 use super::{Home, fake, row};
 use crate::console::Visitor;
@@ -53,6 +59,73 @@ fn a_server_that_does_not_start_is_added_and_told_with_its_reason() {
     assert_eq!(output.status.code(), Some(1));
     let refused = home.fails(1, &["connect", "bad"]);
     assert!(refused.contains("could not connect to server `bad`"), "{refused}");
+}
+
+#[test]
+fn a_server_that_is_there_is_changed_and_keeps_what_belongs_to_it() {
+    let home = Home::new();
+    let _serve = home.serve();
+    home.add("one");
+    let id = home.json(&["show", "one", "--json"])["id"].clone();
+    home.ok(&["tools", "off", "one.echo"]);
+    let said = home.fails(1, &["add", "one", "--", &fake()]);
+    assert!(said.contains("add --replace"), "{said}");
+    home.ok(&["add", "one", "--replace", "--env", "COLOUR=blue", "--", &fake()]);
+    assert!(home.ok(&["call", "one.env", "name=COLOUR"]).contains("blue"));
+    assert_eq!(home.json(&["show", "one", "--json"])["id"], id);
+    assert!(!home.ok(&["tools"]).contains("one.echo "), "what is off stays off");
+    let missing = home.fails(1, &["add", "two", "--replace", "--", &fake()]);
+    assert!(missing.contains("there is no server `two`"), "{missing}");
+}
+
+/// A server that says nothing for ever, and the file in which it writes who it is.
+fn mute(home: &Home, name: &str) -> (String, std::path::PathBuf) {
+    let file = home.path().join(format!("{name}.pid"));
+    (format!("echo $$ > '{}'; exec sleep 600", file.display()), file)
+}
+
+fn process_in(file: &Path) -> Pid {
+    wait_until("the server has started", || {
+        let pid = fs::read_to_string(file).ok()?.trim().parse().ok()?;
+        Pid::from_raw(pid)
+    })
+}
+
+#[test]
+fn a_trial_ends_with_who_wanted_it() {
+    let home = Home::new();
+    let _serve = home.serve();
+    let (script, file) = mute(&home, "mute");
+    home.ok(&["add", "mute", "--no-connect", "--", "sh", "-c", &script]);
+    let mut trial = home.command(&["test", "mute"]).stderr(Stdio::null()).spawn().unwrap();
+    let server = process_in(&file);
+    kill_process(Pid::from_child(&trial), Signal::INT).unwrap();
+    assert!(!trial.wait().unwrap().success());
+    wait_until("the server is gone", || test_kill_process(server).is_err().then_some(()));
+}
+
+#[test]
+fn who_interrupts_an_add_is_told_that_the_server_is_there() {
+    let home = Home::new();
+    let _serve = home.serve();
+    let (script, file) = mute(&home, "mute");
+    let adding = home.command(&["add", "mute", "--", "sh", "-c", &script]).stderr(Stdio::piped()).spawn().unwrap();
+    process_in(&file);
+    kill_process(Pid::from_child(&adding), Signal::INT).unwrap();
+    let output = adding.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    assert!(said.contains("`mute` is added all the same") && said.contains("remove mute`"), "{said}");
+}
+
+#[test]
+fn a_server_of_the_config_file_is_not_said_to_be_removable() {
+    let home = Home::new();
+    let config = home.write("mcp.json", &json!({"mcpServers": {"one": {"command": fake()}}}).to_string());
+    let _serve = home.serve_as(|launch| launch.args(["--config", &config]));
+    wait_until("it is there", || home.ok(&["list"]).contains("one").then_some(()));
+    let said = home.fails(1, &["add", "one", "--", "x"]);
+    assert!(said.contains("comes from the config file") && !said.contains("remove one"), "{said}");
 }
 
 #[test]
@@ -213,7 +286,7 @@ fn skills_are_listed_and_searched_by() {
     });
     let said = home.fails(1, &["search", "echo", "--skill", "nope"]);
     assert!(said.contains("there is no skill `nope`"), "{said}");
-    assert!(home.fails(2, &["search", "echo", "--strategy", "luck"]).contains("use `direct` or `hierarchical`"));
+    assert!(home.fails(2, &["search", "echo", "--strategy", "luck"]).contains("possible values: direct, hierarchical"));
     let broken = home.write("skills.json", r#"[{"id":"a","name":"","description":"d"}]"#);
     let refused = home.fails(1, &["serve", "--listen", "0", "--skills", &broken]);
     assert!(refused.contains("the skill `a` has no name"), "{refused}");

@@ -19,6 +19,9 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 const LOOKING_PATIENCE: Duration = Duration::from_secs(10);
 /// What to do about a service that takes a request and says nothing.
 const SILENT: &str = "it may hang, or another program may be there: see its log, or stop it and start it anew";
+/// For who sends a whole line of the file with tokens.
+const NAMED_TOKEN: &str = "what is sent has a `:` in it, as a line `name:token` has: the token is what stands behind it; \
+                           --token-file takes the whole file";
 /// For an order whose progress is watched by other means: an image may have to be fetched first.
 const LONG_PATIENCE: Duration = Duration::from_secs(6 * 3600);
 
@@ -75,6 +78,10 @@ impl Client {
         self.value_within(LONG_PATIENCE, Method::POST, path, None).await
     }
 
+    pub(crate) async fn patch(&self, path: &str, body: &Value) -> Result<Value, Denial> {
+        self.value(Method::PATCH, path, Some(body)).await
+    }
+
     pub(crate) async fn delete(&self, path: &str) -> Result<Value, Denial> {
         self.value(Method::DELETE, path, None).await
     }
@@ -109,6 +116,9 @@ impl Client {
         let refused = refusal::told(&self.url, response.status, &response.body);
         match refused.kind.as_deref() {
             Some("SERVER_NOT_FOUND") => Err(Denial::Other(self.with_servers_like_it(refused).await)),
+            Some("UNAUTHORIZED") if self.token.as_ref().is_some_and(|token| token.contains(':')) => {
+                Err(Denial::Other(refused.with_hint(NAMED_TOKEN)))
+            }
             _ => Err(Denial::Other(refused)),
         }
     }

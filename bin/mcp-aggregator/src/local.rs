@@ -9,6 +9,7 @@ use service::Problem;
 use service::servers::Registration;
 
 use crate::failure::Failure;
+use crate::output::say;
 use crate::refusal::NO_ROOM;
 use crate::storage::with_causes;
 use crate::suggestion;
@@ -73,7 +74,11 @@ pub(crate) async fn history(store: &Store, name: &str, limit: u32) -> Result<Val
 
 pub(crate) async fn export(store: &Store, secrets: Secrets) -> Result<Value, Failure> {
     let exported = store.export(secrets).await.map_err(failed)?;
-    note(store, "registry.export", "registry", json!({ "secrets": secrets == Secrets::Revealed })).await?;
+    let noted = note(store, "registry.export", "registry", json!({ "secrets": secrets == Secrets::Revealed })).await;
+    if let Err(failure) = noted {
+        // What can only be read can be copied, too, without anybody hearing of it.
+        say(format_args!("warning: {}", failure.message));
+    }
     Ok(exported)
 }
 
@@ -200,7 +205,7 @@ fn failed(error: Error) -> Failure {
         }
         Error::AlreadyExists { name } => failure
             .of_kind("SERVER_ALREADY_EXISTS")
-            .with_hint(format!("`mcp-aggregator show {name}` shows it, `mcp-aggregator remove {name}` removes it")),
+            .with_hint(format!("`mcp-aggregator show {name}` shows it; choose another name, or remove it first (`mcp-aggregator remove {name}`; one of a config file is removed there)")),
         Error::Full { .. } => failure.with_hint(NO_ROOM),
         _ => failure,
     }

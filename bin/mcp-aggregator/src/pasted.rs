@@ -5,6 +5,7 @@
 use std::sync::OnceLock;
 
 use clap::ArgMatches;
+use registry::Location;
 
 use crate::arguments::{is_typed, whole_command};
 
@@ -20,11 +21,19 @@ static TYPED: OnceLock<Vec<(&'static str, String)>> = OnceLock::new();
 pub(crate) fn remember(verb: &ArgMatches) {
     let typed = OPTIONS.iter().filter(|(id, _)| is_typed(verb, id));
     let typed = typed.filter_map(|(id, option)| {
-        let value = verb.get_raw(id)?.next()?;
-        Some((*option, quoted(&value.to_string_lossy())))
+        let value = verb.get_raw(id)?.next()?.to_string_lossy();
+        Some((*option, quoted(&without_password(id, &value))))
     });
     // Only the first counts: there is one command line.
     TYPED.get_or_init(|| typed.collect());
+}
+
+/// What was typed, fit to be read by others: what is said goes into tickets.
+fn without_password(id: &str, value: &str) -> String {
+    match Location::parse(value) {
+        Ok(location @ Location::Postgres(_)) if id == "database" => location.to_string(),
+        _ => value.to_owned(),
+    }
 }
 
 /// The words, with every command in backticks as it is to be typed.
@@ -89,6 +98,13 @@ mod tests {
         let added = "mcp-aggregator add a --token-file t --data-dir '/my data' -- x";
         assert_eq!(command("mcp-aggregator add a -- x"), added);
         assert_eq!(command("docker info"), "docker info");
+    }
+
+    #[test]
+    fn a_password_is_not_repeated() {
+        let shown = without_password("database", "postgres://me:hunter2@127.0.0.1:5432/reg");
+        assert!(shown.contains("127.0.0.1:5432/reg") && !shown.contains("hunter2"), "{shown}");
+        assert_eq!(without_password("database", "./a.db"), "./a.db");
     }
 
     #[test]

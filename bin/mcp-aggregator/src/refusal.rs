@@ -69,15 +69,19 @@ fn hint(code: &str, said: &str, context: &Value) -> Option<String> {
             Some(hint.to_owned())
         }
         "SERVER_ALREADY_EXISTS" => name("name")
-            .map(|name| format!("`mcp-aggregator show {name}` shows it, `mcp-aggregator remove {name}` removes it")),
+            .map(|name| format!("`mcp-aggregator show {name}` shows it, `add --replace` changes it, `mcp-aggregator remove {name}` removes it; one of a config file is changed there")),
         "SERVER_UNAVAILABLE" if context["status"] == "disabled" => {
             name("server_name").map(|name| format!("`mcp-aggregator enable {name}` switches it on"))
         }
+        "SERVER_UNAVAILABLE" if context["status"] == "connecting" => name("server_name").map(|name| {
+            format!("it may take a while at its first start; `mcp-aggregator show {name}` tells how that goes")
+        }),
         "SERVER_UNAVAILABLE" => name("server_name").map(|name| format!("`mcp-aggregator connect {name}` connects it")),
         "SERVER_CONNECTION_FAILED" => {
             name("server_name").map(|name| format!("`mcp-aggregator history {name}` shows what happened before"))
         }
         "EXECUTION_STOPPED" => Some("`mcp-aggregator calls allow` allows them again".to_owned()),
+        "EXECUTION_NOT_FOUND" => Some("`mcp-aggregator calls --json` lists the latest calls with their ids".to_owned()),
         "TOOL_NOT_FOUND" => Some("`mcp-aggregator tools` lists all tools".to_owned()),
         "DATABASE_UNAVAILABLE" if said.contains("disk of the database is full") => Some(NO_ROOM.to_owned()),
         "DATABASE_UNAVAILABLE" | "LIMIT_REACHED" => Some("try again in a moment".to_owned()),

@@ -32,7 +32,7 @@ pub(crate) struct ServiceFile {
 impl ServiceFile {
     /// Says in `folder` that this process serves the registry `database` at `url`.
     pub(crate) fn write(folder: &Path, url: &str, database: &str) -> io::Result<Self> {
-        fs::create_dir_all(folder)?;
+        crate::tenancy::private_folder(folder)?;
         let (path, pid) = (folder.join(NAME), std::process::id());
         // Under another name first: whoever reads it sees all of it or nothing.
         let draft = folder.join(format!("{NAME}.{pid}"));
@@ -57,6 +57,13 @@ impl Drop for ServiceFile {
 /// What `folder` says about a service, whether it still runs or not.
 pub(crate) fn read(folder: &Path) -> Option<Running> {
     read_file(&folder.join(NAME))
+}
+
+/// Where a service says where it is to nobody but its own user, who is another one.
+pub(crate) fn of_another_user(folder: &Path) -> Option<PathBuf> {
+    let path = folder.join(NAME);
+    let error = fs::File::open(&path).err()?;
+    (error.kind() == io::ErrorKind::PermissionDenied).then_some(path)
 }
 
 fn read_file(path: &Path) -> Option<Running> {

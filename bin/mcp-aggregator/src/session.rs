@@ -25,9 +25,10 @@ pub(crate) const OF_ONE: &str = r#"{"roots":{"listChanged":true},"sampling":{},"
 /// What servers may ask of one of many clients, while they work for it. Whether it can answer is seen when it is asked.
 pub(crate) const OF_MANY: &str = r#"{"roots":{},"sampling":{},"elicitation":{"form":{},"url":{}}}"#;
 
-/// What this program opens doors with: its own, those of its registry and of a database of vectors, and the models it asks.
+/// What this program opens doors with: its own, those of its registry and of a database of vectors, the models it
+/// asks, and who gathers its traces.
 /// A server that needs one of them names it in its `env`.
-const SECRETS: [&str; 8] = [
+const SECRETS: [&str; 13] = [
     "MCP_AGGREGATOR_TOKEN",
     "MCP_CREDENTIAL_KEY",
     "MCP_CLASSIFIER_API_KEY",
@@ -36,6 +37,11 @@ const SECRETS: [&str; 8] = [
     "QDRANT_API_KEY",
     "OPENAI_API_KEY",
     "ANTHROPIC_API_KEY",
+    "PGPASSWORD",
+    "OTEL_EXPORTER_OTLP_HEADERS",
+    "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
+    "OTEL_EXPORTER_OTLP_METRICS_HEADERS",
+    "OTEL_EXPORTER_OTLP_LOGS_HEADERS",
 ];
 
 /// How this program presents itself to the servers it starts; `capabilities` is what they may ask.
@@ -123,21 +129,43 @@ impl Session {
 }
 
 /// The signals that mean stop.
-pub(crate) struct Signals([Signal; 3]);
+pub(crate) struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    /// Nothing for who wanted it to be ignored: what `nohup` starts outlives its terminal.
+    hang_up: Option<Signal>,
+}
 
 impl Signals {
     pub(crate) fn new() -> io::Result<Self> {
-        let [interrupt, terminate, hang_up] =
-            [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()].map(signal);
-        Ok(Self([interrupt?, terminate?, hang_up?]))
+        let hang_up = match is_ignored(SignalKind::hangup()) {
+            true => None,
+            false => Some(signal(SignalKind::hangup())?),
+        };
+        let (interrupt, terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        Ok(Self { interrupt, terminate, hang_up })
     }
 
     pub(crate) async fn next(&mut self) {
-        let [interrupt, terminate, hang_up] = &mut self.0;
+        let Self { interrupt, terminate, hang_up } = self;
+        let hung_up = async {
+            match hang_up {
+                Some(hang_up) => drop(hang_up.recv().await),
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
-            _ = hang_up.recv() => {}
+            () = hung_up => {}
         }
     }
+}
+
+/// Whether who started us wanted a signal to be ignored. Where the system does not tell, nobody did.
+fn is_ignored(kind: SignalKind) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
+    let bit = u32::try_from(kind.as_raw_value() - 1).unwrap_or_default();
+    ignored.is_some_and(|ignored| ignored.checked_shr(bit).is_some_and(|rest| rest & 1 == 1))
 }

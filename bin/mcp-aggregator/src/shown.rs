@@ -23,7 +23,8 @@ pub(crate) fn text(object: &Value, key: &str) -> String {
 
 /// How something is, in its colour where there is a terminal.
 pub(crate) fn status(object: &Value) -> String {
-    let word = text(object, "status");
+    // One that starts when it is needed is well.
+    let word = if object["asleep"] == true { "asleep".to_owned() } else { text(object, "status") };
     colour::of_status(&word).map_or_else(|| word.clone(), |colour| colour.paint(&word))
 }
 

@@ -7,6 +7,7 @@ use clap::Args;
 use registry::{CredentialKey, KEY_FILE, KEY_VARIABLE, KeyError, Location, OpenError, Store};
 
 use crate::failure::Failure;
+use crate::refusal::NO_ROOM;
 
 /// Where the registry is, as a user says it.
 #[derive(Debug, Args)]
@@ -28,13 +29,32 @@ impl StorageArguments {
         }
     }
 
-    /// Whether there is a registry, as far as can be told without asking for it.
-    pub(crate) fn is_there(&self) -> bool {
-        match self.location() {
-            Ok(Location::File(file)) => file.exists(),
-            Ok(Location::Postgres(_)) => true,
-            Err(_) => false,
+    /// Whether there is a registry.
+    pub(crate) async fn is_there(&self) -> Result<bool, Failure> {
+        match self.location()? {
+            Location::File(file) => is_file(&file),
+            Location::Postgres(_) => Ok(self.look().await?.is_some()),
         }
+    }
+
+    /// Opens the registry to look at it. Nothing is made, no key either, and what can only be read will do; nothing comes
+    /// back where there is none.
+    pub(crate) async fn look(&self) -> Result<Option<Store>, Failure> {
+        let location = self.location()?;
+        if let Location::File(file) = &location
+            && !is_file(file)?
+        {
+            return Ok(None);
+        }
+        let variable = env::var(KEY_VARIABLE).ok();
+        let folder = if variable.is_some() { self.folder().unwrap_or_default() } else { self.folder()? };
+        let key = match variable.is_some() || folder.join(KEY_FILE).exists() {
+            true => CredentialKey::find(variable.as_deref(), &folder),
+            // One that opens nothing: whoever has sealed something had another.
+            false => CredentialKey::generate(),
+        };
+        let key = key.map_err(|error| no_key(&error))?;
+        Store::look(&location, &key).await.map_err(|error| not_opened(&location, &error))
     }
 
     /// Opens the registry, and makes it where there is none.
@@ -45,7 +65,7 @@ impl StorageArguments {
         let folder = if variable.is_some() { self.folder().unwrap_or_default() } else { self.folder()? };
         let key_file = folder.join(KEY_FILE);
         let had_key = variable.is_some() || key_file.exists();
-        if !had_key && self.is_there() {
+        if !had_key && !matches!(&location, Location::File(file) if !file.exists()) {
             // No key is made for what is not there, or is none of ours.
             Store::reach(&location).await.map_err(|error| not_opened(&location, &error))?;
         }
@@ -72,10 +92,22 @@ impl StorageArguments {
         }
         let absolute = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
         default_folder(absolute("XDG_DATA_HOME").as_deref(), absolute("HOME").as_deref()).ok_or_else(|| {
-            Failure::usage("there is no data directory: neither XDG_DATA_HOME nor HOME is set")
-                .with_hint("name a folder with --data-dir")
+            let why = match env::var_os("HOME").or_else(|| env::var_os("XDG_DATA_HOME")) {
+                Some(home) => format!("`{}`, where it would be, is no full path", home.to_string_lossy()),
+                None => "neither XDG_DATA_HOME nor HOME is set".to_owned(),
+            };
+            Failure::usage(format!("there is no data directory: {why}")).with_hint("name a folder with --data-dir")
         })
     }
+}
+
+/// Whether a file is there. What cannot even be looked at is somebody else's.
+fn is_file(file: &Path) -> Result<bool, Failure> {
+    file.try_exists().map_err(|error| {
+        let folder = file.parent().unwrap_or(file).display();
+        Failure::new(format!("could not look for a registry in {folder}: {error}"))
+            .with_hint("it may be another user's; a service is reached with --url, wherever its data is")
+    })
 }
 
 /// The usual folder of this user.
@@ -101,6 +133,7 @@ fn not_opened(location: &Location, error: &OpenError) -> Failure {
         (Location::File(file), OpenError::Store(registry::Error::Unavailable { .. })) => {
             failure.with_hint(format!("another program may hold it; `fuser {}` shows which", file.display()))
         }
+        (Location::File(_), OpenError::File { .. }) if has_no_room(&failure.message) => failure.with_hint(NO_ROOM),
         (Location::File(_), OpenError::File { .. }) => {
             failure.with_hint("is it a registry, and yours to write? --data-dir and --database name another place")
         }
@@ -109,6 +142,11 @@ fn not_opened(location: &Location, error: &OpenError) -> Failure {
             None => failure,
         },
     }
+}
+
+/// Whether SQLite means a full disk, which it finds out only when it has begun to write.
+fn has_no_room(message: &str) -> bool {
+    ["disk I/O error", "is full", "No space left"].iter().any(|words| message.contains(words))
 }
 
 /// An error with everything that caused it.

@@ -23,21 +23,58 @@ pub(crate) fn aligned<const N: usize>(rows: &[[String; N]]) -> Vec<String> {
     rows.iter().map(line).collect()
 }
 
-/// How many characters of a cell are seen: its colour is not.
+/// How many columns of a terminal a cell takes: its colour takes none.
 pub(crate) fn width(cell: &str) -> usize {
-    colour::without(cell).chars().count()
+    colour::without(cell).chars().map(columns).sum()
+}
+
+/// Where letters are twice as wide as others: those of East Asia, and pictures.
+const WIDE: [std::ops::RangeInclusive<u32>; 12] = [
+    0x1100..=0x115f,
+    0x2e80..=0x303e,
+    0x3041..=0xa4cf,
+    0xa960..=0xa97f,
+    0xac00..=0xd7a3,
+    0xf900..=0xfaff,
+    0xfe30..=0xfe6f,
+    0xff00..=0xff60,
+    0xffe0..=0xffe6,
+    0x1f300..=0x1f64f,
+    0x1f680..=0x1f9ff,
+    0x20000..=0x3fffd,
+];
+
+/// Where they stand on the letter before them.
+const COMBINING: [std::ops::RangeInclusive<u32>; 4] =
+    [0x0300..=0x036f, 0x1ab0..=0x1aff, 0x20d0..=0x20ff, 0xfe00..=0xfe0f];
+
+/// How many columns a letter takes, as terminals have it.
+fn columns(letter: char) -> usize {
+    let is_in = |ranges: &[std::ops::RangeInclusive<u32>]| ranges.iter().any(|range| range.contains(&letter.into()));
+    match letter {
+        letter if letter.is_ascii() => 1,
+        _ if is_in(&COMBINING) => 0,
+        _ if is_in(&WIDE) => 2,
+        _ => 1,
+    }
 }
 
 fn padded(cell: &str, to: usize) -> String {
     format!("{cell}{}", " ".repeat(to.saturating_sub(width(cell))))
 }
 
-/// Cuts `line` to `width` characters, showing that something is missing.
-pub(crate) fn cut(line: &str, width: usize) -> String {
-    if line.chars().count() <= width {
+/// Cuts `line` to `room` columns, showing that something is missing.
+pub(crate) fn cut(line: &str, room: usize) -> String {
+    if width(line) <= room {
         return line.to_owned();
     }
-    let mut short: String = line.chars().take(width.saturating_sub(1)).collect();
+    let mut left = room.saturating_sub(1);
+    let fits = |letter: &char| {
+        let fits = columns(*letter) <= left;
+        left = left.saturating_sub(columns(*letter));
+        fits
+    };
+    let mut short: String = line.chars().take_while(fits).collect();
     short.truncate(short.trim_end().len());
     short.push('…');
     short
@@ -68,7 +105,7 @@ fn wrapped_to(text: &str, indent: &str, width: Option<usize>) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
         match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= room => {
+            Some(line) if self::width(line) + 1 + self::width(word) <= room => {
                 line.push(' ');
                 line.push_str(word);
             }
@@ -114,6 +151,14 @@ mod tests {
         assert_eq!(cut("longer words", 8), "longer…");
         assert_eq!(cut("ééééé", 3), "éé…");
         assert_eq!(cut("x", 0), "…");
+    }
+
+    #[test]
+    fn wide_letters_take_two_columns_and_combining_ones_none() {
+        assert_eq!((width("工具一"), width("e\u{301}x")), (6, 2));
+        assert_eq!(cut("日本語の道具", 8), "日本語…");
+        let rows = [["工具", "1"], ["plain", "2"]].map(|row| row.map(str::to_owned));
+        assert_eq!(aligned(&rows), ["工具   1", "plain  2"]);
     }
 
     #[test]

@@ -65,29 +65,34 @@ impl TargetArguments {
         }
     }
 
-    /// The same for who only looks, or changes what is there: where there is no registry, none is made.
+    /// The same for who only looks: nothing is made where there is nothing, and nothing written.
     pub(crate) async fn there(&self) -> Result<Option<Target>, Failure> {
         if let Some(service) = self.running().await? {
             return Ok(Some(Target::Service(service)));
         }
-        if !self.storage.is_there() {
-            return Ok(None);
-        }
-        Ok(Some(Target::Registry(self.storage.open().await?)))
+        Ok(self.storage.look().await?.map(Target::Registry))
     }
 
     /// The same, for who can do with nothing, unless a place was named: that is a slip of the pen then.
     pub(crate) async fn there_or_new(&self) -> Result<Option<Target>, Failure> {
         let is_named = self.storage.data_dir.is_some() || self.storage.database.is_some();
-        if is_named { self.existing().await.map(Some) } else { self.there().await }
+        if is_named { self.looked_at().await.map(Some) } else { self.there().await }
     }
 
     /// The same, for who needs something that is there.
+    pub(crate) async fn looked_at(&self) -> Result<Target, Failure> {
+        match self.there().await? {
+            Some(target) => Ok(target),
+            None => Err(no_registry(&self.storage.location()?)),
+        }
+    }
+
+    /// For who changes what is there: where there is no registry, none is made.
     pub(crate) async fn existing(&self) -> Result<Target, Failure> {
         if let Some(service) = self.running().await? {
             return Ok(Target::Service(service));
         }
-        if !self.storage.is_there() {
+        if !self.storage.is_there().await? {
             return Err(no_registry(&self.storage.location()?));
         }
         self.find().await
@@ -100,6 +105,7 @@ impl TargetArguments {
         }
         let serve = self.storage.as_typed("mcp-aggregator serve");
         Err(Failure::new("no service runs here, and only a running one can do that")
+            .of_kind("NO_SERVICE")
             .with_hint(format!("start one with `{serve}`, or name one that runs elsewhere with --url")))
     }
 
@@ -129,6 +135,10 @@ impl TargetArguments {
     /// What a file tells of a service that keeps the registry which is meant.
     async fn word(&self) -> Result<Word, Failure> {
         let Ok(folder) = self.storage.folder() else { return Ok(Word::Nobody) };
+        if let Some(file) = service_file::of_another_user(&folder) {
+            return Err(Failure::new(format!("{} is another user's, and cannot be read", file.display()))
+                .with_hint("a service is reached with --url, and a token if it wants one"));
+        }
         match service_file::read(&folder) {
             Some(running) if self.is_meant(&running)? => self.answering(&running, &folder).await,
             _ => Ok(Word::Nobody),

@@ -43,7 +43,7 @@ impl Tenancy {
         };
         let failed = |error: std::io::Error| Failure::new(format!("could not lock {}: {error}", path.display()));
         if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder).map_err(failed)?;
+            private_folder(folder).map_err(failed)?;
         }
         let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
         let mut lock = opened.map_err(failed)?;
@@ -102,7 +102,7 @@ fn locked(lock: &File) -> Result<(), TryLockError> {
 /// command is over. Whether that could be.
 pub(crate) fn visit(location: &Location) -> bool {
     let Some(path) = lock_of(location, None) else { return true };
-    let folder = path.parent().map(|folder| fs::DirBuilder::new().recursive(true).mode(0o700).create(folder));
+    let folder = path.parent().map(private_folder);
     let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
     // Whoever opens the registry next tells better what is wrong with such a place.
     let (None | Some(Ok(())), Ok(lock)) = (folder, opened) else { return true };
@@ -111,6 +111,11 @@ pub(crate) fn visit(location: &Location) -> bool {
     }
     VISITS.lock().expect("nothing panics while it holds this").push(lock);
     true
+}
+
+/// Makes a folder that is nobody else's business, and those above it that are missing.
+pub(crate) fn private_folder(folder: &Path) -> std::io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
 fn new_instance() -> String {
@@ -124,7 +129,9 @@ fn instance_in(file: &Path) -> Result<String, Failure> {
         return Ok(kept);
     }
     let instance = new_instance();
-    fs::write(file, format!("{instance}\n"))
+    let opened = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(file);
+    opened
+        .and_then(|mut file| writeln!(file, "{instance}"))
         .map_err(|error| Failure::new(format!("could not write {}: {error}", file.display())))?;
     Ok(instance)
 }

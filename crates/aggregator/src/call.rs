@@ -43,7 +43,7 @@ pub fn route(aggregator: &Arc<Aggregator>, message: Incoming<'_>, envelope: &Env
         return go(aggregator, message, envelope, &named);
     };
     let (params, meta) = (envelope.params.span, envelope.params.meta);
-    match ledger.open(&Calling { client, server, tool, id: id_token, line, params, meta }) {
+    match ledger.open(&Calling { client, server, tool: &tool, id: id_token, line, params, meta }) {
         Ok(account) => enter(aggregator, message, envelope, (&named, &account)),
         Err(refusal) => to.say(&refusal.answer(id_token)),
     }
@@ -68,18 +68,18 @@ impl Named<'_> {
     }
 
     /// The server that a call is about, whether or not that can be called now, and what it calls the thing.
-    fn owner(&self, client: &Client) -> Option<(usize, &str)> {
+    fn owner(&self, client: &Client) -> Option<(usize, Arc<str>)> {
         let snapshot = &self.view.snapshot;
         if let Some(found) = self.found {
-            return Some((found.server, &snapshot.item(self.kind, found).id));
+            return Some((found.server, Arc::clone(&snapshot.item(self.kind, found).id)));
         }
         match (client.scope(), self.why_not(client)) {
-            (Scope::One(server), Missing::Starting(_) | Missing::Down(_)) => Some((server, self.name)),
+            (Scope::One(server), Missing::Starting(_) | Missing::Down(_)) => Some((server, self.name.into())),
             (Scope::All, Missing::Starting(server) | Missing::Down(server)) => {
-                Some((server, snapshot.without_prefix(server, self.name)))
+                Some((server, snapshot.without_prefix(server, self.name).into()))
             }
             (Scope::One(server), Missing::UnknownItem(_)) if self.view.connections[server].is_some() => {
-                Some((server, self.name))
+                Some((server, self.name.into()))
             }
             _ => None,
         }

@@ -26,7 +26,7 @@ pub struct Calling<'c> {
     /// The place of the server it goes to.
     pub server: usize,
     /// What that server calls the tool.
-    pub tool: &'c str,
+    pub tool: &'c Arc<str>,
     /// The id its client gave it.
     pub id: &'c [u8],
     /// The request as it came, and where its `arguments` stand.

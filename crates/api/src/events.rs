@@ -8,8 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use registry::Timestamp;
 use serde_json::json;
-use service::Event;
-use tokio::sync::broadcast::Receiver;
+use service::Listener;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -31,7 +30,7 @@ pub(crate) struct Stream {
 
 /// Where they come from.
 struct Sources {
-    events: Receiver<Event>,
+    events: Listener,
     closing: watch::Receiver<bool>,
     /// The id of the last one.
     last: i64,
@@ -40,7 +39,7 @@ struct Sources {
 impl Stream {
     /// Everything from now on, until `closing` says that it is over. A reader that comes back says by `resumed` which
     /// event it saw last, and is told that it may have missed others: they are not kept.
-    pub(crate) fn new(events: Receiver<Event>, closing: watch::Receiver<bool>, resumed: Option<&str>) -> Self {
+    pub(crate) fn new(events: Listener, closing: watch::Receiver<bool>, resumed: Option<&str>) -> Self {
         let mut sources = Sources { events, closing, last: 0 };
         let mut opening = String::from(": hello\nretry: 1000\n\n");
         if resumed.is_some() {
@@ -101,7 +100,7 @@ impl std::fmt::Debug for Stream {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use service::Events;
+    use service::{Event, Events};
 
     async fn next(stream: &mut Stream) -> Option<String> {
         let bytes = std::future::poll_fn(|context| stream.poll_next(context)).await;

@@ -1,5 +1,7 @@
 //! What a server offers, item by item, exactly as it defined them: tools, prompts, resources, resource templates.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use protocol::Era;
 use protocol::scan::{self, Span};
@@ -95,7 +97,7 @@ impl Kind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Item {
     /// The name, URI or URI template as text.
-    pub id: String,
+    pub id: Arc<str>,
     /// The whole definition, as the server wrote it but for what had to be mended.
     pub definition: Bytes,
     id_span: Span,
@@ -121,7 +123,7 @@ impl Item {
     pub fn read(kind: Kind, definition: Bytes) -> Option<Self> {
         let whole = Span { start: 0, end: definition.len() };
         let id_span = scan::member(&definition, whole, kind.id_key())?;
-        let id = text::decode(id_span.of(&definition))?.into_owned();
+        let id: Arc<str> = text::decode(id_span.of(&definition))?.into();
         if id.is_empty() {
             return None;
         }
@@ -209,7 +211,7 @@ mod tests {
     fn a_definition_keeps_every_byte_but_its_name() {
         let definition = r#"{ "description":"\u0041 1e2", "name" : "a\u0062" ,"x":{"name":"inner"},"n":1.0}"#;
         let tool = Item::read(Kind::Tool, Bytes::from_static(definition.as_bytes())).unwrap();
-        assert_eq!(tool.id, "ab");
+        assert_eq!(&*tool.id, "ab");
         assert_eq!(tool.id_token(), r#""a\u0062""#);
         let mut renamed = b"srv:".to_vec();
         renamed.extend_from_slice(tool.id_inner());
@@ -221,7 +223,7 @@ mod tests {
     #[test]
     fn each_kind_is_identified_by_its_own_member() {
         let definition = Bytes::from_static(br#"{"name":"n","uri":"u:\/\/x","uriTemplate":"u://{x}"}"#);
-        let id = |kind| Item::read(kind, definition.clone()).unwrap().id;
+        let id = |kind| Item::read(kind, definition.clone()).unwrap().id.to_string();
         assert_eq!(Kind::ALL.map(id), ["n", "n", "u://x", "u://{x}"]);
         assert!(Item::read(Kind::Resource, Bytes::from_static(br#"{"name":"n"}"#)).is_none());
     }

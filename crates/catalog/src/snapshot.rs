@@ -216,9 +216,9 @@ impl Snapshot {
         // The merged names find it without a walk, unless it is not there or somebody else has its full name.
         let full = if kind.is_prefixed() { self.full_name(entry, name) } else { name.to_owned() };
         let known = self.names(kind).route(&full);
-        let is_meant = |route: &Route| route.server == server && self.item(kind, *route).id == name;
+        let is_meant = |route: &Route| route.server == server && *self.item(kind, *route).id == *name;
         known.filter(is_meant).or_else(|| {
-            let item = entry.offer.items(kind).iter().position(|item| item.id == name)?;
+            let item = entry.offer.items(kind).iter().position(|item| *item.id == *name)?;
             Some(Route { server, item })
         })
     }
@@ -227,7 +227,7 @@ impl Snapshot {
     pub fn listed_name(&self, kind: Kind, route: Route, style: NameStyle) -> String {
         let (server, item) = (&self.servers[route.server], self.item(kind, route));
         match style {
-            _ if !kind.is_prefixed() => item.id.clone(),
+            _ if !kind.is_prefixed() => item.id.to_string(),
             NameStyle::Canonical => self.full_name(server, &item.id),
             NameStyle::Safe => self.names(kind).alias(route, server, item),
         }

@@ -15,6 +15,10 @@ let statesOf = null;
 // What the blocks of a page say and who does it, whatever is written around them.
 const blocksOf = (page) => JSON.stringify([...page.querySelectorAll('#document .cell')].map((cell) => [cell.querySelector('.cell-head strong')?.textContent, cell.querySelector('pre')?.textContent]));
 let current = null;
+// On a narrow screen the outline stands before the text, and would be all one sees.
+let isFolded = matchMedia('(max-width: 1000px)').matches;
+document.addEventListener('toggle', (event) => { if (event.target.matches('#outline .fold')) isFolded = !event.target.open; }, true);
+const rest = document.getElementById('run-rest');
 
 function draw() {
   const known = blocksOf(document) === statesOf ? states : new Map();
@@ -32,7 +36,9 @@ function draw() {
   document.querySelectorAll('[data-run]').forEach((button) => { button.disabled = current !== null || !button.dataset.run; });
   runAll.disabled = current !== null || !edition().all;
   stop.hidden = current === null;
-  told.hidden = !told.textContent;
+  told.parentElement.hidden = !told.textContent;
+  const fold = document.querySelector('#outline .fold');
+  if (fold) fold.open = !isFolded;
 }
 
 function say(number, tone, words, why) {
@@ -71,6 +77,7 @@ async function events(response, each) {
 class Halt extends Error {}
 const CHANGED = 'The document was changed meanwhile, in an editor or by somebody else, so nothing more was run. It is shown as it is now: look at it, then run it.';
 
+const AWAY = 'the service is away. Whether the tool did its work is not known: look before you run it again.';
 const SIGNED_OUT = 'You are signed out, so nothing more was run.';
 
 // Whether the text is another but its blocks are those that are being run: then the run goes on, with the text as it is.
@@ -148,6 +155,7 @@ async function runBlock(number, run) {
 async function run(numbers) {
   current = new AbortController();
   problems.replaceChildren();
+  rest.replaceChildren();
   if (statesOf !== blocksOf(document)) states.clear();
   statesOf = blocksOf(document);
   numbers.forEach((number) => states.set(String(number), ['idle', 'waiting']));
@@ -168,7 +176,9 @@ async function run(numbers) {
     if (isStopped) states.set(String(numbers[at]), ['idle', 'stopped']);
     else if (!(error instanceof Halt)) states.set(String(numbers[at]), ['bad', 'failed']);
     numbers.slice(at).forEach((number, place) => count(isStopped && place === 0 ? 'stopped' : 'not run', number));
-    if (!isStopped) complain(error instanceof Halt ? error.message : `Block ${numbers[at]}: ${error.message}`);
+    // Browsers say no more than that there is no connection.
+    const why = error instanceof TypeError ? AWAY : error.message;
+    if (!isStopped) complain(error instanceof Halt ? why : `Block ${numbers[at]}: ${why}`);
   } finally {
     current = null;
     sum(counted);
@@ -182,7 +192,7 @@ async function run(numbers) {
 function offerRest(numbers) {
   const button = Object.assign(document.createElement('button'), { className: 'quiet small', textContent: numbers.length === 1 ? 'Run the last one' : `Run the other ${numbers.length}` });
   button.dataset.run = numbers.join(' ');
-  told.append(' ', button);
+  rest.replaceChildren(button);
 }
 
 // How many went which way; the few that went wrong can be gone to.
@@ -210,3 +220,4 @@ if (told) {
   let seen = false;
   whileVisible(told.dataset.changes, { 'document.changed': () => refresh() }, { opened: () => { if (seen) refresh(); seen = true; } });
 }
+if (told) draw();

@@ -102,11 +102,18 @@ pub(crate) fn minute(at: Timestamp) -> String {
     at.to_string().get(11..16).unwrap_or_default().to_owned()
 }
 
-/// A moment of the day to the millisecond, with its day for who points at it.
+/// A moment of the day to the millisecond; of another day than today with that.
 pub(crate) fn clock(at: Timestamp) -> Html {
-    let iso = at.to_string();
-    let said = iso.get(11..23).unwrap_or_default();
-    html!(r#"<time datetime="{iso}" title="{exact} UTC">{said}</time>"#, iso = iso, exact = exact(at), said = said)
+    let (iso, now) = (at.to_string(), Timestamp::now().to_string());
+    let (day, said) = (iso.get(..10).unwrap_or_default(), iso.get(11..23).unwrap_or_default());
+    let other_day = (now.get(..10) != Some(day)).then(|| html!(r#"{} <br>"#, day));
+    html!(
+        r#"<time datetime="{iso}" title="{exact} UTC">{other_day}{said}</time>"#,
+        iso = iso,
+        exact = exact(at),
+        other_day = other_day,
+        said = said
+    )
 }
 
 /// A state with its colour, its sign and its word: colour alone tells nobody anything.
@@ -150,5 +157,8 @@ mod tests {
         assert_eq!(long(Duration::from_secs(90_000)), "1 d 1 h");
         assert_eq!([percent(0.0), percent(0.012), percent(0.5)], ["0 %", "1.2 %", "50 %"]);
         assert_eq!(tokens(401), "≈ 101");
+        let old: Timestamp = "2024-02-03T04:05:06.789Z".parse().unwrap();
+        assert!(clock(old).0.contains(">2024-02-03 <br>04:05:06.789</time>"), "{:?}", clock(old));
+        assert!(!clock(Timestamp::now()).0.contains("<br>"));
     }
 }

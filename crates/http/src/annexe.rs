@@ -63,6 +63,14 @@ impl ForeignBody {
         Self::new(Bounded { body: self, over: Box::pin(over) })
     }
 
+    /// A body whose end is open ends with the token it was asked for with, if there was one; others are as good as sent.
+    fn while_welcome(self, taken_away: Option<impl Future<Output = ()> + Send + 'static>) -> Self {
+        match taken_away {
+            Some(taken_away) if self.size_hint().exact().is_none() => self.until(taken_away),
+            _ => self,
+        }
+    }
+
     pub(crate) fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         self.0.as_mut().poll_frame(context)
     }
@@ -121,8 +129,12 @@ pub(crate) async fn answer(shared: &Shared, annexe: &Arc<dyn Annexe>, parts: Par
             return response;
         }
     };
+    let taken_away = shared.tokens.as_ref().and_then(|tokens| tokens.taken_away(&parts.headers));
     match intake::whole(body, &shared.limits).await {
-        Ok(body) => Arc::clone(annexe).answer(parts, body, principal).await.map(Body::Foreign),
+        Ok(body) => {
+            let response = Arc::clone(annexe).answer(parts, body, principal).await;
+            response.map(|body| Body::Foreign(body.while_welcome(taken_away)))
+        }
         Err(refused) => {
             let (status, why) = refused.told();
             refuse(annexe, status, &why)

@@ -43,6 +43,15 @@ pub(crate) async fn answer(shared: &Arc<Shared>, door: &Door, request: Request<I
     response
 }
 
+/// The answer to a request that was not answered when everything ended.
+pub(crate) fn too_late(shared: &Arc<Shared>, path: &str) -> Response<Body> {
+    let why = "The service is ending, and this was not answered in time; it may have been carried out";
+    match annexe::at(shared, path) {
+        Some(annexe) => annexe::refuse(annexe, StatusCode::SERVICE_UNAVAILABLE, why),
+        None => answer::refuse_request(StatusCode::SERVICE_UNAVAILABLE, b"null", code::INTERNAL_ERROR, why),
+    }
+}
+
 async fn route(shared: &Arc<Shared>, parts: &Parts, body: Incoming) -> Response<Body> {
     let place = Place::at(parts.uri.path());
     if place == Place::Health {
@@ -106,6 +115,6 @@ fn bad_surface(error: &UnknownSurface) -> Response<Body> {
 }
 
 fn no_such_server(name: &str) -> Response<Body> {
-    let why = format!("Not found: there is no server `{name}` in the config; /mcp offers all of them");
+    let why = format!("Not found: there is no server `{name}`; /mcp offers all there are");
     answer::refuse_request(StatusCode::NOT_FOUND, b"null", code::INVALID_REQUEST, &why)
 }

@@ -30,6 +30,8 @@ use crate::watch::{Watch, Watched};
 const ROUND: Duration = Duration::from_secs(1);
 /// How long we wait when the system has no room for another connection.
 const BREATHER: Duration = Duration::from_millis(100);
+/// How long it may take to tell who waits for an answer that none will come.
+const LAST_WORD: Duration = Duration::from_millis(500);
 /// What a client is told that comes when there are too many.
 const TOO_MANY: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
@@ -40,8 +42,12 @@ pub async fn serve(front: Front, listener: TcpListener, shutdown: impl Future<Ou
     let invalid = |error| io::Error::new(io::ErrorKind::InvalidInput, error);
     let shared = Arc::new(Shared::new(front).map_err(invalid)?);
     let _ending = Ending(Arc::clone(&shared));
-    let mut house =
-        House { connections: JoinSet::new(), guests: HashMap::new(), is_closing: watch::Sender::new(false) };
+    let mut house = House {
+        connections: JoinSet::new(),
+        guests: HashMap::new(),
+        is_closing: watch::Sender::new(false),
+        is_over: watch::Sender::new(false),
+    };
     let mut rounds = interval(ROUND);
     rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut shutdown = pin!(shutdown);
@@ -83,6 +89,8 @@ struct House {
     connections: JoinSet<()>,
     guests: HashMap<Id, Guest>,
     is_closing: watch::Sender<bool>,
+    /// Whatever was not answered by now will not be.
+    is_over: watch::Sender<bool>,
 }
 
 struct Guest {
@@ -98,7 +106,8 @@ impl House {
             return;
         }
         let watch = Arc::new(Watch::new());
-        let connection = connection(Arc::clone(shared), stream, Arc::clone(&watch), self.is_closing.subscribe());
+        let ends = Ends { is_closing: self.is_closing.subscribe(), is_over: self.is_over.subscribe() };
+        let connection = connection(Arc::clone(shared), stream, Arc::clone(&watch), ends);
         let task = self.connections.spawn(connection);
         self.guests.insert(task.id(), Guest { watch, task });
     }
@@ -133,11 +142,23 @@ impl House {
         while let Ok(Some(ended)) = timeout_at(latest, self.connections.join_next_with_id()).await {
             self.forget(&ended);
         }
-        if !self.connections.is_empty() {
-            tracing::warn!(connections = self.connections.len(), "requests were cut off: their grace is over");
-            self.connections.shutdown().await;
+        if self.connections.is_empty() {
+            return;
         }
+        tracing::warn!(connections = self.connections.len(), "requests were cut off: their grace is over");
+        self.is_over.send_replace(true);
+        let latest = Instant::now() + LAST_WORD;
+        while let Ok(Some(ended)) = timeout_at(latest, self.connections.join_next_with_id()).await {
+            self.forget(&ended);
+        }
+        self.connections.shutdown().await;
     }
+}
+
+/// When a connection is to end: after the request at hand, and whatever is at hand.
+struct Ends {
+    is_closing: watch::Receiver<bool>,
+    is_over: watch::Receiver<bool>,
 }
 
 /// Says that there is no room. If even that cannot be written at once, the client sees that the connection is closed.
@@ -148,7 +169,8 @@ fn turn_away(stream: TcpStream) {
 }
 
 /// One connection from its first request to its last.
-async fn connection(shared: Arc<Shared>, stream: TcpStream, watch: Arc<Watch>, mut is_closing: watch::Receiver<bool>) {
+async fn connection(shared: Arc<Shared>, stream: TcpStream, watch: Arc<Watch>, ends: Ends) {
+    let Ends { mut is_closing, is_over } = ends;
     // Answers are small and awaited.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "could not set TCP_NODELAY");
@@ -158,11 +180,17 @@ async fn connection(shared: Arc<Shared>, stream: TcpStream, watch: Arc<Watch>, m
     let limit = shared.limits.head;
     let service = service_fn(|request| {
         let watch = Arc::clone(&watch);
-        let (shared, door) = (&shared, &door);
+        let (shared, door, mut is_over) = (&shared, &door, is_over.clone());
         async move {
             watch.asked();
             let answered = Answered(watch);
-            let response = routes::answer(shared, door, request).await;
+            let path = request.uri().clone();
+            let response = tokio::select! {
+                biased;
+                response = routes::answer(shared, door, request) => response,
+                // Who asked can then tell the end of the service from its death.
+                _ = is_over.wait_for(|&is_over| is_over) => routes::too_late(shared, path.path()),
+            };
             Ok::<_, Infallible>(response.map(|body| Tracked { body, _answered: answered }))
         }
     });

@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use hyper::HeaderMap;
 use hyper::header::AUTHORIZATION;
 use subtle::ConstantTimeEq;
+use tokio::sync::watch;
 
 /// The name of the token that comes from the environment.
 const DEFAULT_NAME: &str = "default";
@@ -14,7 +15,11 @@ pub const SHORTEST_GOOD: usize = 16;
 
 /// The tokens that open the door. Each has a name, which is all that is ever told of it.
 #[derive(Default)]
-pub struct Tokens(RwLock<Vec<Token>>);
+pub struct Tokens {
+    all: RwLock<Vec<Token>>,
+    /// Others open the door.
+    replaced: watch::Sender<()>,
+}
 
 #[derive(Clone)]
 struct Token {
@@ -86,7 +91,23 @@ impl Tokens {
     /// From now on, others open the door.
     pub fn replace(&self, by: &Self) {
         let others = by.all().clone();
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = others;
+        *self.all.write().unwrap_or_else(PoisonError::into_inner) = others;
+        self.replaced.send_replace(());
+    }
+
+    /// Waits until the token that a request came with is taken away. Nothing, if it came with none that counts.
+    pub(crate) fn taken_away(self: &Arc<Self>, headers: &HeaderMap) -> Option<impl Future<Output = ()> + use<>> {
+        let mut replaced = self.replaced.subscribe();
+        let name = self.admit(headers).ok()?;
+        let shown = headers.get(AUTHORIZATION)?.clone();
+        let (tokens, headers) = (Arc::clone(self), HeaderMap::from_iter([(AUTHORIZATION, shown)]));
+        Some(async move {
+            while tokens.admit(&headers).as_ref() == Ok(&name) {
+                if replaced.changed().await.is_err() {
+                    return;
+                }
+            }
+        })
     }
 
     /// Whether there still is a token of that name.
@@ -95,7 +116,7 @@ impl Tokens {
     }
 
     fn all(&self) -> RwLockReadGuard<'_, Vec<Token>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner)
+        self.all.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whose a secret is, if it is a token.
@@ -126,7 +147,7 @@ impl Tokens {
             return Err("another name already has the same token");
         }
         let token = Token { name: name.into(), secret: secret.as_bytes().into() };
-        self.0.write().unwrap_or_else(PoisonError::into_inner).push(token);
+        self.all.write().unwrap_or_else(PoisonError::into_inner).push(token);
         Ok(())
     }
 

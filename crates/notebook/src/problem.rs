@@ -33,7 +33,7 @@ pub enum Trouble {
     BadYaml,
     /// Its parameters do not fit the tool's schema.
     BadArguments,
-    /// There is no such server, or it is disabled, or there is none at all.
+    /// There is no such server, or it is disabled or known to be down, or there is none at all.
     NoServer,
     /// The server has no such tool.
     NoTool,

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 
 use futures_util::future::{Either, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::block::Wishes;
-use crate::plan::{Action, Plan, Step};
+use crate::plan::{Action, Plan, Ready, Step};
 use crate::problem::{Fault, Problem, Trouble};
 use crate::region::Note;
 use crate::render::{Content, Piece, taken_apart};
@@ -151,8 +151,8 @@ pub async fn run(
             && under_way.len() < options.jobs.max(1)
             && let Some((place, (step, source))) = waiting.next()
         {
-            progress(Progress::Executing(step));
-            under_way.push(async move { (place, take(step, source, toolbox, options.is_dry).await) });
+            let preparing = async move { (place, prepare(step, source, toolbox, options.is_dry).await) };
+            under_way.push(Box::pin(preparing) as Pin<Box<dyn Future<Output = (usize, Stage<'_>)> + Send>>);
         }
         if under_way.is_empty() {
             break;
@@ -160,7 +160,11 @@ pub async fn run(
         // Whoever stops is heard first, even if one call after the other is answered at once.
         match select(stop.as_mut(), under_way.next()).await {
             Either::Left(((), _)) => break,
-            Either::Right((Some((place, over)), _)) => {
+            Either::Right((Some((place, Stage::Ready(prepared))), _)) => {
+                progress(Progress::Executing(prepared.step));
+                under_way.push(Box::pin(async move { (place, Stage::Over(carry_out(prepared, toolbox).await)) }));
+            }
+            Either::Right((Some((place, Stage::Over(over))), _)) => {
                 progress(Progress::Finished(&over));
                 is_over |= over.ends_run;
                 finished[place] = Some(over);
@@ -183,18 +187,46 @@ pub async fn run(
     Report { finished: all, remarks: plan.remarks.clone() }
 }
 
-async fn take(step: &Step<'_>, source: Source, toolbox: &impl Toolbox, is_dry: bool) -> Finished {
+/// How far a block is.
+enum Stage<'a> {
+    /// Nothing stands in its way.
+    Ready(Prepared<'a>),
+    Over(Finished),
+}
+
+/// A block that can be carried out.
+struct Prepared<'a> {
+    step: &'a Step<'a>,
+    source: Source,
+    ready: Ready,
+    request: Option<Request>,
+}
+
+/// Looks what stands in the way of a block; one that is refused is never carried out.
+async fn prepare<'a>(step: &'a Step<'a>, source: Source, toolbox: &impl Toolbox, is_dry: bool) -> Stage<'a> {
     let ready = match step.ready(toolbox).await {
         Ok(ready) => ready,
-        Err(problem) => return Finished { source, ..refused(step, problem, toolbox.now()) },
+        Err(problem) => return Stage::Over(Finished { source, ..refused(step, problem, toolbox.now()) }),
     };
     let request = match &ready.action {
         Action::Call(request) => Some(request.clone()),
         Action::Ask(_) => None,
     };
     if is_dry {
-        return Finished { source, request, ..ended(step, Status::Ready, None) };
+        if let Some(request) = &request
+            && let Some(why) = toolbox.out_of_reach(&request.server).await
+        {
+            let what = format!("server `{}` is not available: {why}", request.server);
+            let problem = Problem::new(Trouble::NoServer, request.line, what);
+            return Stage::Over(Finished { source, ..refused(step, problem, toolbox.now()) });
+        }
+        return Stage::Over(Finished { source, request, ..ended(step, Status::Ready, None) });
     }
+    Stage::Ready(Prepared { step, source, ready, request })
+}
+
+async fn carry_out(prepared: Prepared<'_>, toolbox: &impl Toolbox) -> Finished {
+    let Prepared { step, source, ready, request } = prepared;
     let began = toolbox.now();
     let answer = match &ready.action {
         Action::Call(request) => toolbox.call(request).await.map(|result| taken_apart(&result)),

@@ -129,6 +129,11 @@ pub trait Toolbox: Sync {
         None
     }
 
+    /// Why a call to this server would fail now, if that is known without making one. Only a dry run asks.
+    fn out_of_reach(&self, _server: &str) -> impl Future<Output = Option<String>> + Send {
+        ready(None)
+    }
+
     /// What time it is.
     fn now(&self) -> Timestamp {
         Timestamp::now()

@@ -6,6 +6,7 @@ mod postgres;
 mod sqlite;
 mod value;
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
@@ -13,14 +14,27 @@ use tokio::time::{Instant, timeout_at};
 pub(crate) use fault::Fault;
 pub(crate) use postgres::Postgres;
 pub(crate) use sqlite::Sqlite;
-pub(crate) use value::{Mismatch, Row, Value, values};
+pub(crate) use value::{Given, Mismatch, Row, Value, values};
 
 use crate::error::Error;
 
-/// The values of one run of a statement.
-pub(crate) trait Values: AsRef<[Value]> + Send + Sync + 'static {}
+/// Values for a statement that is run several times.
+pub(crate) trait Rows: Send + Sync + 'static {
+    /// How many times.
+    fn count(&self) -> usize;
+    /// The values of one of these times.
+    fn row(&self, at: usize) -> Cow<'_, [Given<'_>]>;
+}
 
-impl<T: AsRef<[Value]> + Send + Sync + 'static> Values for T {}
+impl<T: AsRef<[Value]> + Send + Sync + 'static> Rows for Vec<T> {
+    fn count(&self) -> usize {
+        self.len()
+    }
+
+    fn row(&self, at: usize) -> Cow<'_, [Given<'_>]> {
+        self[at].as_ref().into()
+    }
+}
 
 /// How long an operation may take, its wait for a connection included.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -149,13 +163,22 @@ impl Session {
     }
 
     /// Runs a statement once for each list of values; says how many rows were touched in all.
-    pub(crate) async fn execute_each(&mut self, sql: &str, each: Vec<impl Values>) -> Result<u64, Error> {
-        if each.is_empty() {
+    pub(crate) async fn execute_each(
+        &mut self,
+        sql: &str,
+        each: Vec<impl AsRef<[Value]> + Send + Sync + 'static>,
+    ) -> Result<u64, Error> {
+        self.execute_rows(sql, each).await
+    }
+
+    /// The same for values that are made when they are needed.
+    pub(crate) async fn execute_rows(&mut self, sql: &str, rows: impl Rows) -> Result<u64, Error> {
+        if rows.count() == 0 {
             return Ok(0);
         }
         let result = match &mut self.inner {
-            Inner::Sqlite(session) => within(self.deadline, session.execute(sql, each)).await,
-            Inner::Postgres(session) => within(self.deadline, session.execute(sql, each)).await,
+            Inner::Sqlite(session) => within(self.deadline, session.execute(sql, rows)).await,
+            Inner::Postgres(session) => within(self.deadline, session.execute(sql, rows)).await,
         };
         self.told(result)
     }

@@ -1,14 +1,18 @@
 //! Calls that were made, whatever way they came in.
 
-use std::sync::{Arc, LazyLock};
+mod recording;
+
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::database::{Mismatch, Row, Value, values};
+pub use recording::Batch;
+
+use crate::database::{Mismatch, Row, values};
 use crate::error::Error;
 use crate::select::{self, Columns, Filter};
-use crate::{ExecutionId, ExecutionStatus, Keep, Listed, Page, RawJson, ServerId, Source, Store, Timestamp};
+use crate::{Brief, ExecutionId, ExecutionStatus, Keep, Listed, Page, RawJson, ServerId, Source, Store, Timestamp};
 
 /// A call, as far as it got.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -48,8 +52,7 @@ pub struct ExecutionRecord {
     /// What went wrong.
     pub error_message: Option<String>,
     /// The id that its MCP client gave it, as JSON.
-    #[serde(serialize_with = "shared_if_there")]
-    pub request_id: Option<Arc<str>>,
+    pub request_id: Option<Brief>,
     /// How long the request was, in bytes, whether or not it is kept.
     pub request_bytes: Option<u64>,
     /// How long the server's answer was, in bytes, whether or not it is kept.
@@ -90,7 +93,8 @@ impl ExecutionRecord {
 
 #[expect(clippy::ref_option, reason = "serde hands a reference to the field")]
 fn milliseconds<S: serde::Serializer>(span: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
-    span.map(|span| span.as_secs_f64() * 1000.0).serialize(serializer)
+    // To the microsecond: more digits are noise.
+    span.map(|span| (span.as_secs_f64() * 1_000_000.0).round() / 1000.0).serialize(serializer)
 }
 
 fn shared<S: serde::Serializer>(text: &Arc<str>, serializer: S) -> Result<S::Ok, S::Error> {
@@ -133,83 +137,7 @@ const COLUMNS: Columns =
 /// An execution is looked for so long before and after the time in its id, at first.
 const AROUND: Duration = Duration::from_secs(60);
 
-/// A report that comes late changes nothing of what is over. But what was only taken for lost, because another service
-/// began with this database, may turn out to have ended well.
-const BRING_UP_TO_DATE: &str = "DO UPDATE SET server_id = excluded.server_id, status = excluded.status, \
-    started_at = excluded.started_at, completed_at = excluded.completed_at, duration_us = excluded.duration_us, \
-    retries = excluded.retries, error_message = excluded.error_message, arguments = excluded.arguments, \
-    result = excluded.result, request_id = excluded.request_id, request_bytes = excluded.request_bytes, \
-    response_bytes = excluded.response_bytes WHERE kept.completed_at IS NULL OR (kept.status = 'ERROR' AND kept.duration_us IS NULL AND \
-    excluded.completed_at IS NOT NULL)";
-
-/// Every value of an execution.
-const WIDTH: usize = 20;
-
-/// So many are added by one statement: what a statement costs by itself is paid once for them.
-const TOGETHER: usize = 32;
-
-/// What records executions; long, and made once.
-struct Recording {
-    bring_up_to_date: String,
-    add: String,
-    add_together: String,
-}
-
-impl Recording {
-    fn of(key: &str) -> Self {
-        Self {
-            bring_up_to_date: format!("{} ({key}) {BRING_UP_TO_DATE}", addition(1)),
-            add: format!("{} ({key}) DO NOTHING", addition(1)),
-            add_together: format!("{} ({key}) DO NOTHING", addition(TOGETHER)),
-        }
-    }
-}
-
-static IN_SQLITE: LazyLock<Recording> = LazyLock::new(|| Recording::of("submitted_at, id"));
-static IN_POSTGRES: LazyLock<Recording> = LazyLock::new(|| Recording::of("id"));
-
-/// Adds so many executions.
-fn addition(count: usize) -> String {
-    let row = |row: usize| {
-        let places = (1..=WIDTH).map(|column| format!("${}", row * WIDTH + column)).collect::<Vec<_>>();
-        format!("({})", places.join(", "))
-    };
-    let rows = (0..count).map(row).collect::<Vec<_>>().join(", ");
-    format!("INSERT INTO mcp.executions AS kept ({ALL_COLUMNS}) VALUES {rows} ON CONFLICT")
-}
-
 impl Store {
-    /// Records calls, as far as they got, all or none: `known` ones are added or brought up to date; `fresh` ones are added
-    /// if nothing was said of them yet, which costs less.
-    ///
-    /// Meant for a writer that gathers many: the same records may be given again if it is not known whether they were
-    /// kept. When the power goes, the last of them may be lost; nothing else ever is.
-    pub async fn record<'r>(
-        &self,
-        known: impl IntoIterator<Item = &'r ExecutionRecord>,
-        fresh: impl IntoIterator<Item = &'r ExecutionRecord>,
-    ) -> Result<(), Error> {
-        let known: Vec<_> = known.into_iter().map(as_values).collect();
-        let mut fresh = fresh.into_iter().map(as_values).peekable();
-        let mut together: Vec<Vec<Value>> = Vec::new();
-        while fresh.peek().is_some() {
-            let mut some = Vec::with_capacity(TOGETHER * WIDTH);
-            some.extend(fresh.by_ref().take(TOGETHER).flatten());
-            together.push(some);
-        }
-        let rest = together.pop_if(|last| last.len() < TOGETHER * WIDTH).unwrap_or_default();
-        if known.is_empty() && together.is_empty() && rest.is_empty() {
-            return Ok(());
-        }
-        let mut session = self.write_lightly("record executions").await?;
-        let sql: &Recording = if session.is_postgres() { &IN_POSTGRES } else { &IN_SQLITE };
-        session.execute_each(&sql.bring_up_to_date, known).await?;
-        session.execute_each(&sql.add_together, together).await?;
-        let rest: Vec<Vec<Value>> = rest.chunks(WIDTH).map(<[Value]>::to_vec).collect();
-        session.execute_each(&sql.add, rest).await?;
-        session.commit().await
-    }
-
     /// The execution with an id.
     pub async fn execution(&self, id: ExecutionId) -> Result<ExecutionRecord, Error> {
         let mut session = self.read("read an execution").await?;
@@ -255,33 +183,6 @@ impl Store {
     pub async fn prune_executions(&self, keep: Keep) -> Result<u64, Error> {
         select::cut(self, "prune executions", "mcp.executions", "submitted_at", keep).await
     }
-}
-
-fn as_values(execution: &ExecutionRecord) -> [Value; WIDTH] {
-    // Whether something is over is asked of this column.
-    let completed_at = execution.completed_at.or_else(|| execution.status.is_final().then(Timestamp::now));
-    [
-        execution.id.into(),
-        execution.server_id.into(),
-        (&execution.server_name).into(),
-        (&execution.tool_name).into(),
-        execution.source.into(),
-        execution.caller.as_ref().into(),
-        execution.document_path.as_ref().into(),
-        execution.section_line.into(),
-        execution.status.into(),
-        execution.submitted_at.into(),
-        execution.started_at.into(),
-        completed_at.into(),
-        execution.duration.into(),
-        execution.retries.into(),
-        execution.error_message.as_ref().into(),
-        execution.arguments.as_ref().into(),
-        execution.result.as_ref().into(),
-        execution.request_id.as_ref().into(),
-        execution.request_bytes.into(),
-        execution.response_bytes.into(),
-    ]
 }
 
 fn understood(row: &mut Row) -> Result<ExecutionRecord, Mismatch> {

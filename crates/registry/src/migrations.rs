@@ -56,6 +56,45 @@ fn checksum(text: &str) -> String {
 pub(crate) async fn apply(database: &Database) -> Result<(), OpenError> {
     let mut session = database.write_within("prepare the database", LIMIT).await?;
     prepare(&mut session).await?;
+    for migration in missing(&mut session).await? {
+        let version = migration.version;
+        step(&mut session, migration).await.map_err(|source| OpenError::Migration { version, source })?;
+    }
+    Ok(session.commit().await?)
+}
+
+/// How far a database is that nobody touches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// Nothing of ours is in it.
+    Nothing,
+    /// It is of an older version.
+    Older,
+    /// It is what this program needs.
+    Whole,
+}
+
+/// Looks how far a database is.
+pub(crate) async fn extent(database: &Database) -> Result<Extent, OpenError> {
+    let mut session = database.read("look at the database").await?;
+    let table = if session.is_postgres() {
+        "SELECT count(*) AS n FROM pg_tables WHERE schemaname = 'mcp' AND tablename = 'schema_migrations'"
+    } else {
+        "SELECT count(*) AS n FROM sqlite_master WHERE name = 'schema_migrations'"
+    };
+    if session.number(table, values![]).await? == 0 {
+        return Ok(Extent::Nothing);
+    }
+    let missing = missing(&mut session).await?.len();
+    Ok(match missing {
+        0 => Extent::Whole,
+        _ if missing == MIGRATIONS.len() => Extent::Nothing,
+        _ => Extent::Older,
+    })
+}
+
+/// What has to be applied yet, in order.
+async fn missing(session: &mut Session) -> Result<Vec<&'static Migration>, OpenError> {
     let applied = session
         .all("SELECT version, checksum FROM mcp.schema_migrations ORDER BY version", values![], |row| {
             Ok((row.take::<i64>("version")?, row.take::<String>("checksum")?))
@@ -65,15 +104,16 @@ pub(crate) async fn apply(database: &Database) -> Result<(), OpenError> {
     if let Some((found, _)) = applied.last().filter(|(version, _)| *version > known) {
         return Err(OpenError::Newer { found: *found, known });
     }
+    let mut missing = Vec::new();
     for migration in MIGRATIONS {
         let version = migration.version;
         match applied.iter().find(|(applied, _)| *applied == version) {
-            Some((_, sum)) if *sum == checksum(migration.text(&session)) => {}
+            Some((_, sum)) if *sum == checksum(migration.text(session)) => {}
             Some(_) => return Err(OpenError::ChangedMigration { version }),
-            None => step(&mut session, migration).await.map_err(|source| OpenError::Migration { version, source })?,
+            None => missing.push(migration),
         }
     }
-    Ok(session.commit().await?)
+    Ok(missing)
 }
 
 async fn prepare(session: &mut Session) -> Result<(), Error> {

@@ -7,7 +7,7 @@ use crate::database::{Database, Mismatch, Postgres, Session, Sqlite, values};
 use crate::error::{Error, OpenError};
 use crate::key::CredentialKey;
 use crate::location::Location;
-use crate::migrations;
+use crate::migrations::{self, Extent};
 use crate::seal::{CannotOpen, Sealer};
 use crate::servers::address;
 
@@ -50,6 +50,33 @@ impl Store {
         let store = Self { inner: Arc::new(Inner { database, sealer, location: location.clone() }) };
         store.check_key().await?;
         Ok(store)
+    }
+
+    /// Opens a registry that is there, to look at it. Nothing is made, and nothing is written but what brings one of an
+    /// older version up to date; so one that can only be read can be looked at, too. Nothing comes back where there is
+    /// none.
+    pub async fn look(location: &Location, key: &CredentialKey) -> Result<Option<Self>, OpenError> {
+        let database = match location {
+            Location::File(path) if !path.exists() => return Ok(None),
+            Location::File(path) => {
+                let path = path.clone();
+                let opened = tokio::task::spawn_blocking(move || Sqlite::look(&path)).await;
+                Database::Sqlite(opened.expect("opening a file does not panic")?)
+            }
+            Location::Postgres(_) => connected(location).await?,
+        };
+        match migrations::extent(&database).await? {
+            Extent::Nothing => return Ok(None),
+            Extent::Older => return Self::open(location, key).await.map(Some),
+            Extent::Whole => {}
+        }
+        let sealer = Sealer::new(key);
+        let mut session = database.read("check the key for credentials").await?;
+        let sql = "SELECT value FROM mcp.registry_meta WHERE key = $1";
+        let opens = session.first(sql, values![CHECK], |row| opened(&sealer, CHECK, row.take("value")?)).await?;
+        drop(session);
+        let inner = Inner { database, sealer: RwLock::new(Arc::new(sealer)), location: location.clone() };
+        Ok(opens.map(|_| Self { inner: Arc::new(inner) }))
     }
 
     /// Whether somebody answers there. Nothing is changed, but a file that is not there is made.

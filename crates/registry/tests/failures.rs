@@ -5,8 +5,8 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use registry::{
-    CredentialKey, Error, ExecutionFilter, ExecutionRecord, Location, Page, ServerFilter, Source, Status, StatusChange,
-    Store, ToolFilter,
+    Batch, CredentialKey, Error, ExecutionFilter, ExecutionRecord, Location, Page, ServerFilter, Source, Status,
+    StatusChange, Store, ToolFilter,
 };
 use testkit::Postgres;
 
@@ -237,7 +237,7 @@ async fn what_is_recorded_does_not_keep_others_from_reading() {
     let recording = tokio::spawn(async move {
         for _ in 0..10 {
             let some: Vec<_> = (0..2000).map(|_| ExecutionRecord::submitted("one", "echo", Source::Mcp)).collect();
-            store.record([], &some).await.unwrap();
+            store.record(&Batch::of([], &some)).await.unwrap();
         }
     });
     while !recording.is_finished() {

@@ -9,6 +9,7 @@ use crate::setting::{Setting, on_both, registered, server};
 
 on_both! {
     what_was_kept_is_there_after_a_restart,
+    who_only_looks_sees_what_is_kept_and_needs_its_key,
     another_key_is_refused_when_opening,
     a_new_key_replaces_the_old_for_everybody,
     credentials_cannot_be_read_in_the_database,
@@ -44,6 +45,41 @@ async fn what_was_kept_is_there_after_a_restart(setting: Setting) {
     let one = registered(&setting.store, "one").await;
     setting.store.close().await;
     assert_eq!(setting.opened_again().await.server(one.id).await.unwrap(), one);
+}
+
+async fn who_only_looks_sees_what_is_kept_and_needs_its_key(setting: Setting) {
+    let one = registered(&setting.store, "one").await;
+    let seen = Store::look(&setting.location, &setting.key).await.unwrap().expect("it is there");
+    assert_eq!(seen.server(one.id).await.unwrap(), one);
+    let other = CredentialKey::generate().unwrap();
+    let error = Store::look(&setting.location, &other).await.unwrap_err();
+    assert!(matches!(error, OpenError::Store(Error::WrongKey)), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn looking_makes_nothing_in_a_file_that_is_not_there_or_has_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (location, key) = (Location::in_folder(folder.path()), CredentialKey::generate().unwrap());
+    assert!(Store::look(&location, &key).await.unwrap().is_none());
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    let Location::File(path) = &location else { panic!("it is a file") };
+    std::fs::write(path, "").unwrap();
+    assert!(Store::look(&location, &key).await.unwrap().is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn looking_makes_nothing_in_an_empty_postgres() {
+    let Some(postgres) = tokio::task::spawn_blocking(Postgres::shared).await.unwrap() else { return };
+    let url = postgres.database(&format!("empty-{}", uuid::Uuid::new_v4()));
+    let key = CredentialKey::generate().unwrap();
+    let seen = Store::look(&Location::parse(&url).unwrap(), &key).await.unwrap();
+    assert!(seen.is_none());
+    let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+    let driver = tokio::spawn(connection);
+    let schemas = client.query("SELECT nspname FROM pg_namespace WHERE nspname = 'mcp'", &[]).await.unwrap();
+    assert!(schemas.is_empty());
+    drop(client);
+    driver.await.unwrap().unwrap();
 }
 
 async fn another_key_is_refused_when_opening(setting: Setting) {

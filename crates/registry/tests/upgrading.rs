@@ -1,6 +1,6 @@
 //! A registry of an earlier version is brought to the present one, with everything that is in it.
 
-use registry::{CredentialKey, ExecutionFilter, ExecutionId, ExecutionStatus, Location, Page, Store};
+use registry::{Batch, CredentialKey, ExecutionFilter, ExecutionId, ExecutionStatus, Location, Page, Store};
 
 /// What the program of the first version left: its tables, and that they were made.
 const FIRST: &str = concat!(
@@ -28,6 +28,6 @@ async fn calls_that_the_first_version_recorded_are_kept() {
     let found = store.execution(id).await.unwrap();
     assert_eq!((found.status, found.submitted_at), (ExecutionStatus::Success, made_at));
     assert_eq!(store.executions(&ExecutionFilter::default(), Page::first(5)).await.unwrap().total, 1);
-    store.record([&found], [&found]).await.unwrap();
+    store.record(&Batch::of([&found], [&found])).await.unwrap();
     assert_eq!(store.executions(&ExecutionFilter::default(), Page::first(5)).await.unwrap().total, 1, "it is the same");
 }

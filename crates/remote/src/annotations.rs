@@ -44,14 +44,14 @@ impl Annotations {
         for tool in offer.items(Kind::Tool).iter() {
             match header_params::of_tool(&tool.definition) {
                 Ok(wanted) if wanted.is_empty() => {}
-                Ok(wanted) => drop(of_tools.insert(tool.id.clone(), wanted.into())),
+                Ok(wanted) => drop(of_tools.insert(tool.id.to_string(), wanted.into())),
                 Err(problem) => drop(wrong.insert(tool.id.clone(), problem)),
             }
         }
         let mut learned = self.lock();
         learned.of_tools = of_tools;
         for (tool, problem) in &wrong {
-            if learned.warned.insert(tool.clone()) {
+            if learned.warned.insert(tool.to_string()) {
                 tracing::warn!(%server, %tool, %problem, "left out a tool that cannot be called over HTTP");
             }
         }

@@ -161,6 +161,7 @@ impl Courier {
                 let _place = self.places.acquire().await.expect("the places are never closed");
                 if let Err(trouble) = self.deliver(&connection, &letter).await {
                     self.session().into_iter().for_each(|session| session.note(&trouble));
+                    trouble.tell_doubts(&connection);
                     if trouble.is_silence() {
                         connection.await_verdict().await;
                     }

@@ -24,7 +24,10 @@ use tower_service::Service;
 use crate::body::Body;
 use crate::trouble::Trouble;
 
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long it may take until a server's machine answers at all. One that is there does so in a fraction of that.
+const REACH_TIMEOUT: Duration = Duration::from_secs(4);
+/// How long it may take until there is a connection: looking up the address and agreeing on keys included.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
 /// How long an idle connection is kept, and how many.
 const KEPT_FOR: Duration = Duration::from_secs(30);
 const MOST_IDLE: usize = 64;
@@ -227,7 +230,7 @@ fn tls() -> Result<HttpsConnector<HttpConnector>, Trouble> {
 fn tcp() -> HttpConnector {
     let mut tcp = HttpConnector::new();
     tcp.set_nodelay(true);
-    tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
+    tcp.set_connect_timeout(Some(REACH_TIMEOUT));
     tcp
 }
 

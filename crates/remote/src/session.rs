@@ -271,7 +271,10 @@ impl Session {
             }
             match heard {
                 Ok(()) => {}
-                Err(trouble) if is_passing(&trouble) => pause = (pause * 2).clamp(FIRST_RETRY, LONGEST_RETRY),
+                Err(trouble) if is_passing(&trouble) => {
+                    trouble.tell_doubts(connection);
+                    pause = (pause * 2).clamp(FIRST_RETRY, LONGEST_RETRY);
+                }
                 // Most often it does not offer one.
                 Err(_) => return,
             }

@@ -151,6 +151,7 @@ impl Endpoint {
                 Err(trouble) => trouble,
             };
             tracing::debug!(server = %connection.server(), trouble = connection.hide(&trouble.to_string()), "could not open its event stream again");
+            trouble.tell_doubts(connection);
             // One that wants other credentials is not bothered with ours again and again.
             pause = match trouble {
                 Trouble::Unauthorized { .. } => None,

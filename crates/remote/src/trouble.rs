@@ -1,6 +1,9 @@
 //! What can go wrong with a request to a server.
 
+use std::io;
+
 use hyper::StatusCode;
+use upstream::Connection;
 use upstream::failure::Mishap;
 
 /// How much of an unwelcome answer is shown.
@@ -93,6 +96,16 @@ impl Trouble {
         matches!(self, Self::Unreachable(_) | Self::BrokeOff(_) | Self::NoAnswer | Self::NotRenewed(_))
     }
 
+    /// Lets whoever watches the server know that it may be gone.
+    pub(crate) fn tell_doubts(&self, connection: &Connection) {
+        let why = || connection.hide(&self.to_string());
+        match self {
+            Self::Unreachable(_) => connection.doubts.not_reached(&why()),
+            _ if self.is_silence() => connection.doubts.broke_off(&why()),
+            _ => {}
+        }
+    }
+
     /// What has become of a call that met it.
     pub(crate) fn mishap(&self) -> Mishap {
         match self {
@@ -112,6 +125,10 @@ impl Trouble {
 fn root_cause(error: &dyn std::error::Error) -> String {
     let mut cause = error;
     while let Some(source) = cause.source() {
+        // "Deadline has elapsed" says neither whose nor of what.
+        if source.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::TimedOut) {
+            return "its machine does not answer".to_owned();
+        }
         cause = source;
     }
     cause.to_string()

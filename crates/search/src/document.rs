@@ -64,6 +64,14 @@ impl Document {
         [NameMark::of(&self.name), NameMark::of(&format!("{} {}", self.server, self.name))]
     }
 
+    /// The words of its name that are not its server's: what it is among the tools of its server.
+    pub(crate) fn own_words(&self) -> Vec<String> {
+        // Spelled out, `git_commit` is not also a word of its own.
+        let stems = |text: &str| text::words(&text::spelled_out(text), MOST_WORDS).into_iter().map(|word| word.stem);
+        let servers: Vec<String> = stems(&self.server).collect();
+        stems(&self.name).filter(|stem| !servers.contains(stem)).collect()
+    }
+
     /// The hash of everything that shapes the vector, and of nothing else: a tool whose parameters change needs no new
     /// one.
     pub fn text_hash(&self) -> TextHash {

@@ -5,8 +5,9 @@ use std::hash::Hash;
 
 use crate::document::{Document, NameMark, TextHash};
 use crate::elsewhere::Told;
-use crate::lexical::{Lexicon, Slot};
+use crate::lexical::{Lexicon, Slot, alone};
 use crate::query::{Query, near, whole_and_best};
+use crate::text::Word;
 use crate::vectors::Vectors;
 
 /// How much of a score comes from meaning; the rest comes from words.
@@ -15,6 +16,11 @@ const MEANING: f32 = 0.6;
 const BY_NAME: f32 = 1.0;
 /// What such a tool scores at least. Who says a name means it, whatever is near.
 const LEAST_BY_NAME: f32 = 0.9;
+
+/// How much of what is lacking in words a tool is given whose name is all of a request; the less, the more is said besides.
+const NAME_SAID: f32 = 0.5;
+/// A name that is less of a request is said by the way.
+const LEAST_SHARE: f32 = 0.4;
 
 /// Tools by key. Of equal tools the one with the smaller key comes first, so results do not depend on the order in which
 /// tools came.
@@ -31,6 +37,8 @@ struct Entry<K> {
     document: Document,
     hash: TextHash,
     names: [Option<NameMark>; 2],
+    /// The words of its name that are not its server's.
+    own_words: Vec<String>,
 }
 
 /// How results are chosen.
@@ -108,8 +116,8 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
         let words = document.weighted_words();
         self.lexicon.insert(slot, words.iter().map(|(word, weight)| (word.as_str(), *weight)));
         self.slots.insert(key.clone(), slot);
-        let names = document.names();
-        self.tools[slot as usize] = Some(Entry { key, document, hash, names });
+        let (names, own_words) = (document.names(), document.own_words());
+        self.tools[slot as usize] = Some(Entry { key, document, hash, names, own_words });
     }
 
     fn empty_slot(&mut self) -> Slot {
@@ -207,12 +215,21 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
         admits: impl Fn(&K) -> bool,
         compared: impl Fn(&K, Slot) -> Option<Option<f32>>,
     ) -> Vec<Hit<K>> {
-        let lexical = self.lexical_scores(query);
+        let parts = self.scores_of_parts(query);
+        let lexical = self.lexical_scores(query, &parts);
+        let worth: Vec<f32> = query.stems().map(|stems| self.lexicon.worth(stems)).collect();
+        let by_words = |slot: usize| match lexical[slot] {
+            lexical if lexical >= BY_NAME => BY_NAME,
+            _ => whole_and_best(&mut parts.iter().zip(&worth).map(|(part, worth)| alone(part[slot], *worth))),
+        };
         let mut found: Vec<(f32, Option<f32>, Slot, &K)> = Vec::new();
         for (slot, entry) in (0..).zip(&self.tools) {
             let Some(entry) = entry.as_ref().filter(|entry| admits(&entry.key)) else { continue };
             let Some(vector) = compared(&entry.key, slot) else { continue };
-            let score = fused(lexical[slot as usize], vector);
+            let score = match vector {
+                Some(vector) => fused(lexical[slot as usize], vector),
+                None => by_words(slot as usize),
+            };
             if score > 0.0 && score >= limits.least_score {
                 found.push((score, vector, slot, &entry.key));
             }
@@ -241,7 +258,7 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
     /// The tools that fit a request best by words alone, so many at most, and how well those that are left out fit at
     /// most.
     pub fn best_by_words(&self, query: &Query, count: usize, admits: impl Fn(&K) -> bool) -> (Vec<K>, f32) {
-        let lexical = self.lexical_scores(query);
+        let lexical = self.lexical_scores(query, &self.scores_of_parts(query));
         let entries = self.tools.iter().zip(&lexical).filter(|(_, score)| **score > 0.0);
         let mut found: Vec<(f32, &K)> = entries
             .filter_map(|(entry, score)| Some((*score, &entry.as_ref()?.key)))
@@ -252,19 +269,27 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
         (found.into_iter().take(count).map(|(_, key)| key.clone()).collect(), rest)
     }
 
-    fn lexical_scores(&self, query: &Query) -> Vec<f32> {
+    /// For each part of a request how well each tool fits its words.
+    fn scores_of_parts(&self, query: &Query) -> Vec<Vec<f32>> {
         let score = |stems: &mut dyn Iterator<Item = &str>| {
             let mut scores = vec![0.0; self.tools.len()];
             self.lexicon.score(stems, &mut scores);
             scores
         };
-        let parts: Vec<Vec<f32>> = query.stems().map(|mut stems| score(&mut stems)).collect();
+        query.stems().map(|mut stems| score(&mut stems)).collect()
+    }
+
+    fn lexical_scores(&self, query: &Query, parts: &[Vec<f32>]) -> Vec<f32> {
         let is_named = |entry: &Option<Entry<K>>| {
             entry.as_ref().is_some_and(|entry| query.name().is_some() && entry.names.contains(&query.name()))
         };
-        let score = |(slot, entry)| match is_named(entry) {
-            true => BY_NAME,
-            false => whole_and_best(&mut parts.iter().map(|part| part[slot])),
+        let score = |(slot, entry)| {
+            if is_named(entry) {
+                return BY_NAME;
+            }
+            let score = whole_and_best(&mut parts.iter().map(|part| part[slot]));
+            let share = entry.as_ref().map_or(0.0, |entry| share_of_name(&entry.own_words, query.words()));
+            score + (1.0 - score) * NAME_SAID * share
         };
         self.tools.iter().enumerate().map(score).collect()
     }
@@ -280,15 +305,22 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
     }
 }
 
-/// What a tool scores at most that fits so well by words and by meaning at most.
-pub(crate) fn most(lexical: f32, vector: f32) -> f32 {
-    fused(lexical, Some(vector)).max(0.0)
+/// How much of a request is the name of a tool, from 0 to 1: nothing unless all of the name is said.
+fn share_of_name(own_words: &[String], request: &[Word]) -> f32 {
+    let is_said = |own: &String| request.iter().any(|word| word.stem == *own);
+    let share = own_words.len() as f32 / request.len().max(1) as f32;
+    let counts = (LEAST_SHARE..=1.0).contains(&share) && !own_words.is_empty() && own_words.iter().all(is_said);
+    if counts { share } else { 0.0 }
 }
 
-/// Words alone count in full where there is no vector: what they say is then the best guess.
-fn fused(lexical: f32, vector: Option<f32>) -> f32 {
+/// What a tool scores at most that fits so well by words and by meaning at most.
+pub(crate) fn most(lexical: f32, vector: f32) -> f32 {
+    fused(lexical, vector).max(0.0)
+}
+
+fn fused(lexical: f32, vector: f32) -> f32 {
     if lexical >= BY_NAME {
-        return vector.map_or(BY_NAME, |vector| LEAST_BY_NAME + (1.0 - LEAST_BY_NAME) * vector.max(0.0));
+        return LEAST_BY_NAME + (1.0 - LEAST_BY_NAME) * vector.max(0.0);
     }
-    vector.map_or(lexical, |vector| MEANING * vector + (1.0 - MEANING) * lexical)
+    MEANING * vector + (1.0 - MEANING) * lexical
 }

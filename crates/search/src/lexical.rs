@@ -11,6 +11,10 @@ const LENGTH: f32 = 0.75;
 /// was found, so a tool that is stuffed with words cannot push others down but by standing above them.
 const HALF: f32 = 16.0;
 
+/// What is scored at most by words alone, and the share of what was asked for that counts half of that.
+const MOST_ALONE: f32 = 0.7;
+const ALONE_HALF: f32 = 0.4;
+
 /// A word that is in the index.
 type TermId = u32;
 /// The place of a tool, given by whoever owns this.
@@ -116,6 +120,12 @@ impl Lexicon {
         }
     }
 
+    /// What these words are worth together: what a tool scores, before that is scaled, that says each of them once.
+    pub(crate) fn worth<'a>(&self, words: impl Iterator<Item = &'a str>) -> f32 {
+        let tools_with = |word| self.terms.get(word).map_or(0, |term| self.postings[*term as usize].len());
+        words.map(|word| self.rarity(tools_with(word))).sum()
+    }
+
     /// What a word is worth that so many tools have.
     fn rarity(&self, tools: usize) -> f32 {
         let (all, tools) = (self.count as f32, tools as f32);
@@ -128,6 +138,16 @@ impl Lexicon {
         let words = self.tools.get(slot as usize).and_then(Option::as_ref);
         words.is_some_and(|words| words.terms.binary_search_by_key(term, |(term, _)| *term).is_ok())
     }
+}
+
+/// How well a tool fits words that are worth so much, if they are all there is to judge by. Like that a good answer scores
+/// about as much as with its meaning, however few tools there are and however common words are among them.
+pub(crate) fn alone(score: f32, worth: f32) -> f32 {
+    if worth <= 0.0 {
+        return 0.0;
+    }
+    let share = HALF * score / (1.0 - score) / worth;
+    MOST_ALONE * share / (share + ALONE_HALF)
 }
 
 #[cfg(test)]

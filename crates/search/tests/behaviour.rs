@@ -9,6 +9,8 @@ mod hostile;
 mod own_model;
 #[path = "behaviour/quality.rs"]
 mod quality;
+#[path = "behaviour/scale.rs"]
+mod scale;
 #[path = "behaviour/skills.rs"]
 mod skills;
 #[path = "behaviour/story.rs"]

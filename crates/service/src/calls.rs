@@ -16,7 +16,7 @@ use std::time::Duration;
 use aggregator::Aggregator;
 use aggregator::client::Client;
 use protocol::trace::TraceContext;
-use registry::{ExecutionId, ExecutionStatus, RawJson, ServerId, Source};
+use registry::{ExecutionId, ExecutionStatus, RawJson, ServerId, Source, Timestamp};
 use serde::Serialize;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
@@ -29,6 +29,10 @@ use resolution::{Miss, Target};
 
 /// A server that has a limit of its own keeps to it itself; we step in only if it does not.
 const GRACE: Duration = Duration::from_secs(2);
+
+/// A server that is away is waited for if it is tried again within this time, and for a moment more.
+const SOON: Duration = Duration::from_millis(1_500);
+const A_MOMENT: Duration = Duration::from_millis(20);
 
 /// A call to be made.
 #[derive(Debug, Clone)]
@@ -231,7 +235,7 @@ impl Executions {
         clock.turn = Some(Instant::now());
         let line = line_of(target, call, &under_way.aggregator.options);
         let pauses = self.settings().retry_backoff_ms.clone();
-        let mut retries = 0;
+        let (mut retries, mut broke_off) = (0, false);
         loop {
             let (attempt, answer) = Attempt::make(&under_way.aggregator, &execution, call, &line);
             under_way.client = Some(attempt);
@@ -242,14 +246,19 @@ impl Executions {
                 limit = self.too_late(call, target.place, clock) => return self.end_late(under_way, limit),
             };
             under_way.client = None;
-            let failure = match answer {
+            let mut failure = match answer {
                 Answer::Result(line, result) => return failing::result(&execution, &line, result),
                 Answer::Refused(line, error) => return failing::refused_by_server(&execution, &line, error),
                 Answer::Nothing(failure) => failure,
             };
+            if broke_off {
+                failure.was_sent_before();
+            }
+            broke_off |= failure.is_lost && !failure.is_untouched;
             let may_repeat = failure.may_pass() && (failure.is_untouched && (!failure.is_absent || retries > 0))
                 || failure.is_lost && target.is_repeatable;
             let pause = pauses.get(retries).copied().map(Duration::from_millis);
+            let pause = if failure.is_absent { pause.and_then(|_| self.soon_tried(target.place)) } else { pause };
             let (deadline, _) = self.deadline(call, target.place, clock);
             let Some(pause) = pause.filter(|&pause| may_repeat && Instant::now() + pause < deadline) else {
                 return self.failed(&execution, &failure);
@@ -283,6 +292,14 @@ impl Executions {
         }
         execution.has_its_turn();
         None
+    }
+
+    /// How long it is until a server that is not there is tried again, if that is worth waiting for: who calls one that is
+    /// away is told so at once.
+    fn soon_tried(&self, place: usize) -> Option<Duration> {
+        let retry_at = self.roster().at(place)?.retry_at?;
+        let left = retry_at.since(Timestamp::now());
+        (left <= SOON).then_some(left + A_MOMENT)
     }
 
     /// How long a call may take. What it says itself counts first, then what its server's configuration says.

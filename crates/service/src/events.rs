@@ -1,8 +1,12 @@
 //! What happens, for who wants to know.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use registry::{ExecutionRecord, Status};
 use serde::Serialize;
 use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
 /// So many events are kept for one who reads slowly; who is slower misses some, and is told so.
 const KEPT: usize = 1024;
@@ -100,13 +104,15 @@ impl Event {
 #[derive(Debug, Clone)]
 pub struct Events {
     all: broadcast::Sender<Event>,
+    /// How many listen to all. The channel knows it, too, but whoever asks it waits for others who ask.
+    listeners: Arc<AtomicUsize>,
     /// All but those of calls, which are many: who follows servers must not make every call dearer.
     of_servers: broadcast::Sender<Event>,
 }
 
 impl Default for Events {
     fn default() -> Self {
-        Self { all: broadcast::Sender::new(KEPT), of_servers: broadcast::Sender::new(KEPT) }
+        Self { all: broadcast::Sender::new(KEPT), listeners: Arc::default(), of_servers: broadcast::Sender::new(KEPT) }
     }
 }
 
@@ -122,7 +128,7 @@ impl Events {
 
     /// Whether anybody listens to what becomes of calls: what nobody hears need not be made.
     pub fn has_listeners(&self) -> bool {
-        self.all.receiver_count() > 0
+        self.listeners.load(Ordering::SeqCst) > 0
     }
 
     /// Everything about servers from now on.
@@ -131,7 +137,33 @@ impl Events {
     }
 
     /// Everything from now on.
-    pub fn listen(&self) -> broadcast::Receiver<Event> {
-        self.all.subscribe()
+    pub fn listen(&self) -> Listener {
+        self.listeners.fetch_add(1, Ordering::SeqCst);
+        Listener { events: self.all.subscribe(), listeners: Arc::clone(&self.listeners) }
+    }
+}
+
+/// Somebody who hears everything.
+#[derive(Debug)]
+pub struct Listener {
+    events: broadcast::Receiver<Event>,
+    listeners: Arc<AtomicUsize>,
+}
+
+impl Listener {
+    /// The next event.
+    pub async fn recv(&mut self) -> Result<Event, RecvError> {
+        self.events.recv().await
+    }
+
+    /// The next event, if it has happened already.
+    pub fn try_recv(&mut self) -> Result<Event, TryRecvError> {
+        self.events.try_recv()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.listeners.fetch_sub(1, Ordering::SeqCst);
     }
 }

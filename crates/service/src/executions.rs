@@ -75,6 +75,8 @@ pub struct Executions {
     /// Where calls are traced, if they are.
     traces: Option<Traces>,
     is_stopped: AtomicBool,
+    /// What the settings say, for every call to see.
+    keeps_payloads: AtomicBool,
     refused_by_limit: AtomicU64,
     refused_by_stop: AtomicU64,
     /// Somebody looks after calls that take long.
@@ -108,6 +110,7 @@ impl Executions {
             recorder,
             traces: traces.map(Traces::new),
             is_stopped: AtomicBool::new(false),
+            keeps_payloads: AtomicBool::new(false),
             refused_by_limit: AtomicU64::new(0),
             refused_by_stop: AtomicU64::new(0),
             is_watched: AtomicBool::new(false),
@@ -146,6 +149,7 @@ impl Executions {
     /// Other limits may hold from now on.
     pub(crate) fn heed_settings(&self) {
         let settings = self.settings.now();
+        self.keeps_payloads.store(settings.store_payloads, Ordering::Relaxed);
         let queue_limit = settings.queue_limit as usize;
         self.gate.set_limits(settings.concurrent_limit as usize, queue_limit);
         let of_mcp = usize::try_from(settings.mcp_concurrent_limit).unwrap_or(usize::MAX);
@@ -153,16 +157,16 @@ impl Executions {
         self.recorder.heed_limits();
     }
 
-    /// What is counted for the server in that place.
-    pub(crate) fn counters(&self, place: usize) -> Arc<ServerCounters> {
+    /// Counts something for the server in that place.
+    pub(crate) fn count(&self, place: usize, add: impl Fn(&ServerCounters)) {
         if let Some(counters) = self.counters.read().unwrap_or_else(PoisonError::into_inner).get(place) {
-            return Arc::clone(counters);
+            return add(counters);
         }
         let mut all = self.counters.write().unwrap_or_else(PoisonError::into_inner);
         while all.len() <= place {
             all.push(Arc::default());
         }
-        Arc::clone(&all[place])
+        add(&all[place]);
     }
 
     /// Enters a call, or refuses it. A `session` is counted against its limit.
@@ -194,7 +198,7 @@ impl Executions {
         {
             return Err(self.counted(Refused::SessionOver(limit)));
         }
-        let execution = Arc::new(Execution::new(self, asked, slot));
+        let execution = Arc::new(Execution::new(self.itself(), asked, slot));
         self.live.add(&execution);
         // Looked at last: whoever stops everything looks for calls after saying so, and finds this one or is seen here.
         if self.is_stopped.load(Ordering::SeqCst) {
@@ -206,6 +210,10 @@ impl Executions {
         }
         execution.announce();
         Ok(execution)
+    }
+
+    fn itself(&self) -> Arc<Self> {
+        self.myself.upgrade().expect("somebody has it who asks it for something")
     }
 
     /// All that are not over.
@@ -230,13 +238,13 @@ impl Executions {
 
     /// Enters a call that was over before it began.
     pub(crate) fn enter_ended(&self, asked: Asked, ended: Ended) {
-        Arc::new(Execution::new(self, asked, None)).finish(ended);
+        Arc::new(Execution::new(self.itself(), asked, None)).finish(ended);
     }
 
     /// A call has ended.
     fn is_over(&self, execution: &Arc<Execution>) {
         // First there, then not here: whoever looks in this order misses none.
-        self.recorder.add(execution.over());
+        self.recorder.add(execution.record(), execution.is_noted());
         self.live.remove(execution.id);
         if let Some(traces) = &self.traces {
             execution.tell(traces);
@@ -340,14 +348,14 @@ impl Ledger for Executions {
             attempt.goes_as(call.client, call.id, call.line.len());
             return Ok(attempt);
         }
-        let keeps_payloads = self.settings.now().store_payloads;
+        let keeps_payloads = self.keeps_payloads.load(Ordering::Relaxed);
         let arguments =
             call.params.filter(|_| keeps_payloads).and_then(|params| member(call.line, params, "arguments"));
         let principal = call.client.principal();
         let asked = Asked {
             place: call.server,
             server: self.name_of(call.server),
-            tool: call.tool.into(),
+            tool: Arc::clone(call.tool),
             origin: Origin {
                 source: Source::Mcp,
                 caller: (!principal.is_empty()).then(|| Arc::clone(principal)),
@@ -366,8 +374,8 @@ impl Ledger for Executions {
 impl Executions {
     /// The id and name of the server in a place.
     pub(crate) fn name_of(&self, place: usize) -> (Option<registry::ServerId>, Arc<str>) {
-        if let Some(server) = self.roster.at(place) {
-            return (Some(server.id), Arc::clone(&server.name));
+        if let Some((id, name)) = self.roster.name_at(place) {
+            return (Some(id), name);
         }
         let view = self.aggregator().map(|aggregator| aggregator.fleet.view());
         let name = view.and_then(|view| Some(view.snapshot.servers().get(place)?.name.as_str().into()));

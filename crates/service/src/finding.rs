@@ -7,6 +7,7 @@
 //! - [`skills`]: which skills there are; [`editing`]: how they are changed; [`classifying`]: which tools have them
 //! - [`judging`]: what a language model says about them; [`verdict`]: what it is asked, and what of its answer is believed;
 //!   [`suggestions`]: skills that it missed; [`states`]: how far all that is, tool by tool
+//! - [`wellness`]: whether the model that makes vectors can be asked
 //! - [`guide`]: the same search for MCP clients that see the small surface
 //!
 //! The registry stays the truth: texts, vectors and skills are kept there, and the library can be made anew from it at any
@@ -25,6 +26,7 @@ mod states;
 mod strategy;
 mod suggestions;
 mod verdict;
+mod wellness;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -51,6 +53,7 @@ pub use skills::SkillOrigin;
 use skills::SkillSet;
 pub use states::{ShownTool, ToolState, ToolStates};
 pub use strategy::Strategy;
+use wellness::Wellness;
 
 /// A skill that fits less well is none that a request is about, unless something else is said.
 pub const USUAL_SKILL_THRESHOLD: f32 = 0.1;
@@ -188,6 +191,7 @@ pub(crate) struct Finder {
     house: Arc<Household>,
     library: Arc<RwLock<Library>>,
     embedder: Option<Arc<dyn Embedder>>,
+    wellness: Arc<Wellness>,
     skills: RwLock<Arc<SkillSet>>,
     skills_of_file: Vec<Skill>,
     /// Skills are changed one after the other.
@@ -231,6 +235,7 @@ impl Finder {
             house: Arc::clone(house),
             library,
             embedder,
+            wellness: Arc::default(),
             skills: RwLock::new(Arc::new(skills)),
             skills_of_file,
             changing: tokio::sync::Mutex::default(),

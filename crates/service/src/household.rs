@@ -1,13 +1,13 @@
 //! What all keepers of servers share, and where they are found.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use aggregator::cycle::Chain;
 use aggregator::{Fleet, Options};
 use catalog::{Offer, ServerName, ServerState};
 use protocol::Era;
-use registry::{AuditNote, Page, ServerRecord, Store, Timestamp, ToolFilter};
+use registry::{AuditNote, Origin, Page, ServerRecord, Store, Timestamp, ToolFilter};
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
@@ -44,6 +44,8 @@ pub(crate) struct Household {
     last_sync: Mutex<Option<Timestamp>>,
     /// Why what the config file says is not what is done, if that is so.
     config_trouble: Mutex<Option<String>>,
+    /// Names in the config file that belong to registered servers.
+    overruled: Mutex<BTreeSet<String>>,
 }
 
 /// What a household begins with.
@@ -87,6 +89,7 @@ impl Household {
             stopping: watch::Sender::new(false),
             last_sync: Mutex::default(),
             config_trouble: Mutex::default(),
+            overruled: Mutex::default(),
         })
     }
 
@@ -153,7 +156,27 @@ impl Household {
 
     /// Why what the config file says is not what is done, if that is so.
     pub(crate) fn config_trouble(&self) -> Option<String> {
-        self.config_trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let trouble = self.config_trouble.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        trouble.or_else(|| {
+            let is_registered =
+                |name: &&String| self.find(name).is_ok_and(|it| it.shown().record.origin == Origin::Registered);
+            let overruled = self.overruled.lock().unwrap_or_else(PoisonError::into_inner);
+            let names: Vec<String> = overruled.iter().filter(is_registered).map(|name| format!("`{name}`")).collect();
+            let names = (!names.is_empty()).then(|| names.join(", "))?;
+            Some(format!(
+                "the config file names {names}, but the registered server of that name is used; rename one of them"
+            ))
+        })
+    }
+
+    /// The config file names a server that is registered, or does so no more.
+    pub(crate) fn note_overruled(&self, name: &str, is_overruled: bool) {
+        let mut overruled = self.overruled.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_overruled {
+            overruled.insert(name.to_owned());
+        } else {
+            overruled.remove(name);
+        }
     }
 
     /// When tools were last discovered.

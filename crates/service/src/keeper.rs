@@ -81,6 +81,7 @@ impl Keeper {
     ) -> (Self, Arc<Handle>) {
         let shown = Shown {
             is_lazy: spec::is_lazy(record.connection_config.reveal()),
+            is_asleep: false,
             since: Timestamp::now(),
             retry_at: None,
             pulse: Pulse { last_check: record.last_health_check, ..Pulse::default() },
@@ -113,7 +114,11 @@ impl Keeper {
             step = match step {
                 Step::Connect(known) => self.connect(known).await,
                 Step::Rest(rest) => self.rest(rest).await,
-                Step::Doze => self.doze().await,
+                Step::Doze => {
+                    let next = self.doze().await;
+                    self.shown.is_asleep = false;
+                    next
+                }
                 Step::Wait(delay) => self.wait(delay).await,
                 Step::Leave(done) => return self.leave(done),
                 Step::Stop => return self.stop(),
@@ -167,6 +172,7 @@ impl Keeper {
     /// It sleeps, and what it is known to offer is on offer. Whoever needs it wakes it.
     async fn doze(&mut self) -> Step {
         let Some(known) = self.known.clone() else { return Step::Connect(None) };
+        self.shown.is_asleep = true;
         self.stand(Status::Disconnected, None, None);
         self.house.fleet.stand(self.handle.place, ServerState::Dormant, Some(Arc::clone(&known)));
         self.answer(Ok(()));

@@ -83,6 +83,7 @@ async fn insert_row(house: &Household, entry: &Entry) -> Result<Option<ServerRec
     match house.store.insert_server(new_server(entry)).await {
         Ok(record) => Ok(Some(record)),
         Err(registry::Error::AlreadyExists { name }) => {
+            house.note_overruled(&name, true);
             tracing::error!(server = %name, "the config file has a server of a name that is registered; the registered one is used");
             Ok(None)
         }
@@ -233,6 +234,7 @@ impl Follower {
     }
 
     async fn remove(&self, entry: &Entry) -> Result<(), Error> {
+        self.house.note_overruled(&entry.name, false);
         let Ok(handle) = self.house.find(&entry.name) else { return Ok(()) };
         if handle.shown().record.origin != Origin::Config {
             return Ok(());

@@ -59,7 +59,7 @@ use upstream::{Life, Probe, Stop};
 use household::{Founding, Household};
 
 pub use error::{Error, Problem};
-pub use events::{Event, Events};
+pub use events::{Event, Events, Listener};
 pub use settings::Settings;
 pub use traces::TraceSetup;
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use registry::{ExecutionRecord, Keep, Store, Timestamp};
+use registry::{Batch, ExecutionRecord, Keep, Store, Timestamp};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
@@ -51,40 +51,34 @@ pub(crate) struct Recorder {
     has_warned: AtomicBool,
 }
 
-/// A call that is over.
-#[derive(Clone)]
-pub(crate) struct Over {
-    pub(crate) record: ExecutionRecord,
-    /// It was written down while it was under way.
-    pub(crate) is_noted: bool,
-}
-
-impl Over {
-    /// What it weighs while it waits.
-    fn weight(&self) -> usize {
-        let length = |json: &Option<registry::RawJson>| json.as_ref().map_or(0, |json| json.get().len());
-        let why = self.record.error_message.as_ref().map_or(0, String::len);
-        size_of::<Self>() + 100 + why + length(&self.record.arguments) + length(&self.record.result)
-    }
+/// What a record weighs while it waits.
+fn weight(record: &ExecutionRecord) -> usize {
+    let length = |json: &Option<registry::RawJson>| json.as_ref().map_or(0, |json| json.get().len());
+    let why = record.error_message.as_ref().map_or(0, String::len);
+    size_of::<ExecutionRecord>() + 100 + why + length(&record.arguments) + length(&record.result)
 }
 
 #[derive(Default)]
 struct Backlog {
-    /// What is known of them, and no more: whatever else a call needed is free again for the next one.
-    waiting: VecDeque<Over>,
+    /// What is known of calls that are over, and no more: whatever else a call needed is free again for the next one.
+    /// Those are known here that were written down while they were under way.
+    waiting: Batch,
     bytes: usize,
-    /// Being written right now.
-    writing: Arc<VecDeque<Over>>,
+    /// Being written right now, but for notes.
+    writing: Arc<Batch>,
     /// That these are under way is to be written.
     notes: Vec<ExecutionRecord>,
+    /// Room for the next batch: the memory of an earlier one.
+    room: VecDeque<ExecutionRecord>,
 }
 
 impl Recorder {
-    /// A call is over.
-    pub(crate) fn add(&self, over: Over) {
-        let weight = over.weight();
+    /// A call is over; it may have been noted while it was under way.
+    pub(crate) fn add(&self, record: ExecutionRecord, is_noted: bool) {
+        let weight = weight(&record);
         let mut backlog = self.lock();
-        backlog.waiting.push_back(over);
+        let queue = if is_noted { &mut backlog.waiting.known } else { &mut backlog.waiting.fresh };
+        queue.push_back(record);
         backlog.bytes += weight;
         let given_up = backlog.give_up_oldest();
         let waiting = backlog.waiting.len();
@@ -119,9 +113,14 @@ impl Recorder {
     }
 
     /// Calls that are over and not written down yet.
-    pub(crate) fn unwritten(&self) -> Vec<Over> {
+    /// Each with whether it was noted while it was under way.
+    pub(crate) fn unwritten(&self) -> Vec<(ExecutionRecord, bool)> {
         let backlog = self.lock();
-        backlog.writing.iter().chain(&backlog.waiting).cloned().collect()
+        let batches = [&*backlog.writing, &backlog.waiting].into_iter();
+        let all = batches.flat_map(|batch| {
+            batch.known.iter().map(|record| (record, true)).chain(batch.fresh.iter().map(|record| (record, false)))
+        });
+        all.map(|(record, is_noted)| (record.clone(), is_noted)).collect()
     }
 
     /// Why nothing can be written just now, if that is so.
@@ -217,13 +216,18 @@ impl Recorder {
     async fn write_all(&self, store: &Store, closing: &mut watch::Receiver<bool>) {
         let mut failures = 0;
         loop {
-            let batch = self.take_batch();
-            if batch.is_empty() {
+            let (notes, ended) = self.take_batch();
+            if notes.is_empty() && ended.is_empty() {
                 return;
             }
-            match write(store, &batch).await {
+            // That something was under way is news only before its end.
+            let written = match write(store, &notes).await {
+                Ok(noted) => write(store, &ended).await.map(|written| noted + written),
+                Err(error) => Err(error),
+            };
+            match written {
                 Ok(written) => {
-                    self.has_been_written(written);
+                    self.has_been_written(written, ended);
                     self.set_trouble(None);
                     if failures > 0 {
                         tracing::info!("the database is back; records of calls are written again");
@@ -249,21 +253,29 @@ impl Recorder {
         }
     }
 
-    fn take_batch(&self) -> Batch {
+    /// What is to be written next: that some calls are under way, and what became of others.
+    fn take_batch(&self) -> (Arc<Batch>, Arc<Batch>) {
         let mut backlog = self.lock();
-        let later = match backlog.waiting.len() > MOST_AT_ONCE {
-            true => backlog.waiting.split_off(MOST_AT_ONCE),
-            false => VecDeque::with_capacity(MANY),
-        };
-        let ended = Arc::new(std::mem::replace(&mut backlog.waiting, later));
-        backlog.bytes -= ended.iter().map(Over::weight).sum::<usize>();
-        let notes = std::mem::take(&mut backlog.notes);
-        backlog.writing = Arc::clone(&ended);
-        Batch { notes, ended }
+        let mut later = std::mem::take(&mut backlog.room);
+        let fresh = &mut backlog.waiting.fresh;
+        if fresh.len() > MOST_AT_ONCE {
+            later.extend(fresh.drain(MOST_AT_ONCE..));
+        }
+        let ended = Batch { fresh: std::mem::replace(fresh, later), known: std::mem::take(&mut backlog.waiting.known) };
+        backlog.bytes -= ended.iter().map(weight).sum::<usize>();
+        let notes = Batch { known: std::mem::take(&mut backlog.notes).into(), fresh: VecDeque::new() };
+        backlog.writing = Arc::new(ended);
+        (Arc::new(notes), Arc::clone(&backlog.writing))
     }
 
-    fn has_been_written(&self, count: u64) {
+    /// What was being written is, so many records.
+    fn has_been_written(&self, count: u64, ended: Arc<Batch>) {
         self.lock().writing = Arc::default();
+        // Unless somebody is still looking at them.
+        if let Some(Batch { fresh: mut room, .. }) = Arc::into_inner(ended) {
+            room.clear();
+            self.lock().room = room;
+        }
         self.written.fetch_add(count, Ordering::Relaxed);
         self.has_warned.store(false, Ordering::Relaxed);
     }
@@ -271,9 +283,12 @@ impl Recorder {
     fn put_back(&self) {
         let mut backlog = self.lock();
         let batch = std::mem::take(&mut backlog.writing);
-        backlog.bytes += batch.iter().map(Over::weight).sum::<usize>();
-        for over in batch.iter().rev() {
-            backlog.waiting.push_front(over.clone());
+        backlog.bytes += batch.iter().map(weight).sum::<usize>();
+        for record in batch.known.iter().rev() {
+            backlog.waiting.known.push_front(record.clone());
+        }
+        for record in batch.fresh.iter().rev() {
+            backlog.waiting.fresh.push_front(record.clone());
         }
         let given_up = backlog.give_up_oldest();
         drop(backlog);
@@ -289,61 +304,35 @@ impl Backlog {
     fn give_up_oldest(&mut self) -> u64 {
         let mut given_up = 0;
         while self.waiting.len() > MOST_WAITING || self.bytes > MOST_BYTES {
-            let Some(oldest) = self.waiting.pop_front() else { break };
-            self.bytes -= oldest.weight();
+            let oldest = self.waiting.fresh.pop_front().or_else(|| self.waiting.known.pop_front());
+            let Some(oldest) = oldest else { break };
+            self.bytes -= weight(&oldest);
             given_up += 1;
         }
         given_up
     }
 }
 
-/// What is written at once.
-struct Batch {
-    notes: Vec<ExecutionRecord>,
-    ended: Arc<VecDeque<Over>>,
-}
-
-impl Batch {
-    fn is_empty(&self) -> bool {
-        self.notes.is_empty() && self.ended.is_empty()
-    }
-
-    /// What may have been written before. That something was under way is news only before its end.
-    fn known(&self) -> impl Iterator<Item = &ExecutionRecord> {
-        self.notes.iter().chain(self.ended(true))
-    }
-
-    /// What was not.
-    fn fresh(&self) -> impl Iterator<Item = &ExecutionRecord> {
-        self.ended(false)
-    }
-
-    fn ended(&self, is_noted: bool) -> impl Iterator<Item = &ExecutionRecord> {
-        self.ended.iter().filter(move |over| over.is_noted == is_noted).map(|over| &over.record)
-    }
-}
-
 /// Writes a batch, all at once if possible; says how many records. One that the database refuses does not keep the
 /// others out.
-async fn write(store: &Store, batch: &Batch) -> Result<u64, registry::Error> {
-    let count = (batch.notes.len() + batch.ended.len()) as u64;
-    let error = match store.record(batch.known(), batch.fresh()).await {
-        Ok(()) => return Ok(count),
+async fn write(store: &Store, batch: &Arc<Batch>) -> Result<u64, registry::Error> {
+    let error = match store.record(batch).await {
+        Ok(()) => return Ok(batch.len() as u64),
         Err(error) => error,
     };
     if error.is_retryable() {
         return Err(error);
     }
-    let mut refused = 0;
-    for record in batch.known().chain(batch.fresh()) {
-        match store.record([record], []).await {
-            Ok(()) => {}
+    let mut written = 0;
+    for record in batch.iter() {
+        match store.record(&Batch::of([record], [])).await {
+            Ok(()) => written += 1,
             Err(error) if error.is_retryable() => return Err(error),
-            Err(_) => refused += 1,
+            Err(_) => {}
         }
     }
-    tracing::warn!(%error, refused, "the database refused records of calls");
-    Ok(count - refused)
+    tracing::warn!(%error, refused = batch.len() as u64 - written, "the database refused records of calls");
+    Ok(written)
 }
 
 async fn prune(store: &Store, settings: &Keeper) {

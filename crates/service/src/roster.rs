@@ -1,6 +1,6 @@
 //! All servers, in memory: which place in the fleet each has, and how it stands.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use registry::{ServerId, Status, Timestamp};
@@ -28,12 +28,18 @@ pub(crate) struct Standing {
 
 /// All servers.
 #[derive(Debug, Default)]
-pub(crate) struct Roster(RwLock<HashMap<usize, Arc<Standing>>>);
+pub(crate) struct Roster(RwLock<BTreeMap<usize, Arc<Standing>>>);
 
 impl Roster {
     /// How the server at that place stands.
     pub(crate) fn at(&self, place: usize) -> Option<Arc<Standing>> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).get(&place).cloned()
+    }
+
+    /// The id and the name of the server at that place: what every call asks for.
+    pub(crate) fn name_at(&self, place: usize) -> Option<(ServerId, Arc<str>)> {
+        let servers = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        servers.get(&place).map(|standing| (standing.id, Arc::clone(&standing.name)))
     }
 
     /// How the server with that id or name stands.

@@ -12,6 +12,7 @@ use registry::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use tokio::sync::oneshot;
 
 use crate::containers::{self, ContainerView};
 use crate::finding::{ShownTool, ToolStates};
@@ -93,6 +94,8 @@ pub struct ServerView {
     pub next_retry_at: Option<registry::Timestamp>,
     /// It starts when it is needed.
     pub lazy: bool,
+    /// It is lazy, and well: it starts when one of its tools is called.
+    pub asleep: bool,
     /// The container it lives in.
     pub container: Option<ContainerView>,
     /// What it uses of the machine, if it is a process or a container of ours; only where that is asked for.
@@ -158,6 +161,12 @@ pub struct State {
     pub connected_servers: u64,
     /// Neither connected nor failed.
     pub disconnected_servers: u64,
+    /// Of these, those that are about to be connected.
+    pub connecting_servers: u64,
+    /// Of these, those that start when they are needed.
+    pub asleep_servers: u64,
+    /// Of these, those that are switched off.
+    pub disabled_servers: u64,
     /// Failed.
     pub error_servers: u64,
     /// Tools of connected servers.
@@ -338,8 +347,7 @@ impl Service {
     /// Tries a connection of its own beside the one there may be.
     pub async fn test(&self, id_or_name: &str) -> Result<TestReport, Error> {
         let spec = spec::resolve(&self.house.find(id_or_name)?.shown().record);
-        let house = Arc::clone(&self.house);
-        Ok(to_the_end(async move { trial::try_out(&house, spec).await }).await)
+        Ok(self.tried(spec).await)
     }
 
     /// Tries what is not registered.
@@ -349,8 +357,16 @@ impl Service {
             return Err(Error::Validation { problems });
         }
         let spec = spec::resolve_parts(&new.name, new.transport_type, &new.connection_config);
+        Ok(self.tried(spec).await)
+    }
+
+    /// A trial. If nobody waits for it any more it ends, in its own time.
+    async fn tried(&self, spec: Result<catalog::ServerSpec, String>) -> TestReport {
         let house = Arc::clone(&self.house);
-        Ok(to_the_end(async move { trial::try_out(&house, spec).await }).await)
+        let (asking, asker) = oneshot::channel();
+        let report = to_the_end(async move { trial::try_out(&house, spec, asker).await }).await;
+        drop(asking);
+        report
     }
 
     /// Has its tools discovered anew, in the background.
@@ -415,7 +431,7 @@ impl Service {
             status: record.status,
             is_healthy: record.status == Status::Connected && pulse.failures == 0,
             last_check: pulse.last_check,
-            latency_ms: pulse.latency.map(|latency| latency.as_secs_f64() * 1000.0),
+            latency_ms: pulse.latency.map(in_milliseconds),
             consecutive_failures: pulse.failures,
             failure_count: record.failure_count,
             next_retry_at: shown.retry_at,
@@ -437,6 +453,9 @@ impl Service {
             total_servers: 0,
             connected_servers: 0,
             disconnected_servers: 0,
+            connecting_servers: 0,
+            asleep_servers: 0,
+            disabled_servers: 0,
             error_servers: 0,
             total_tools: 0,
             classified_tools: 0,
@@ -448,10 +467,17 @@ impl Service {
         };
         for handle in self.house.all() {
             state.total_servers += 1;
-            match handle.shown().record.status {
+            let shown = handle.shown();
+            match shown.record.status {
                 Status::Connected | Status::Degraded => state.connected_servers += 1,
                 Status::Error => state.error_servers += 1,
                 Status::Disconnected | Status::Connecting | Status::Disabled => state.disconnected_servers += 1,
+            }
+            match shown.record.status {
+                Status::Connecting => state.connecting_servers += 1,
+                Status::Disabled => state.disabled_servers += 1,
+                Status::Disconnected if shown.is_asleep => state.asleep_servers += 1,
+                _ => {}
             }
         }
         let view = self.fleet.view();
@@ -499,11 +525,17 @@ fn view(handle: &Handle) -> ServerView {
         record: shown.record.clone(),
         next_retry_at: shown.retry_at,
         lazy: shown.is_lazy,
+        asleep: shown.is_asleep,
         container: shown.housing.as_deref().map(ContainerView::of),
         usage: None,
         progress: shown.progress.clone(),
         tools: None,
     }
+}
+
+/// To the microsecond: more digits are noise.
+pub(crate) fn in_milliseconds(span: Duration) -> f64 {
+    (span.as_secs_f64() * 1_000_000.0).round() / 1000.0
 }
 
 /// Does something to its end, even if whoever asked for it is gone meanwhile.

@@ -213,10 +213,16 @@ fn check_number(name: &str, value: &Value) -> Result<(), Wrong> {
 }
 
 fn check_names(name: &str, value: &Value) -> Result<(), Wrong> {
-    let is_name = |value: &Value| value.as_str().is_some_and(|name| !name.is_empty() && name.len() <= LONGEST_NAME);
+    let is_name = |value: &Value| value.as_str().is_some_and(|name| is_full(name) && name.len() <= LONGEST_NAME);
+    // Whatever stands between a server and its tool, it is neither a letter nor a digit.
     let names = value.as_array().filter(|names| names.len() <= MOST_PINNED && names.iter().all(is_name));
     let sentence = || format!("`{name}` is a list of at most {MOST_PINNED} names, as in `server.tool`");
     names.map(drop).ok_or_else(|| (sentence(), "list_type"))
+}
+
+/// Whether a name can be that of a server and its tool.
+fn is_full(name: &str) -> bool {
+    name.trim_matches(|letter: char| !letter.is_alphanumeric()).contains(|letter: char| !letter.is_alphanumeric())
 }
 
 fn check_pauses(name: &str, value: &Value) -> Result<(), Wrong> {

@@ -66,6 +66,24 @@ impl Service {
         }
     }
 
+    /// What clients call a tool that can be called now: the name it is listed by, and the one for clients that refuse
+    /// some signs, if that is another.
+    pub fn names_for_clients(&self, server: &str, tool: &str) -> Vec<String> {
+        let view = self.aggregator.fleet.view();
+        let snapshot = &view.snapshot;
+        let mut names: Vec<String> = Vec::new();
+        for style in [NameStyle::Canonical, NameStyle::Safe] {
+            let mut routes = snapshot.listed(Kind::Tool, style);
+            let route = routes.find(|route| {
+                snapshot.servers()[route.server].name.as_str() == server
+                    && *snapshot.item(Kind::Tool, *route).id == *tool
+            });
+            let name = route.map(|route| snapshot.listed_name(Kind::Tool, route, style));
+            names.extend(name.filter(|name| !names.contains(name)));
+        }
+        names
+    }
+
     /// The names of tools that can be called now and have `part` in their name, so many of them at most.
     pub fn tool_names_with(&self, part: &str, most: usize) -> Vec<String> {
         let view = self.aggregator.fleet.view();

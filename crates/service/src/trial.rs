@@ -1,10 +1,12 @@
 //! A server tried apart from all others: a life of its own, of which nothing is kept.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use aggregator::fleet::Happening;
 use catalog::{Kind, Offer, ServerSpec, ServerState, Transport};
 use protocol::Era;
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 use upstream::{Report, Stop};
 
@@ -12,20 +14,24 @@ use crate::household::Household;
 use crate::keeper::catalogue::server_info;
 use crate::servers::TestReport;
 
-/// Tries a server that may not even be described well.
-pub(crate) async fn try_out(house: &Household, spec: Result<ServerSpec, String>) -> TestReport {
+/// Tries a server that may not even be described well; until nobody wants to know any more, and never leaves anything of it.
+pub(crate) async fn try_out(
+    house: &Household,
+    spec: Result<ServerSpec, String>,
+    asker: oneshot::Receiver<Infallible>,
+) -> TestReport {
     let began = Instant::now();
     let met = match spec {
-        Ok(spec) => meet(house, spec).await,
+        Ok(spec) => meet(house, spec, asker).await,
         Err(why) => Err(why),
     };
-    let duration_ms = began.elapsed().as_secs_f64() * 1000.0;
+    let duration_ms = crate::servers::in_milliseconds(began.elapsed());
     match met {
         Ok(offer) => TestReport {
             success: true,
             duration_ms,
             server_info: Some(server_info(&offer)),
-            tools: offer.items(Kind::Tool).iter().map(|tool| tool.id.clone()).collect(),
+            tools: offer.items(Kind::Tool).iter().map(|tool| tool.id.to_string()).collect(),
             descriptions: offer.items(Kind::Tool).iter().map(|tool| described(&tool.definition)).collect(),
             error: None,
         },
@@ -46,7 +52,11 @@ fn described(definition: &[u8]) -> Option<String> {
     definition["description"].as_str().or(definition["title"].as_str()).map(str::to_owned)
 }
 
-async fn meet(house: &Household, spec: ServerSpec) -> Result<Arc<Offer>, String> {
+async fn meet(
+    house: &Household,
+    spec: ServerSpec,
+    mut asker: oneshot::Receiver<Infallible>,
+) -> Result<Arc<Offer>, String> {
     let fleet = house.fleet.beside(house.options.clone(), &house.chain, house.remote.clone());
     let spec = apart(spec);
     let nothing = Arc::new(Offer::new(Era::Legacy));
@@ -59,6 +69,8 @@ async fn meet(house: &Household, spec: ServerSpec) -> Result<Arc<Offer>, String>
         let happening = tokio::select! {
             happening = lived.next() => happening,
             () = house.stop_asked() => break,
+            // Nothing is ever said: who asked has gone.
+            _ = &mut asker => break,
         };
         match happening {
             Some(Happening::Running(offer)) => {

@@ -13,9 +13,8 @@ use registry::{CredentialKey, Location, Page, Status, Store};
 use serde_json::{Value, json};
 use service::finding::ClassifierSetup;
 use service::servers::{Registration, ServerView};
-use service::{Actor, ConfigFile, Event, Service, Setup};
+use service::{Actor, ConfigFile, Service, Setup};
 use tempfile::TempDir;
-use tokio::sync::broadcast;
 use upstream::{Life, Stop};
 
 /// A service, and what it takes to open it again.
@@ -160,7 +159,7 @@ impl Setting {
     }
 }
 
-async fn next_or_soon(events: &mut broadcast::Receiver<Event>) {
+async fn next_or_soon(events: &mut service::Listener) {
     // Not everything that is waited for is an event.
     drop(tokio::time::timeout(Duration::from_millis(20), events.recv()).await);
 }

@@ -27,6 +27,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use catalog::{Kind as ItemKind, Offer, Secrets, ServerName};
 use protocol::envelope::{Envelope, Fault, Kind, Reason, salvage_id};
+use protocol::scan::member;
 use protocol::splice::{Edit, Piece, in_order, splice};
 use protocol::{Era, Line, Lines, Span};
 use tokio::sync::watch;
@@ -34,6 +35,7 @@ use tokio::time::Instant;
 
 use crate::caller::{Answered, Caller};
 use crate::changes::{Changes, News};
+use crate::doubts::Doubts;
 use crate::ears::Ears;
 use crate::failure::{CallError, Cause, Ending, Phase, Unreadable};
 use crate::lifecycle::Watcher;
@@ -41,6 +43,9 @@ use crate::numbers::{Digits, our_number};
 use crate::open::{Call, Open, Waiting};
 use crate::stream::Source;
 use crate::wire::Wire;
+
+/// What a server says that could not read what it was sent.
+const PARSE_ERROR: &[u8] = b"-32700";
 
 /// So much of a server's last words is told to who waits for its answer.
 const LAST_WORDS: usize = 300;
@@ -94,6 +99,8 @@ pub struct Connection {
     secrets: Secrets,
     /// How often the server did something for a caller: whoever watches it sees from it that the server is alive.
     deeds: AtomicU64,
+    /// Signs that the server is gone.
+    pub doubts: Doubts,
     /// A warning about junk on stdout was given; one is enough.
     warned: AtomicBool,
     /// The server has ended: what it left in the pipe is little, and is read without waiting for slow callers.
@@ -139,6 +146,7 @@ impl Connection {
             limit,
             secrets,
             deeds: AtomicU64::new(0),
+            doubts: Doubts::default(),
             warned: AtomicBool::new(false),
             read_on: watch::Sender::new(false),
             is_over: watch::Sender::new(false),
@@ -411,7 +419,7 @@ impl Connection {
     }
 
     fn answer(&self, line: Bytes, id_at: Span, outcome: Result<Span, Span>, callers: &mut Vec<Arc<dyn Caller>>) {
-        let number = our_number(id_at.of(&line));
+        let number = our_number(id_at.of(&line)).or_else(|| self.not_understood(&line, id_at, outcome));
         let Some(waiting) = number.and_then(|number| self.lock().answered(number)) else {
             // Answered twice, answered after a cancellation, or never asked: nobody is waiting for it.
             tracing::debug!(server = %self.server(), id = %String::from_utf8_lossy(id_at.of(&line)), "dropped an answer to no open request");
@@ -427,6 +435,14 @@ impl Connection {
             // Whoever asked may have stopped waiting; then nobody misses the answer.
             Waiting::Ourselves(asker) => drop(asker.send(Answer { line, outcome })),
         }
+    }
+
+    /// The number of the request that the server could not read, and whose id it therefore does not know, if there is only
+    /// one that it can mean. Nothing else is told like this: some answer notifications, too, which nobody asked them to.
+    fn not_understood(&self, line: &[u8], id_at: Span, outcome: Result<Span, Span>) -> Option<u64> {
+        let code = member(line, outcome.err()?, "code")?;
+        let is_meant = id_at.of(line) == b"null" && code.of(line) == PARSE_ERROR;
+        is_meant.then(|| self.lock().only_one()).flatten()
     }
 
     /// A line that cannot be passed on. If it was somebody's answer, they are told; if it was chatter, the user is, once.

@@ -8,6 +8,7 @@
 //! - [`connection`]: requests on their way, each under an id of ours, and where its answer goes
 //! - [`caller`]: who made requests, and what reaches them besides the answer
 //! - `open`: the table of open requests, and whose question it is when the server asks something
+//! - [`doubts`]: signs that nobody is there any more
 //! - `ears`: hearing what changes at a modern server; `changes`: what was heard
 //! - `numbers`: the ids of ours
 //! - [`wire`]: the way to a server: a pipe, or letters to be posted
@@ -27,6 +28,7 @@ pub mod caller;
 mod changes;
 mod child;
 pub mod connection;
+pub mod doubts;
 mod ears;
 pub mod failure;
 pub mod housing;

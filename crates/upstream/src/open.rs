@@ -138,6 +138,14 @@ impl Open {
         }
     }
 
+    /// The request of a caller that the server has, if it has one and nothing else.
+    pub(crate) fn only_one(&self) -> Option<u64> {
+        let is_sent = |waiting: &Waiting| !matches!(waiting, Waiting::Caller(Call { is_held: true, .. }));
+        let mut sent = self.waiting.iter().filter(|(_, waiting)| is_sent(waiting));
+        let (&number, first) = sent.next()?;
+        (sent.next().is_none() && matches!(first, Waiting::Caller(_))).then_some(number)
+    }
+
     /// The request under `number` is answered. A late answer to one that was given up says that the server is no longer
     /// at it.
     pub(crate) fn answered(&mut self, number: u64) -> Option<Waiting> {

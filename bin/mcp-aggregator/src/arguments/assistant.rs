@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use models::Format;
 
@@ -74,13 +75,17 @@ pub(crate) struct ContextArguments {
     #[command(flatten)]
     pub(crate) narrowing: NarrowingArguments,
     /// Print them as this provider wants them in a request: openai, openai-responses, anthropic or gemini
-    #[arg(long, value_name = "FORMAT")]
+    #[arg(long, value_name = "FORMAT", value_parser = formats(), hide_possible_values = true)]
     pub(crate) format: Option<Format>,
     /// Print everything that is known about them, as REST answers
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) servers: ServersArguments,
+}
+
+fn formats() -> impl TypedValueParser<Value = Format> {
+    PossibleValuesParser::new(Format::ALL.map(Format::as_str)).try_map(|word| word.parse())
 }
 
 /// Which tools are left out.

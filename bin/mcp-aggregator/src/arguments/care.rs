@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::listen_address;
+use super::serving::listen_address;
 use crate::target::TargetArguments;
 
 /// Look for what is wrong, and say what to do about it.

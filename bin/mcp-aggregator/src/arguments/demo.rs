@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::listen_address;
+use super::serving::listen_address;
 
 /// Start a service with two small servers, to look around.
 ///

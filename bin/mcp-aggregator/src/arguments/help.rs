@@ -20,6 +20,51 @@ Try:
 `mcp-aggregator --help` shows all commands, `mcp-aggregator help <COMMAND>` tells more about one.
 `mcp-aggregator doctor` looks for what is wrong, and says what to do.";
 
+/// What `--help` tells behind the options.
+pub(super) const EXAMPLES: &str = "\
+The config is the JSON that Claude Desktop and others use:
+  {\"mcpServers\": {\"git\": {\"command\": \"uvx\", \"args\": [\"mcp-server-git\"], \"env\": {\"TOKEN\": \"${TOKEN}\"}}}}
+$VAR, ${VAR} and ${VAR:-default} are filled in from the environment. The tool `git_log` of the server
+`git` is offered as `git.git_log`. Servers over HTTP have a `url`, and `headers` and a `type` (http, sse) if need be.
+Servers in containers have a `docker` block with an `image`; Docker or Podman runs them.
+Any server may have a `timeout` (milliseconds for a call), an `era` (legacy, modern) and be `disabled`.
+
+Examples:
+  mcp-aggregator check --config mcp.json              is the config right?
+  mcp-aggregator check --config mcp.json --start      do all the servers start?
+  mcp-aggregator tools --config mcp.json              what can they do?
+  mcp-aggregator call  --config mcp.json git.git_log repo_path=. max_count=3
+  mcp-aggregator stdio --config mcp.json              serve them all as one (for your MCP client)
+  mcp-aggregator serve --config mcp.json              the same over HTTP, for many clients
+  mcp-aggregator serve                                a service whose servers are added and removed while it runs:
+  mcp-aggregator add memory -- npx -y @modelcontextprotocol/server-memory
+  mcp-aggregator list
+  mcp-aggregator call memory.read_graph
+  mcp-aggregator search remember something
+  mcp-aggregator run notes.md                         run the tools that a document names
+  mcp-aggregator ask \"What time is it in Rome?\"       ask a model that may use the tools
+  mcp-aggregator status
+  mcp-aggregator import --dry-run                     which servers do other programs on this machine have?
+
+Verbs for registered servers find the service that runs on this machine, or work on its registry if none runs.
+
+Environment:
+  MCP_AGGREGATOR_START_TIMEOUT   seconds a server may take to become ready [default: 60]
+  MCP_AGGREGATOR_ANSWER_TIMEOUT  seconds a client of 2026-07-28 may take to come back with what an older
+                                 server has asked it; then the call is cancelled [default: 300]
+  MCP_AGGREGATOR_TOKEN           a token that clients of `serve` must have, and that commands send to a service
+  MCP_CREDENTIAL_KEY             the key that credentials in the registry are sealed with
+                                 [default: the file credential.key in the data directory]
+  DOCKER_HOST                    where the container engine is [default: the usual places of Docker and Podman]
+  OTEL_EXPORTER_OTLP_ENDPOINT    where `serve` sends traces of calls; see `mcp-aggregator help serve`
+
+Exit status:
+  0 all went well                        2 the command line makes no sense
+  1 config, server or call failed        3 the tool ran, and says that it failed
+  130 interrupted
+
+`mcp-aggregator help <command>` tells more about each.";
+
 /// The verbs, by what somebody wants who reads the list. Each stands in one group; a test sees to it.
 const GROUPS: &[(&str, &[&str])] = &[
     ("Serve", &["serve", "stdio", "demo"]),

@@ -4,8 +4,6 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use crate::target::TargetArguments;
-
 /// Print a script that completes our commands in your shell.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -35,11 +33,12 @@ pub(crate) enum Shell {
 #[command(after_help = "\
 Examples:
   mcp-aggregator man serve | man -l -
+  mcp-aggregator man doc map | man -l -
   mcp-aggregator man --dir ~/.local/share/man/man1; man mcp-aggregator-serve")]
 pub(crate) struct ManArguments {
     /// The command [default: mcp-aggregator itself]
     #[arg(value_name = "COMMAND")]
-    pub(crate) command: Option<String>,
+    pub(crate) command: Vec<String>,
     /// Write the pages of all commands into this folder, one file each
     #[arg(long, value_name = "FOLDER", conflicts_with = "command")]
     pub(crate) dir: Option<PathBuf>,
@@ -48,13 +47,11 @@ pub(crate) struct ManArguments {
     pub(crate) json: bool,
 }
 
-/// Print what can stand behind a verb, for shells that complete it.
+/// Print the names that can stand where a command line ends, for shells that complete it.
 #[derive(Debug, Args)]
 #[command(hide = true)]
 pub(crate) struct NamesArguments {
-    /// The verb
-    #[arg(value_name = "VERB")]
-    pub(crate) verb: String,
-    #[command(flatten)]
-    pub(crate) target: TargetArguments,
+    /// What was typed behind `mcp-aggregator`; the last word is the one that is being typed
+    #[arg(value_name = "WORDS", last = true)]
+    pub(crate) words: Vec<String>,
 }

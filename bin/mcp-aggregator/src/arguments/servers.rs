@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
-use service::finding::Strategy;
 
 use crate::target::TargetArguments;
 
@@ -26,7 +25,8 @@ Examples:
   mcp-aggregator add notes --docker mcp/filesystem --volume ~/notes:/notes -- /notes
   mcp-aggregator add web --docker example/server:2 --port 8080 --memory 512m
   mcp-aggregator add time --json '{\"command\": \"uvx\", \"args\": [\"mcp-server-time\"]}'
-  mcp-aggregator add --json - < registration.json     what POST /servers takes"
+  mcp-aggregator add --json - < registration.json     what POST /servers takes
+  mcp-aggregator add git --replace --env 'TOKEN=${NEW_TOKEN}' -- uvx mcp-server-git"
 )]
 pub(crate) struct AddArguments {
     /// Its name: lower-case letters, digits, `_` and `-`
@@ -72,6 +72,10 @@ pub(crate) struct AddArguments {
     /// Do not connect it, now or at the next start
     #[arg(long)]
     pub(crate) no_connect: bool,
+    /// It is there: change how it is reached. Its history, its bindings and which of its tools are off stay as they are.
+    /// Needs a running service
+    #[arg(long, verbatim_doc_comment)]
+    pub(crate) replace: bool,
     /// Print the server as JSON. With an OBJECT, all of it comes as JSON, too, `-` for stdin: an entry of a config, or
     /// what POST /servers takes
     #[arg(long, value_name = "OBJECT", num_args = 0..=1, value_parser = object, verbatim_doc_comment)]
@@ -298,136 +302,6 @@ Examples:
   mcp-aggregator status --json | jq -r '.issues[].message'")]
 pub(crate) struct StatusArguments {
     /// Print what REST answers
-    #[arg(long)]
-    pub(crate) json: bool,
-    #[command(flatten)]
-    pub(crate) target: TargetArguments,
-}
-
-/// Find tools by what they do, among those of connected servers. Needs a running service.
-#[derive(Debug, Args)]
-#[command(
-    verbatim_doc_comment,
-    after_help = "\
-Examples:
-  mcp-aggregator search create an issue
-  mcp-aggregator search \"rename a file\" --server files --limit 3"
-)]
-pub(crate) struct SearchArguments {
-    /// What you want to do, in plain words
-    #[arg(value_name = "WORDS", required = true)]
-    pub(crate) query: Vec<String>,
-    /// At most so many tools
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub(crate) limit: u32,
-    /// Only tools of this server, by name or id; may be repeated
-    #[arg(long, value_name = "SERVER")]
-    pub(crate) server: Vec<String>,
-    /// Only tools with this skill, by name or id; may be repeated
-    #[arg(long, value_name = "SKILL")]
-    pub(crate) skill: Vec<String>,
-    /// Among all tools, or for skills first and then among their tools
-    #[arg(long, value_name = "direct|hierarchical", default_value = "direct", value_parser = strategy)]
-    pub(crate) strategy: Strategy,
-    /// Only what scores at least so much, from 0 to 1
-    #[arg(long, value_name = "SCORE", default_value_t = 0.0)]
-    pub(crate) threshold: f32,
-    /// Print what REST answers, with what each tool takes
-    #[arg(long)]
-    pub(crate) json: bool,
-    #[command(flatten)]
-    pub(crate) target: TargetArguments,
-}
-
-fn strategy(text: &str) -> Result<Strategy, String> {
-    text.parse()
-}
-
-/// List what tools can be for, and how many tools of connected servers are. Needs a running service.
-///
-/// Tools get their skills in the background, by what they say they do. Skills are changed over REST (see /api/docs),
-/// or given by `serve --skills`. A classifier (`serve --classifier-url`) may miss some: `skills suggestions` lists
-/// them, `skills accept ID` makes one a skill, and `skills reject ID` says no for ever.
-#[derive(Debug, Args)]
-#[command(
-    verbatim_doc_comment,
-    after_help = "\
-Examples:
-  mcp-aggregator skills
-  mcp-aggregator skills suggestions
-  mcp-aggregator skills accept image-editing"
-)]
-pub(crate) struct SkillsArguments {
-    /// What to do about skills that a classifier missed
-    #[arg(value_name = "suggestions|accept|reject")]
-    pub(crate) verb: Option<SkillsVerb>,
-    /// The skill to accept or reject
-    #[arg(value_name = "ID", required_if_eq_any([("verb", "accept"), ("verb", "reject")]))]
-    pub(crate) id: Option<String>,
-    /// Print what REST answers
-    #[arg(long)]
-    pub(crate) json: bool,
-    #[command(flatten)]
-    pub(crate) target: TargetArguments,
-}
-
-/// What can be done about skills that a classifier missed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum SkillsVerb {
-    Suggestions,
-    Accept,
-    Reject,
-}
-
-/// Add the servers of other programs, or of an export.
-///
-/// Looks for the config files of MCP clients on this machine, shows their servers, and adds those that are not
-/// there yet. Nothing is overwritten and no file is changed. Names are made to fit, and what was renamed is told.
-/// An entry that is this aggregator is left out. With an export (see `export`), all of it is taken in: servers
-/// that are not there yet, settings and bindings.
-#[derive(Debug, Args)]
-#[command(
-    verbatim_doc_comment,
-    after_help = "\
-Examples:
-  mcp-aggregator import --dry-run                     what is there on this machine?
-  mcp-aggregator import --from claude-desktop
-  mcp-aggregator import .vscode/mcp.json
-  mcp-aggregator export --secrets > all.json; mcp-aggregator import all.json --url http://other:8808"
-)]
-pub(crate) struct ImportArguments {
-    /// A file: the config of an MCP client, or an export; `-` for stdin
-    #[arg(value_name = "FILE", conflicts_with = "from")]
-    pub(crate) file: Option<PathBuf>,
-    /// claude-desktop, claude-code, cursor, vscode, windsurf, or a file; may be repeated [default: all of them]
-    #[arg(long, value_name = "CLIENT | FILE")]
-    pub(crate) from: Vec<String>,
-    /// Show what would be done, and do nothing
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-    /// Print what was found and done as JSON, without how servers are reached
-    #[arg(long)]
-    pub(crate) json: bool,
-    #[command(flatten)]
-    pub(crate) target: TargetArguments,
-}
-
-/// Print the whole registry as JSON: servers, settings and bindings, for `import`.
-///
-/// Without --secrets, credentials are masked, and servers that have some are switched off where this is imported.
-#[derive(Debug, Args)]
-#[command(
-    verbatim_doc_comment,
-    after_help = "\
-Examples:
-  mcp-aggregator export > registry.json
-  mcp-aggregator export --secrets | ssh other mcp-aggregator import /dev/stdin"
-)]
-pub(crate) struct ExportArguments {
-    /// With credentials as they are: keep the output to yourself
-    #[arg(long)]
-    pub(crate) secrets: bool,
-    /// Print JSON, as always: for those who give it to every command
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]

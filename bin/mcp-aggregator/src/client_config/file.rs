@@ -73,6 +73,12 @@ impl ClientFile {
         Ok(Since::Untouched { before: if_there(&self.backup())? })
     }
 
+    /// What we made of it, and what it was before, if we did and remember.
+    pub(crate) fn made(&self) -> io::Result<Option<(String, Option<String>)>> {
+        let Some(written) = if_there(&self.written())? else { return Ok(None) };
+        Ok(Some((written, if_there(&self.backup())?)))
+    }
+
     /// Writes it anew. What it was before us is kept, unless an older backup still says so.
     pub(crate) fn replace(&self, text: &str, before: Option<&str>) -> io::Result<()> {
         if let Some(folder) = self.path.parent() {
@@ -140,9 +146,13 @@ fn put(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     draft.push(format!(".{}", std::process::id()));
     let draft = PathBuf::from(draft);
     let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&draft)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&draft, path)
+    let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+    let written = written.and_then(|()| fs::rename(&draft, path));
+    if written.is_err() {
+        // Why it could not be written is told; that half of it stays, too, if it does, helps nobody.
+        remove_if_there(&draft).ok();
+    }
+    written
 }
 
 fn if_there(path: &Path) -> io::Result<Option<String>> {

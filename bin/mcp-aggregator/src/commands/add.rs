@@ -13,6 +13,7 @@ use crate::client::{Client, encoded};
 use crate::failure::Failure;
 use crate::import::registration_of_entry;
 use crate::output::{self, say};
+use crate::session::Signals;
 use crate::shown::standing;
 use crate::table::printable;
 use crate::target::Target;
@@ -24,12 +25,12 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) fn run(arguments: &AddArguments) -> Result<(), Failure> {
     let new = registration(arguments)?;
     let name = new["name"].as_str().unwrap_or_default().to_owned();
+    if arguments.replace {
+        return replace(arguments, &name, new);
+    }
     let (server, runs) = session::block_on(async {
         match arguments.target.find().await? {
-            Target::Service(service) => {
-                let added = progress::shown("connecting it", service.post("/servers", Some(&new))).await?;
-                Ok((decided(&service, added).await?, true))
-            }
+            Target::Service(service) => Ok((added_by(&service, &name, &new).await?, true)),
             Target::Registry(store) => {
                 let new: Registration =
                     serde_json::from_value(new).map_err(|error| Failure::usage(error.to_string()))?;
@@ -41,6 +42,71 @@ pub(crate) fn run(arguments: &AddArguments) -> Result<(), Failure> {
         output::print_json(&server)?;
     }
     tell(&name, &server, runs)
+}
+
+/// Changes how a server is reached that is there.
+fn replace(arguments: &AddArguments, name: &str, mut new: Value) -> Result<(), Failure> {
+    if let Value::Object(members) = &mut new {
+        members.shift_remove("name");
+    }
+    let server = session::block_on(async {
+        let service = arguments.target.service().await?;
+        let path = format!("/servers/{}", encoded(name));
+        let changed = progress::shown("connecting it", service.patch(&path, &new)).await?;
+        decided(&service, changed).await
+    })?;
+    if arguments.json.is_some() {
+        output::print_json(&server)?;
+    }
+    if server["status"] == "disabled" {
+        say(format_args!("changed `{name}`; it is switched off, `mcp-aggregator enable {name}` switches it on"));
+        return Ok(());
+    }
+    match server["error_message"].as_str() {
+        Some(why) => {
+            let why = why.lines().map(printable).collect::<Vec<_>>().join("\n  ");
+            Err(Failure::new(format!("changed `{name}`, but it could not be connected: {why}"))
+                .with_hint(format!("`mcp-aggregator test {name}` tries it again")))
+        }
+        None => {
+            say(format_args!("changed `{name}`: {}", standing(&server)));
+            Ok(())
+        }
+    }
+}
+
+/// Has a service add it, and waits until it is connected or not. Who interrupts that is told that it is there.
+async fn added_by(service: &Client, name: &str, new: &Value) -> Result<Value, Failure> {
+    let mut signals = Signals::new().map_err(|error| Failure::new(format!("could not start: {error}")))?;
+    let adding = async {
+        match progress::shown("connecting it", service.post("/servers", Some(new))).await {
+            Ok(added) => decided(service, added).await,
+            Err(denial) => Err(told_apart(service, name, denial.into()).await),
+        }
+    };
+    tokio::select! {
+        server = adding => server,
+        () = signals.next() => Err(Failure {
+            message: format!("interrupted; `{name}` is added all the same"),
+            ..Failure::interrupted().with_hint(format!(
+                "`mcp-aggregator show {name}` tells how it is, `mcp-aggregator remove {name}` removes it"
+            ))
+        }),
+    }
+}
+
+/// The same failure, with a hint that helps: what is in the config file cannot be removed from here.
+async fn told_apart(service: &Client, name: &str, failure: Failure) -> Failure {
+    if failure.kind.as_deref() != Some("SERVER_ALREADY_EXISTS") {
+        return failure;
+    }
+    match service.get(&format!("/servers/{}", encoded(name))).await {
+        Ok(server) if server["origin"] == "config" => failure.with_hint(format!(
+            "it comes from the config file of the service: change it there, or choose another name; \
+             `mcp-aggregator show {name}` shows it"
+        )),
+        _ => failure,
+    }
 }
 
 /// Waits until a server that is being connected is, or is not.

@@ -12,7 +12,7 @@ use http::Method;
 use protocol::reply;
 use serde_json::{Value, json};
 
-use crate::arguments::CallArguments;
+use crate::arguments::trying::CallArguments;
 use crate::client::Client;
 use crate::conversation::{Answer, Conversation};
 use crate::failure::Failure;
@@ -71,8 +71,19 @@ fn fitted(typed: &[String], schema: &Value) -> Result<Vec<u8>, Failure> {
 /// What a tool of a service takes; nothing if that cannot be found out.
 async fn schema_at(service: &Client, tool: &str) -> Value {
     let tools = service.get("/tools").await.ok().unwrap_or_default();
-    let found = tools.as_array().into_iter().flatten().find(|known| known["name"] == tool);
+    let tools = tools.as_array().map(Vec::as_slice).unwrap_or_default();
+    let found = tools.iter().find(|known| known["name"] == tool || safe_name(known) == tool).or_else(|| {
+        // Its own name will do where nobody else has it.
+        let mut own = tools.iter().filter(|known| known["original_name"] == tool);
+        own.next().filter(|_| own.next().is_none())
+    });
     found.map(|tool| tool["input_schema"].clone()).unwrap_or_default()
+}
+
+/// As clients call it that refuse dots.
+pub(super) fn safe_name(tool: &Value) -> String {
+    let word = |key: &str| tool[key].as_str().unwrap_or_default();
+    format!("{}__{}", word("server_name"), word("original_name"))
 }
 
 /// What a tool of a config takes; nothing if that cannot be found out.
@@ -178,7 +189,7 @@ fn look_up(session: &Session, tool: &str, config: &Path) -> Result<(), Failure> 
     let snapshot = &view.snapshot;
     let known = |route| Known {
         full: snapshot.listed_name(Kind::Tool, route, NameStyle::Canonical),
-        tool: snapshot.item(Kind::Tool, route).id.clone(),
+        tool: snapshot.item(Kind::Tool, route).id.to_string(),
     };
     let known: Vec<Known> = snapshot.listed(Kind::Tool, NameStyle::Canonical).map(known).collect();
     let hint = suggestion::question(&suggestion::closest(tool, &known))

@@ -6,11 +6,13 @@ use crate::arguments::care::{CallsArguments, CallsVerb};
 use crate::client::{Client, encoded};
 use crate::failure::Failure;
 use crate::output::{self, say};
+use crate::pasted;
 use crate::session;
 use crate::shown::{self, moment, table, text};
 use crate::table::{printable, wrapped};
 
 pub(crate) fn run(arguments: &CallsArguments) -> Result<(), Failure> {
+    refuse_one(arguments)?;
     session::block_on(async {
         let service = arguments.target.service().await?;
         match arguments.verb {
@@ -35,6 +37,19 @@ pub(crate) fn run(arguments: &CallsArguments) -> Result<(), Failure> {
             }
         }
     })
+}
+
+/// Who names one call does not mean everybody's.
+fn refuse_one(arguments: &CallsArguments) -> Result<(), Failure> {
+    let word = match arguments.verb {
+        Some(CallsVerb::Stop) => "stop",
+        Some(CallsVerb::Allow) => "allow",
+        Some(CallsVerb::Cancel) | None => return Ok(()),
+    };
+    let Some(id) = &arguments.id else { return Ok(()) };
+    let id = pasted::quoted(id);
+    Err(Failure::usage(format!("`calls {word}` is about all calls, of everybody, and takes no ID"))
+        .with_hint(format!("`mcp-aggregator calls cancel {id}` ends that one")))
 }
 
 fn tell(arguments: &CallsArguments, answer: &Value, words: &str) -> Result<(), Failure> {
@@ -76,7 +91,12 @@ fn lines(calls: &[Value]) -> Vec<String> {
 fn row(call: &Value) -> [String; 5] {
     let took = call["duration_ms"].as_f64().map_or_else(|| "-".to_owned(), |ms| format!("{ms:.1} ms"));
     let tool = format!("{}.{}", text(call, "server_name"), text(call, "tool_name"));
-    [moment(call, "submitted_at"), shown::status(call), took, text(call, "source"), tool]
+    // Whose token it was, if that says more than the way it came.
+    let by = match text(call, "caller") {
+        caller if caller == "-" || caller == text(call, "source") => text(call, "source"),
+        caller => format!("{} ({caller})", text(call, "source")),
+    };
+    [moment(call, "submitted_at"), shown::status(call), took, by, tool]
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use upstream::Report;
 
-use crate::arguments::CheckArguments;
+use crate::arguments::trying::CheckArguments;
 use crate::assistant;
 use crate::config;
 use crate::failure::Failure;

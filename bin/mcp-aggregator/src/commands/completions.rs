@@ -15,12 +15,21 @@ pub(crate) fn run(arguments: &CompletionsArguments) -> Result<(), Failure> {
         Shell::Fish => Generator::Fish,
     };
     let mut script = Vec::new();
-    clap_complete::generate(generator, &mut whole_command(), "mcp-aggregator", &mut script);
+    clap_complete::generate(generator, &mut without_hidden(&whole_command()), "mcp-aggregator", &mut script);
     let script = with_names(arguments.shell, &whole(&String::from_utf8_lossy(&script)));
     if arguments.json {
         return output::print_json(&json!({"shell": generator.to_string(), "script": script}));
     }
     output::print(script.as_bytes())
+}
+
+/// The command as people see it: behind `help`, the library offers also what is hidden.
+fn without_hidden(whole: &clap::Command) -> clap::Command {
+    let seen = whole.get_subcommands().filter(|verb| !verb.is_hide_set());
+    clap::Command::new("mcp-aggregator")
+        .version(env!("CARGO_PKG_VERSION"))
+        .args(whole.get_arguments())
+        .subcommands(seen.cloned())
 }
 
 /// The script for bash looks for options under another name than it files them, if the program has a hyphen in its name
@@ -29,73 +38,67 @@ fn whole(script: &str) -> String {
     script.replace("mcp__subcmd__aggregator", "mcp__aggregator")
 }
 
-/// The verbs behind which stands a server or a tool. Which there are, `names` says.
-const NAMING: [&str; 9] = ["show", "enable", "disable", "connect", "disconnect", "test", "history", "remove", "call"];
-
-/// The script with the names of servers and tools, which the library knows nothing of.
+/// The script with the names of servers, tools and skills, which the library knows nothing of: `names` says them.
 fn with_names(shell: Shell, script: &str) -> String {
     match shell {
         Shell::Bash => {
-            let function = BASH.replace("VERBS", &NAMING.join("|"));
             let script = script.replace("complete -F _mcp__aggregator ", "complete -F _mcp__aggregator_with_names ");
             match script.rfind("if [[ \"${BASH_VERSINFO") {
-                Some(end) => format!("{}{function}{}", &script[..end], &script[end..]),
-                None => format!("{function}{script}"),
+                Some(end) => format!("{}{BASH}{}", &script[..end], &script[end..]),
+                None => format!("{BASH}{script}"),
             }
         }
-        Shell::Zsh => {
-            let is_name = |line: &str| {
-                ["':server -- ", "':tool -- ", "'*::names -- "].iter().any(|beginning| line.starts_with(beginning))
-            };
-            let line = |line: &str| match is_name(line) {
-                true => line.replace(":_default'", ":_mcp-aggregator_names'"),
-                false => line.to_owned(),
-            };
-            let lines: Vec<String> = script.lines().map(line).collect();
-            lines.join("\n").replacen("\n_mcp-aggregator() {", &format!("\n{ZSH}\n_mcp-aggregator() {{"), 1) + "\n"
-        }
+        Shell::Zsh => script.replacen("\n_mcp-aggregator() {\n", &format!("\n_mcp-aggregator() {{\n{ZSH}"), 1),
         Shell::Fish => {
-            let line = |verb: &&str| {
-                format!(
-                    "complete -c mcp-aggregator -n \"__fish_seen_subcommand_from {verb}\" -f \
-                     -a \"(mcp-aggregator names {verb} 2>/dev/null)\"\n"
-                )
+            // Behind an option fish offers only what that option is said to take.
+            let is_naming = |line: &str| NAMING.iter().any(|option| line.contains(&format!(" -l {option} ")));
+            let line = |line: &str| match line {
+                naming if naming.ends_with(" -r") && is_naming(naming) => {
+                    format!("{naming} -f -a \"(__mcp_aggregator_names)\"\n")
+                }
+                // A client, or a file.
+                from if from.ends_with(" -r") && from.contains(" -l from ") => {
+                    format!("{from} -a \"(__mcp_aggregator_names)\"\n")
+                }
+                other => format!("{other}\n"),
             };
-            let switch = |verb: &str| {
-                format!(
-                    "complete -c mcp-aggregator -n \"__fish_seen_subcommand_from tools; and __fish_seen_subcommand_from {verb}\" \
-                     -f -a \"(mcp-aggregator names {verb} 2>/dev/null)\"\n"
-                )
-            };
-            let switches = ["on", "off"].map(switch).concat();
-            script.to_owned() + &NAMING.iter().map(line).collect::<String>() + &switches
+            FISH.to_owned() + &script.lines().map(line).collect::<String>()
         }
     }
 }
 
+/// The options whose values are names.
+const NAMING: [&str; 2] = ["server", "skill"];
+
 const BASH: &str = "\
 _mcp__aggregator_with_names() {
+    local names
+    if names=\"$(mcp-aggregator names -- \"${COMP_WORDS[@]:1:COMP_CWORD}\" 2>/dev/null)\"; then
+        COMPREPLY=( $(compgen -W \"${names}\" -- \"${COMP_WORDS[COMP_CWORD]}\") )
+        if [[ ${#COMPREPLY[@]} -gt 0 ]]; then
+            return 0
+        fi
+    fi
     _mcp__aggregator \"$@\"
-    local verb=\"${COMP_WORDS[1]}\" current=\"${COMP_WORDS[COMP_CWORD]}\" place=2
-    if [[ \"${verb}\" == tools && ${COMP_CWORD} -ge 3 ]]; then
-        verb=\"${COMP_WORDS[2]}\" place=${COMP_CWORD}
-    fi
-    if [[ ${COMP_CWORD} -ne ${place} || \"${current}\" == -* ]]; then
-        return 0
-    fi
-    case \"${verb}\" in
-        VERBS|on|off)
-            COMPREPLY=( $(compgen -W \"$(mcp-aggregator names \"${verb}\" 2>/dev/null)\" -- \"${current}\") )
-            ;;
-    esac
 }
 
 ";
 
 const ZSH: &str = "\
-_mcp-aggregator_names() {
+    local offered
     local -a names
-    names=(${(f)\"$(mcp-aggregator names $words[1] 2>/dev/null)\"})
-    compadd -a names
-}
+    if offered=\"$(mcp-aggregator names -- \"${(@Q)words[2,CURRENT]}\" 2>/dev/null)\"; then
+        names=(${(f)offered})
+        if (( $#names )) && compadd -a names; then
+            return 0
+        fi
+    fi
+";
+
+const FISH: &str = "\
+function __mcp_aggregator_names
+    set -l typed (commandline -opc) (commandline -ct)
+    mcp-aggregator names -- $typed[2..] 2>/dev/null
+end
+complete -c mcp-aggregator -n '__mcp_aggregator_names >/dev/null' -f -a '(__mcp_aggregator_names)'
 ";

@@ -132,7 +132,7 @@ fn connecting(
     if existing == entry {
         return Ok(Change::Nothing);
     }
-    if !existing.is_null() && !is_ours(existing, url.as_deref()) {
+    if !existing.is_null() && !is_ours(existing, url.as_deref()) && !is_by_us(file, group, name, existing)? {
         return Err(Failure::new(format!("{} has another server that is called `{name}`", file.path().display()))
             .with_hint("choose another name for us with --as NAME"));
     }
@@ -148,6 +148,16 @@ fn connecting(
         let shown = mask::masked(&whole, group).unwrap_or_default();
         unfit(file.path(), &why, &format!("put into it {shown}"))
     })
+}
+
+/// Whether an entry is as we wrote it, wherever it leads: the service may have moved since.
+fn is_by_us(file: &ClientFile, group: &str, name: &str, entry: &Value) -> Result<bool, Failure> {
+    let Some((written, before)) = file.made().map_err(|error| unreadable(file.path(), &error))? else {
+        return Ok(false);
+    };
+    let written = jsonc::read(&written).unwrap_or_default();
+    let is_written = written[group][name] == *entry;
+    Ok(is_written && ours(&written[group], before.as_deref(), group).iter().any(|ours| ours == name))
 }
 
 fn undoing(client: Client, file: &ClientFile, now: Option<&str>, name: &str) -> Result<Change, Failure> {

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::arguments::assistant::ContextArguments;
 use crate::assistant::{Offered, Wanted};
 use crate::failure::Failure;
-use crate::table::{aligned, cut, line_width, printable};
+use crate::table::{aligned, cut, printable, seen_width};
 use crate::{config, documents, output, session, words};
 
 /// However long the names are, this much of each description is shown.
@@ -57,7 +57,7 @@ fn lines(tools: &[Value]) -> Vec<String> {
     let text = |tool: &Value, member: &str| printable(tool[member].as_str().unwrap_or_default());
     let widest = |member: &str| tools.iter().map(|tool| text(tool, member).chars().count()).max().unwrap_or_default();
     let taken = widest("safe_name") + widest("name") + 4;
-    let room = line_width().saturating_sub(taken).max(LEAST_DESCRIPTION);
+    let room = seen_width().unwrap_or(usize::MAX).saturating_sub(taken).max(LEAST_DESCRIPTION);
     let row = |tool: &Value| {
         let description = tool["description"].as_str().unwrap_or_default().trim().lines().next().unwrap_or_default();
         [text(tool, "safe_name"), text(tool, "name"), cut(&printable(description), room)]

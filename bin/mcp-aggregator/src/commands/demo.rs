@@ -12,9 +12,11 @@ use tempfile::TempDir;
 use super::serve;
 use crate::admission::{TOKEN_VARIABLE, check_door};
 use crate::arguments::demo::{DemoArguments, DemoServer, DemoServerArguments};
-use crate::arguments::{Arguments, Command, ServeArguments};
+use crate::arguments::serving::ServeArguments;
+use crate::arguments::{Arguments, Command};
 use crate::failure::Failure;
 use crate::output::say;
+use crate::session::Signals;
 
 /// Where a service usually is.
 const USUAL_PORT: u16 = 8808;
@@ -30,13 +32,21 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<(), Failure> {
     check_door(listen, is_guarded).map_err(|failure| {
         failure.with_hint(format!("set {TOKEN_VARIABLE}, or listen at 127.0.0.1:{}", listen.port()))
     })?;
+    // Before there is anything to be removed: a signal that comes from now on is heard as soon as somebody serves.
+    let early = tokio::runtime::Builder::new_current_thread().enable_io().build().map_err(|error| failed(&error))?;
+    let signals = early.block_on(async { Signals::new() }).map_err(|error| failed(&error))?;
     let folder = TempDir::with_prefix("mcp-aggregator-demo-").map_err(|error| failed(&error))?;
-    let config = furnish(folder.path()).map_err(|error| failed(&error))?;
-    let served =
-        serve::run_announced(as_typed(listen, &config, folder.path())?, |address, has_tokens| match arguments.json {
-            true => serve::print_where(address, has_tokens),
-            false => announce(address),
-        });
+    let served = furnish(folder.path()).map_err(|error| failed(&error)).and_then(|config| {
+        let typed = as_typed(listen, &config, folder.path())?;
+        serve::run_announced(
+            typed,
+            || Ok(signals),
+            |address, has_tokens| match arguments.json {
+                true => serve::print_where(address, has_tokens),
+                false => announce(address),
+            },
+        )
+    });
     // By hand, so that what could not be removed is told.
     let path = folder.path().to_owned();
     if let Err(error) = folder.close() {

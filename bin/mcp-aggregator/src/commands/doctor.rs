@@ -3,11 +3,12 @@
 use serde_json::{Value, json};
 
 use crate::arguments::care::DoctorArguments;
-use crate::commands::serve;
+use crate::commands::{serve, tools};
 use crate::doctor::finding::{self, Finding, Level};
 use crate::doctor::{configuration, offered, servers, surroundings};
 use crate::failure::Failure;
 use crate::output::{self, say};
+use crate::refusal::NO_ROOM;
 use crate::target::Target;
 use crate::{local, progress, session, vectors_elsewhere, words};
 
@@ -33,6 +34,8 @@ fn of_config(arguments: &DoctorArguments, config: &std::path::Path) -> Result<Ve
     }
     if !arguments.no_start {
         let (started, tools) = servers::start(loaded, config)?;
+        // A program that is not there is told by its server, which does not start for that.
+        findings.retain(|finding| finding.topic != "program" || finding.level != Level::Problem);
         findings.extend(started);
         findings.extend(offered::examine(&tools));
     }
@@ -62,18 +65,27 @@ async fn of_machine(arguments: &DoctorArguments) -> Result<Vec<Finding>, Failure
     let mut findings = vec![Finding::ok("service", format!("runs at {}", service.url())), database(&health)];
     findings.extend(vectors(&health));
     findings.extend(more_issues(&health));
-    let (told, tools) = servers::ask(&service).await?;
-    findings.extend(told);
-    // The tools of a config have been looked at before.
-    if arguments.config.is_none() {
-        findings.extend(offered::examine(&tools));
+    // The disk of another machine is not ours to see.
+    if arguments.target.url.is_none() {
+        findings.extend(surroundings::room(&arguments.target.storage));
+    }
+    match servers::ask(&service).await {
+        Ok((told, tools)) => {
+            findings.extend(told);
+            // The tools of a config have been looked at before.
+            if arguments.config.is_none() {
+                findings.extend(offered::examine(&tools));
+            }
+        }
+        Err(failure) => findings.push(failed("servers", failure)),
     }
     Ok(findings)
 }
 
 /// A service that cannot be asked, and what can be seen of its surroundings without it.
 fn without_answer(arguments: &DoctorArguments, failure: Failure) -> Vec<Finding> {
-    let room = surroundings::room(&arguments.target.storage);
+    let is_here = arguments.target.url.is_none();
+    let room = is_here.then(|| surroundings::room(&arguments.target.storage)).flatten();
     let wanted = arguments.listen.map(|listen| surroundings::port(Some(listen)));
     std::iter::once(failed("service", failure)).chain(room).chain(wanted).collect()
 }
@@ -91,6 +103,9 @@ fn more_issues(health: &Value) -> Vec<Finding> {
                 Finding::problem("calls", "executions are stopped")
                     .advise("`mcp-aggregator calls allow` allows them again"),
             ),
+            "embeddings" => Some(Finding::warning("embeddings", message).advise(
+                "look whether the model runs and `--embeddings-url`, `--embeddings-model` and the key are right; tools are found all the same",
+            )),
             _ => None,
         }
     });
@@ -117,9 +132,15 @@ fn database(health: &Value) -> Finding {
     match check["status"].as_str() {
         Some("healthy" | "ok") => Finding::ok("registry", "the service can write it"),
         other => {
-            let why = check["message"].as_str().or(other).unwrap_or("it does not say how it is");
-            Finding::problem("registry", format!("the service cannot use it: {why}"))
-                .advise("see the log of the service")
+            let issues = || health["issues"].as_array().into_iter().flatten();
+            let issue = issues().find(|issue| issue["component"] == "database");
+            let why = issue.and_then(|issue| issue["message"].as_str()).or_else(|| check["message"].as_str());
+            let why = why.or(other).unwrap_or("it does not say how it is");
+            let advice = match why.contains("full") {
+                true => NO_ROOM,
+                false => "look whether the database runs, and at the log of the service; it tries again by itself",
+            };
+            Finding::problem("registry", format!("the service cannot use it: {why}")).advise(advice)
         }
     }
 }
@@ -132,13 +153,16 @@ async fn without_service(arguments: &DoctorArguments) -> Vec<Finding> {
     let registry = surroundings::registry(storage).await;
     let is_there = registry.iter().any(|finding| finding.topic == "registry" && finding.message.contains("opened"));
     findings.extend(registry);
-    if is_there && let Ok(Target::Registry(store)) = arguments.target.find().await {
+    if is_there && let Ok(Target::Registry(store)) = arguments.target.looked_at().await {
         let known = local::list(&store).await.unwrap_or_default();
         store.close().await;
         if servers::any_in_containers(&known) {
             findings.push(surroundings::engine().await);
         }
-        findings.push(Finding::ok("registry", format!("{} servers in it; a running service tries them", known.len())));
+        findings.push(Finding::ok(
+            "registry",
+            format!("{} in it; a running service tries what is enabled", tools::counted(known.len(), "server")),
+        ));
     }
     findings
 }

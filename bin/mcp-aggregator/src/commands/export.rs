@@ -2,7 +2,7 @@
 
 use registry::Secrets;
 
-use crate::arguments::servers::ExportArguments;
+use crate::arguments::exchange::ExportArguments;
 use crate::failure::Failure;
 use crate::output::{self, say};
 use crate::target::Target;
@@ -10,7 +10,7 @@ use crate::{local, session};
 
 pub(crate) fn run(arguments: &ExportArguments) -> Result<(), Failure> {
     let exported = session::block_on(async {
-        match arguments.target.existing().await? {
+        match arguments.target.looked_at().await? {
             Target::Service(service) => Ok(service.get(&format!("/export?secrets={}", arguments.secrets)).await?),
             Target::Registry(store) => {
                 let secrets = if arguments.secrets { Secrets::Revealed } else { Secrets::Masked };

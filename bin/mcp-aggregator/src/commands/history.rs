@@ -14,7 +14,7 @@ use crate::{local, session};
 pub(crate) fn run(arguments: &HistoryArguments) -> Result<(), Failure> {
     let HistoryArguments { one, limit } = arguments;
     let events = session::block_on(async {
-        match one.target.existing().await? {
+        match one.target.looked_at().await? {
             Target::Service(service) => {
                 Ok(service.get(&format!("/servers/{}/history?limit={limit}", encoded(&one.server))).await?)
             }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use service::servers::Registration;
 
 use super::list;
-use crate::arguments::servers::ImportArguments;
+use crate::arguments::exchange::ImportArguments;
 use crate::failure::Failure;
 use crate::import::clients::{Client, Machine};
 use crate::import::plan::{Fate, Planned, plan};
@@ -131,11 +131,12 @@ async fn add_all(arguments: &ImportArguments, target: Option<&Target>, found: Ve
     };
     let mut planned = plan(found, &known, url);
     if let Some(target) = target.filter(|_| !arguments.dry_run) {
-        for one in planned.iter_mut().filter(|one| one.fate == Fate::Add) {
-            match progress::shown(&format!("adding `{}`", one.name), Box::pin(add(target, one))).await {
-                Err(failure) => one.fate = Fate::Unusable { why: failure.message },
-                Ok(added) => one.found.notes.extend(not_connected(&added)),
-            }
+        let many = format!("adding {} servers", planned.iter().filter(|one| one.fate == Fate::Add).count());
+        let adding = Box::pin(add_each(target, &mut planned));
+        match target {
+            // Each is soon written, but there may be a thousand.
+            Target::Registry(_) => progress::shown(&many, adding).await,
+            Target::Service(_) => adding.await,
         }
     }
     show(arguments, &planned)?;
@@ -145,6 +146,15 @@ async fn add_all(arguments: &ImportArguments, target: Option<&Target>, found: Ve
         return Err(Failure::new(format!("{failed} of the servers {verb} not be added")));
     }
     Ok(())
+}
+
+async fn add_each(target: &Target, planned: &mut [Planned]) {
+    for one in planned.iter_mut().filter(|one| one.fate == Fate::Add) {
+        match progress::shown(&format!("adding `{}`", one.name), Box::pin(add(target, one))).await {
+            Err(failure) => one.fate = Fate::Unusable { why: failure.message },
+            Ok(added) => one.found.notes.extend(not_connected(&added)),
+        }
+    }
 }
 
 async fn known_at(target: Option<&Target>) -> Result<Vec<Value>, Failure> {

@@ -19,15 +19,18 @@ pub(crate) fn run(arguments: &ManArguments) -> Result<(), Failure> {
     if let Some(folder) = &arguments.dir {
         return write_all(&whole, folder, arguments.json);
     }
-    let command = match &arguments.command {
-        Some(verb) => whole.find_subcommand(verb).ok_or_else(|| unknown(verb))?,
-        None => &whole,
-    };
+    let typed = arguments.command.join(" ");
+    let command = named(&whole, &typed).ok_or_else(|| unknown(&typed))?;
     let page = page(command).map_err(|error| not_made(&error))?;
     if arguments.json {
         return output::print_json(&json!({"page": String::from_utf8_lossy(&page)}));
     }
     output::print(&page)
+}
+
+/// The command of that name: `doc map`, or `doc-map` as its file is called. Nothing is the program itself.
+fn named<'c>(whole: &'c Command, typed: &str) -> Option<&'c Command> {
+    typed.split([' ', '-']).filter(|word| !word.is_empty()).try_fold(whole, |above, word| above.find_subcommand(word))
 }
 
 fn unknown(verb: &str) -> Failure {

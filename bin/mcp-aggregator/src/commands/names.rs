@@ -1,35 +1,90 @@
-//! `names`: what can stand behind a verb, for shells that complete it. Hidden: nobody types it.
+//! `names`: what can stand where a command line ends, for shells that complete it; `place`: what that is. Hidden: nobody
+//! types it.
+
+mod place;
 
 use std::time::Duration;
 
+use clap::{Args, FromArgMatches};
+use serde_json::Value;
+
 use crate::arguments::manual::NamesArguments;
+use crate::arguments::whole_command;
 use crate::commands::{connection, list};
 use crate::failure::Failure;
-use crate::target::Target;
+use crate::import::clients::Client;
+use crate::target::{Target, TargetArguments};
 use crate::{local, output, session};
+use place::Place;
 
 /// How long whoever knows may take to answer.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Prints them, one a line. Where nothing can be found out, there are none: nobody wants to read why while typing.
+/// Prints them, one a line. Where nothing can be found out, there are none: nobody wants to read why while typing. Where
+/// something else stands than names, it fails, and the shell goes by what it knows itself.
 pub(crate) fn run(arguments: &NamesArguments) -> Result<(), Failure> {
-    let found = session::block_on(async {
-        let found = async {
-            match arguments.verb.as_str() {
-                "call" | "off" => tools(arguments, true).await,
-                "on" => tools(arguments, false).await,
-                _ => servers(arguments).await,
-            }
-        };
-        // A shell stands still meanwhile.
-        Ok(tokio::time::timeout(PATIENCE, found).await)
-    });
-    let mut names = found?.unwrap_or_else(|_| Ok(Vec::new())).unwrap_or_default();
-    if arguments.verb == "connect" {
-        names.extend(connection::CLIENTS.iter().map(|client| client.word().to_owned()));
+    let mut whole = whole_command();
+    whole.build();
+    if let [help, _] = arguments.words.as_slice()
+        && help == "help"
+    {
+        return output::print_lines(&verbs(&whole));
     }
+    let place = Place::of(&whole, &arguments.words).ok_or_else(|| Failure::new("no name stands there"))?;
+    let verb = place.verbs.last().map(String::as_str).unwrap_or_default();
+    let mut names = match (verb, place.argument.as_str()) {
+        ("connect", "server") => {
+            let clients = connection::CLIENTS.iter().map(|client| client.word().to_owned());
+            asked(&place, Wanted::Servers)?.into_iter().chain(clients).collect()
+        }
+        ("tools", "name") => {
+            let servers = asked(&place, Wanted::Servers)?;
+            asked(&place, Wanted::Tools { are_on: true })?.into_iter().chain(servers).collect()
+        }
+        (_, "server") => asked(&place, Wanted::Servers)?,
+        ("call", "tool") | ("off", "names") => asked(&place, Wanted::Tools { are_on: true })?,
+        ("on", "names") => asked(&place, Wanted::Tools { are_on: false })?,
+        (_, "skill") => asked(&place, Wanted::Skills)?,
+        ("import", "from") => Client::ALL.iter().map(|client| client.word().to_owned()).collect(),
+        ("man", "command") => verbs(&whole),
+        _ if !place.values.is_empty() => place.values,
+        _ => return Err(Failure::new("no name stands there")),
+    };
     names.retain(|name| is_safe(name));
     output::print_lines(&names)
+}
+
+fn verbs(whole: &clap::Command) -> Vec<String> {
+    let seen = whole.get_subcommands().filter(|verb| !verb.is_hide_set());
+    seen.map(|verb| verb.get_name().to_owned()).collect()
+}
+
+/// What only the service or the registry knows.
+#[derive(Debug, Clone, Copy)]
+enum Wanted {
+    Servers,
+    /// Those that are switched on, or off.
+    Tools {
+        are_on: bool,
+    },
+    Skills,
+}
+
+fn asked(place: &Place, wanted: Wanted) -> Result<Vec<String>, Failure> {
+    let command = TargetArguments::augment_args(clap::Command::new("names").no_binary_name(true));
+    let unfit = |error: clap::Error| Failure::usage(error.to_string());
+    let matches = command.try_get_matches_from(&place.target).map_err(unfit)?;
+    let target = TargetArguments::from_arg_matches(&matches).map_err(unfit)?;
+    let found = async {
+        match wanted {
+            Wanted::Servers => servers(&target).await,
+            Wanted::Tools { are_on } => tools(&target, are_on).await,
+            Wanted::Skills => skills(&target).await,
+        }
+    };
+    // A shell stands still meanwhile.
+    let found = session::block_on(async { Ok(tokio::time::timeout(PATIENCE, found).await) })?;
+    Ok(found.unwrap_or_else(|_| Ok(Vec::new())).unwrap_or_default())
 }
 
 /// A shell expands the words that it is offered: what a stranger called a tool must not become a command.
@@ -37,21 +92,29 @@ fn is_safe(name: &str) -> bool {
     !name.starts_with('-') && name.chars().all(|letter| letter.is_alphanumeric() || "._-".contains(letter))
 }
 
-async fn servers(arguments: &NamesArguments) -> Result<Vec<String>, Failure> {
-    let Some(target) = arguments.target.there().await? else { return Ok(Vec::new()) };
-    let servers = list::servers(&target).await?;
-    Ok(servers.iter().filter_map(|server| server["name"].as_str().map(str::to_owned)).collect())
+async fn servers(target: &TargetArguments) -> Result<Vec<String>, Failure> {
+    let Some(target) = target.there().await? else { return Ok(Vec::new()) };
+    Ok(named(&list::servers(&target).await?, "name"))
 }
 
-/// The tools that are switched on, or off.
-async fn tools(arguments: &NamesArguments, are_on: bool) -> Result<Vec<String>, Failure> {
-    let tools = match arguments.target.there().await? {
+async fn tools(target: &TargetArguments, are_on: bool) -> Result<Vec<String>, Failure> {
+    let tools = match target.there().await? {
         Some(Target::Service(service)) => service.get("/tools").await?,
         Some(Target::Registry(store)) => local::all_tools(&store).await?,
         None => return Ok(Vec::new()),
     };
     let on = tools.as_array().into_iter().flatten().filter(|tool| (tool["enabled"] != false) == are_on);
-    Ok(on.filter_map(|tool| tool["name"].as_str().map(str::to_owned)).collect())
+    Ok(named(on, "name"))
+}
+
+async fn skills(target: &TargetArguments) -> Result<Vec<String>, Failure> {
+    let Some(Target::Service(service)) = target.there().await? else { return Ok(Vec::new()) };
+    let skills = service.get("/skills").await?;
+    Ok(named(skills.as_array().into_iter().flatten(), "id"))
+}
+
+fn named<'v>(things: impl IntoIterator<Item = &'v Value>, by: &str) -> Vec<String> {
+    things.into_iter().filter_map(|thing| thing[by].as_str().map(str::to_owned)).collect()
 }
 
 #[cfg(test)]

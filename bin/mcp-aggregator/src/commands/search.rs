@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::arguments::servers::SearchArguments;
+use crate::arguments::trying::SearchArguments;
 use crate::failure::Failure;
 use crate::output::{self, say};
 use crate::session;

@@ -23,7 +23,7 @@ use tokio::sync::oneshot;
 use upstream::Stop;
 
 use crate::admission::{TOKEN_VARIABLE, check_door, follow, tokens};
-use crate::arguments::ServeArguments;
+use crate::arguments::serving::ServeArguments;
 use crate::beside::{Beside, outside};
 use crate::failure::Failure;
 use crate::output::{self, say};
@@ -39,14 +39,18 @@ const DESCRIPTORS: u64 = 16_384;
 
 pub(crate) fn run(arguments: ServeArguments) -> Result<(), Failure> {
     let as_json = arguments.json;
-    run_announced(arguments, |address, has_tokens| match as_json {
+    run_announced(arguments, Signals::new, |address, has_tokens| match as_json {
         true => print_where(address, has_tokens),
         false => announce(address, has_tokens),
     })
 }
 
-/// Serves, and lets `announce` say where, and whether tokens are wanted.
-pub(crate) fn run_announced(arguments: ServeArguments, announce: impl FnOnce(SocketAddr, bool)) -> Result<(), Failure> {
+/// Serves until one of the signals, and lets `announce` say where, and whether tokens are wanted.
+pub(crate) fn run_announced(
+    arguments: ServeArguments,
+    signals: impl FnOnce() -> io::Result<Signals>,
+    announce: impl FnOnce(SocketAddr, bool),
+) -> Result<(), Failure> {
     let ServeArguments {
         config,
         storage,
@@ -85,7 +89,7 @@ pub(crate) fn run_announced(arguments: ServeArguments, announce: impl FnOnce(Soc
     let chain = chain(config.as_ref(), &storage)?;
     make_room_for_connections();
     runtime.block_on(async {
-        let mut signals = Signals::new().map_err(|error| start(&error))?;
+        let mut signals = signals().map_err(|error| start(&error))?;
         // Before anything is started: a port that is taken should cost nothing.
         let listener = TcpListener::bind(listen).await.map_err(|error| not_listening(listen, &error))?;
         let address = listener.local_addr().map_err(|error| start(&error))?;

@@ -14,7 +14,7 @@ use crate::{local, session};
 pub(crate) fn run(arguments: &ShowArguments) -> Result<(), Failure> {
     let one = &arguments.one;
     let server = session::block_on(async {
-        match one.target.existing().await? {
+        match one.target.looked_at().await? {
             Target::Service(service) => {
                 let path = format!("/servers/{}", encoded(&one.server));
                 let mut server = service.get(&path).await?;

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::arguments::servers::{SkillsArguments, SkillsVerb};
+use crate::arguments::trying::{SkillsArguments, SkillsVerb};
 use crate::client::encoded;
 use crate::failure::Failure;
 use crate::output::{self, say};

@@ -48,11 +48,16 @@ pub(crate) fn run(arguments: &StatusArguments) -> Result<(), Failure> {
 fn lines(url: &str, health: &Value, servers_used: &[Value]) -> Vec<String> {
     let number = |key: &str| health[key].as_u64().unwrap_or_default();
     let uptime = Duration::try_from_secs_f64(health["uptime_seconds"].as_f64().unwrap_or_default());
+    let parts =
+        [("connecting", "connecting_servers"), ("asleep", "asleep_servers"), ("switched off", "disabled_servers")];
+    let parts = parts.map(|(word, key)| (word, number(key)));
+    let told = parts.iter().filter(|(_, count)| *count > 0).map(|(word, count)| format!("{count} {word}, "));
     let servers = format!(
-        "{} ({} connected, {} disconnected, {} failed{})",
+        "{} ({} connected, {}{} disconnected, {} failed{})",
         number("total_servers"),
         number("connected_servers"),
-        number("disconnected_servers"),
+        told.collect::<String>(),
+        number("disconnected_servers").saturating_sub(parts.iter().map(|(_, count)| count).sum()),
         number("error_servers"),
         match servers_used.iter().filter(|server| server["auto_disabled"] == true).count() {
             0 => String::new(),

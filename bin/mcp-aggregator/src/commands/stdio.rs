@@ -2,7 +2,7 @@
 
 use aggregator::{Aggregator, Fleet, logging, stdio};
 
-use crate::arguments::StdioArguments;
+use crate::arguments::serving::StdioArguments;
 use crate::failure::Failure;
 use crate::{config, lives, session};
 

@@ -1,5 +1,8 @@
-//! `tools`: what all servers offer, as a table or as JSON.
+//! `tools`: what all servers offer, or one of them, as a table or as JSON; `explained`: one tool alone.
 
+mod explained;
+
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use aggregator::ServerState;
@@ -9,15 +12,17 @@ use protocol::{reply, text};
 use serde_json::{Value, json};
 
 use crate::answer;
-use crate::arguments::{SwitchArguments, ToolSwitch, ToolsArguments};
+use crate::arguments::trying::{SwitchArguments, ToolSwitch, ToolsArguments};
 use crate::client::Client;
+use crate::commands::call;
 use crate::conversation::Conversation;
 use crate::failure::Failure;
 use crate::output;
 use crate::session::{self, Session};
-use crate::table::{aligned, cut, line_width, printable};
+use crate::table::{aligned, cut, printable, seen_width};
 use crate::target::Target;
-use crate::{config, local, shown, suggestion, words};
+use crate::{config, local, pasted, shown, suggestion, words};
+use explained::Explained;
 
 /// However long the names are, this much of each description is shown.
 const LEAST_DESCRIPTION: usize = 20;
@@ -47,7 +52,7 @@ fn switch(wanted: &SwitchArguments, on: bool) -> Result<(), Failure> {
         let service = wanted.target.service().await?;
         match service.post("/tools/switch", Some(&body)).await.map_err(Failure::from) {
             Err(refused) if refused.kind.as_deref() == Some("TOOL_NOT_FOUND") => {
-                Err(with_tools_like_it(&service, &wanted.names, refused).await)
+                Err(with_tools_like_it(&service, &wanted.names, on, refused).await)
             }
             answered => answered,
         }
@@ -61,10 +66,17 @@ fn switch(wanted: &SwitchArguments, on: bool) -> Result<(), Failure> {
 }
 
 /// A tool that is not there may be a slip of the pen. What cannot be asked is left out.
-async fn with_tools_like_it(service: &Client, typed: &[String], refused: Failure) -> Failure {
+async fn with_tools_like_it(service: &Client, typed: &[String], on: bool, refused: Failure) -> Failure {
     let tools = service.get("/tools").await.ok().unwrap_or_default();
-    let known: Vec<&str> = tools.as_array().into_iter().flatten().filter_map(|tool| tool["name"].as_str()).collect();
+    let words = |key: &'static str| tools.as_array().into_iter().flatten().filter_map(move |tool| tool[key].as_str());
+    let known: Vec<&str> = words("name").collect();
     let missing = typed.iter().find(|name| !known.contains(&name.as_str()));
+    let server = missing.map(|name| name.trim_end_matches(".*"));
+    if let Some(server) = server.filter(|server| words("server_name").any(|name| name == *server)) {
+        let verb = if on { "on" } else { "off" };
+        return refused
+            .with_hint(format!("`mcp-aggregator tools {verb} --server {server}` means all tools of a server"));
+    }
     match missing.and_then(|name| suggestion::among(name, known.iter().copied())) {
         Some(question) => refused.with_hint(question),
         None => refused,
@@ -80,15 +92,22 @@ fn by_service(arguments: &ToolsArguments) -> Result<(), Failure> {
             None => Ok((Value::Array(Vec::new()), false)),
         }
     })?;
+    let tools: Vec<Value> = match (tools, &arguments.name) {
+        (Value::Array(tools), Some(name)) => match chosen(tools, name)? {
+            Chosen::One(tool) => return show_one(arguments, &tool),
+            Chosen::OfServer(tools) => tools,
+        },
+        (Value::Array(tools), None) => tools,
+        (_, _) => Vec::new(),
+    };
     if arguments.json {
-        return output::print_json(&tools);
+        return output::print_json(&Value::Array(tools));
     }
-    let tools = tools.as_array().map(Vec::as_slice).unwrap_or_default();
     let first_line = |tool: &Value| first_line(tool["description"].as_str().unwrap_or_default());
     // Nobody can call those that are switched off.
     let (on, off): (Vec<&Value>, Vec<&Value>) = tools.iter().partition(|tool| tool["enabled"] != false);
     let rows = on.iter().map(|tool| (shown::text(tool, "name"), first_line(tool))).collect();
-    output::print(&in_columns(rows, line_width()))?;
+    output::print(&in_columns(rows, seen_width().unwrap_or(usize::MAX)))?;
     let more = if off.is_empty() { String::new() } else { format!("; {} more switched off", off.len()) };
     output::say(format_args!("{}{more}", counted(on.len(), "tool")));
     if !runs {
@@ -97,6 +116,76 @@ fn by_service(arguments: &ToolsArguments) -> Result<(), Failure> {
         );
     }
     Ok(())
+}
+
+/// What a name means: a tool, or the tools of a server.
+enum Chosen<T> {
+    One(Box<T>),
+    OfServer(Vec<T>),
+}
+
+/// What is meant among the tools of a service: a tool by its full name, its safe one, or its own if only one has it.
+fn chosen(mut tools: Vec<Value>, name: &str) -> Result<Chosen<Value>, Failure> {
+    let is = |tool: &Value, key: &str| tool[key].as_str() == Some(name);
+    let by_name = |tool: &Value| is(tool, "name") || call::safe_name(tool) == name;
+    if let Some(place) = tools.iter().position(by_name) {
+        return Ok(Chosen::One(Box::new(tools.swap_remove(place))));
+    }
+    if tools.iter().any(|tool| is(tool, "server_name")) {
+        return Ok(Chosen::OfServer(tools.into_iter().filter(|tool| is(tool, "server_name")).collect()));
+    }
+    let own: Vec<usize> = (0..tools.len()).filter(|&place| is(&tools[place], "original_name")).collect();
+    if let [only] = own[..] {
+        return Ok(Chosen::One(Box::new(tools.swap_remove(only))));
+    }
+    let word = |tool: &Value, key: &str| tool[key].as_str().map(str::to_owned);
+    let known = tools.iter().flat_map(|tool| [word(tool, "name"), word(tool, "server_name")]).flatten();
+    Err(nobody(name, &known.collect::<BTreeSet<_>>()))
+}
+
+/// The same among the tools of a config.
+fn chosen_in_config(mut tools: Vec<Item>, name: &str, separator: &str) -> Result<Chosen<Item>, Failure> {
+    if let Some(place) = tools.iter().position(|tool| *tool.id == *name) {
+        return Ok(Chosen::One(Box::new(tools.swap_remove(place))));
+    }
+    let beginnings = [format!("{name}{separator}"), format!("{name}__")];
+    let is_of_server = |tool: &Item| beginnings.iter().any(|beginning| tool.id.starts_with(beginning));
+    if tools.iter().any(is_of_server) {
+        return Ok(Chosen::OfServer(tools.into_iter().filter(is_of_server).collect()));
+    }
+    Err(nobody(name, &tools.into_iter().map(|tool| tool.id.to_string()).collect()))
+}
+
+fn nobody(name: &str, known: &BTreeSet<String>) -> Failure {
+    let failure = Failure::new(format!("there is no tool and no server with tools that is called `{name}`"));
+    let like_it = suggestion::among(name, known.iter().map(String::as_str));
+    failure
+        .of_kind("TOOL_NOT_FOUND")
+        .with_hint(like_it.unwrap_or_else(|| "`mcp-aggregator tools` lists all".to_owned()))
+}
+
+/// One tool of a service.
+fn show_one(arguments: &ToolsArguments, tool: &Value) -> Result<(), Failure> {
+    if arguments.json {
+        return output::print_json(tool);
+    }
+    let text = |key: &str| tool[key].as_str().unwrap_or_default();
+    let (name, description, is_off) = (text("name"), text("description"), tool["enabled"] == false);
+    let explained = Explained { name, description, schema: &tool["input_schema"], is_off };
+    let call = pasted::completed("`mcp-aggregator call`");
+    output::print_lines(&explained.lines(call.trim_matches('`')))
+}
+
+/// One tool of a config.
+fn show_item(arguments: &ToolsArguments, config: &Path, tool: &Item) -> Result<(), Failure> {
+    if arguments.json {
+        return output::print(&[&tool.definition[..], b"\n"].concat());
+    }
+    let definition: Value = serde_json::from_slice(&tool.definition).unwrap_or_default();
+    let description = definition["description"].as_str().unwrap_or_default();
+    let explained = Explained { name: &tool.id, description, schema: &definition["inputSchema"], is_off: false };
+    let call = format!("mcp-aggregator call --config {}", pasted::quoted(&config.display().to_string()));
+    output::print_lines(&explained.lines(&call))
 }
 
 /// What the servers of a config offer: they are started for it.
@@ -110,7 +199,14 @@ fn by_config(arguments: &ToolsArguments, config: &Path) -> Result<(), Failure> {
         Ok((list(session).await?, tally))
     })?;
 
-    output::print(&if arguments.json { json(&tools) } else { table(&tools, line_width()) })?;
+    let tools = match &arguments.name {
+        Some(name) => match chosen_in_config(tools, name, names.separator.separator.as_str())? {
+            Chosen::One(tool) => return show_item(arguments, config, &tool),
+            Chosen::OfServer(tools) => tools,
+        },
+        None => tools,
+    };
+    output::print(&if arguments.json { json(&tools) } else { table(&tools, seen_width().unwrap_or(usize::MAX)) })?;
     let summary = tally.in_words(tools.len());
     if tally.running == 0 && !tally.failed.is_empty() {
         return Err(Failure::new(summary));
@@ -163,7 +259,7 @@ impl Tally {
     }
 }
 
-fn counted(count: usize, thing: &str) -> String {
+pub(crate) fn counted(count: usize, thing: &str) -> String {
     format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
 }
 

@@ -4,6 +4,7 @@ use aggregator::load::Loaded;
 use aggregator::{Fleet, NamePolicy};
 use catalog::Transport;
 use serde_json::Value;
+use service::servers::SECRETS_ARE_MISSING;
 use std::path::Path;
 use std::time::Duration;
 
@@ -28,21 +29,21 @@ pub(crate) fn want_containers(loaded: &Loaded) -> bool {
 /// Starts every server of a config; what is to be said about them, and all their tools.
 pub(crate) fn start(loaded: Loaded, config: &Path) -> Result<(Vec<Finding>, Vec<Tool>), Failure> {
     let options = session::options("mcp-aggregator", usual_separator(), NamePolicy::Canonical, session::NOTHING)?;
-    let what = format!("starting {} servers", loaded.config.servers.len());
+    let what = format!("starting {}", tools::counted(loaded.config.servers.len(), "server"));
     let (fleet, started, tools) = session::with(loaded, options, async |session| {
         let (fleet, started) = progress::shown(&what, check::find(session)).await?;
         let tools = tools::list(session).await?;
         Ok((fleet, started, tools))
     })?;
     let findings = started.into_iter().enumerate().map(|(place, one)| judged(&fleet, place, &one, config)).collect();
-    let tools = tools.iter().map(|tool| Tool { name: tool.id.clone(), size: tool.definition.len() }).collect();
+    let tools = tools.iter().map(|tool| Tool { name: tool.id.to_string(), size: tool.definition.len() }).collect();
     Ok((findings, tools))
 }
 
 fn judged(fleet: &Fleet, place: usize, one: &check::Finding, config: &Path) -> Finding {
     let (name, seconds) = (&one.server, one.took.as_secs_f64());
     if !one.has_failed() {
-        let message = format!("{name} starts in {seconds:.2} s and has {} tools", one.tools);
+        let message = format!("{name} starts in {seconds:.2} s and has {}", tools::counted(one.tools, "tool"));
         return match one.took > SLOW {
             true => Finding::warning("server", message)
                 .advise("start it once by hand: a first start of npx or uvx downloads the server"),
@@ -70,7 +71,7 @@ pub(crate) async fn ask(service: &Client) -> Result<(Vec<Finding>, Vec<Tool>), F
     let servers = list::servers_of(service).await?;
     let tools = service.get("/tools").await?;
     let tools = tools.as_array().into_iter().flatten().filter(|tool| tool["enabled"] != false).map(tool).collect();
-    Ok((servers.iter().map(told).collect(), tools))
+    Ok((servers.iter().map(|server| told(server, service.url())).collect(), tools))
 }
 
 /// A tool as it is listed: under its full name instead of its own.
@@ -81,7 +82,7 @@ fn tool(tool: &Value) -> Tool {
     Tool { name: text("name").to_owned(), size }
 }
 
-fn told(server: &Value) -> Finding {
+fn told(server: &Value, service: &str) -> Finding {
     let name = server["name"].as_str().unwrap_or("?");
     let standing = crate::shown::standing(server);
     let why = server["error_message"].as_str().unwrap_or_default();
@@ -90,6 +91,10 @@ fn told(server: &Value) -> Finding {
             Finding::problem("server", format!("{name}: switched off, it failed too often: {why}"))
                 .advise(format!("put it right, then `mcp-aggregator enable {name}`"))
         }
+        _ if why.contains(SECRETS_ARE_MISSING) => Finding::problem("server", format!("{name}: {why}"))
+            .advise(format!(
+                "`mcp-aggregator add {name} --replace`, with its secrets and all else, writes them; or, in a browser, {service}/servers/{name}"
+            )),
         Some("error") => Finding::problem("server", format!("{name}: {standing}: {why}"))
             .advise(format!("`mcp-aggregator show {name}` tells more; `mcp-aggregator enable {name}` tries again")),
         Some("degraded") => Finding::warning("server", format!("{name}: {standing}: {why}"))

@@ -61,8 +61,9 @@ pub(crate) async fn registry(storage: &StorageArguments) -> Vec<Finding> {
 }
 
 async fn opened(storage: &StorageArguments, location: &Location) -> Finding {
-    let store = match storage.open().await {
-        Ok(store) => store,
+    let store = match storage.look().await {
+        Ok(Some(store)) => store,
+        Ok(None) => return Finding::ok("registry", format!("there is none at {location} yet; `serve` will make it")),
         Err(failure) => return failed(&failure),
     };
     let pinged = store.ping().await;

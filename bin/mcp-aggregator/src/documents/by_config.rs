@@ -42,6 +42,13 @@ impl Toolbox for ConfigTools {
         Lookup::Missing { known: own.map(|route| snapshot.item(Kind::Tool, route).id.to_string()).collect() }
     }
 
+    async fn out_of_reach(&self, server: &str) -> Option<String> {
+        let place = self.settled(server).await?;
+        let view = self.aggregator.fleet.view();
+        let state = &view.snapshot.servers()[place].state;
+        (!state.offers()).then(|| state.to_string())
+    }
+
     async fn call(&self, request: &Request) -> Result<String, Failure> {
         let name = self.full_name(request).await?;
         let params = reply::object([("name", reply::string(&name)), ("arguments", request.arguments.clone().into())]);

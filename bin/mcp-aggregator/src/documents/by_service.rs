@@ -82,6 +82,11 @@ impl Toolbox for ServiceTools {
         Lookup::Missing { known: names.map(str::to_owned).collect() }
     }
 
+    async fn out_of_reach(&self, server: &str) -> Option<String> {
+        let described = self.service.get(&format!("/servers/{}", encoded(server))).await.ok()?;
+        why_down(&described)
+    }
+
     async fn call(&self, request: &Request) -> Result<String, Failure> {
         let (document, session) = (Some(self.document.as_str()), self.session.as_str());
         Execution { source: SOURCE, document, session }.of(&self.service, request).await
@@ -97,6 +102,14 @@ impl Toolbox for ServiceTools {
         let way = Way::Service { service: &self.service, document: Some(&self.document), session: &self.session };
         self.answering.answer(question, &offered, way).await
     }
+}
+
+/// Why a server cannot be called, as REST describes it. A call wakes one that sleeps, and waits for one that starts.
+fn why_down(server: &Value) -> Option<String> {
+    let status = server["status"].as_str()?;
+    let is_down = status == "error" || status == "disconnected" && server["lazy"] != true;
+    let why = || server["error_message"].as_str().map_or_else(|| format!("it is {status}"), str::to_owned);
+    is_down.then(why)
 }
 
 impl Execution<'_> {

@@ -128,6 +128,107 @@ impl Drop for Terminal {
 }
 
 #[test]
+fn a_client_follows_a_service_that_moved() {
+    let mut demo = Demo::start();
+    demo.ready();
+    let connect = |url: &str| {
+        let mut command = Command::new(PROGRAM);
+        command.args(["connect", "cursor", "--url", url]).env("HOME", demo.home.path()).stdin(Stdio::null());
+        run_command(command.env_remove("MCP_AGGREGATOR_TOKEN"))
+    };
+    let file = demo.home.path().join(".cursor/mcp.json");
+    let entry = || std::fs::read_to_string(&file).unwrap();
+    expect(&connect(&demo.url), 0);
+    assert!(entry().contains("127.0.0.1"), "{}", entry());
+    let moved = demo.url.replace("127.0.0.1", "localhost");
+    expect(&connect(&moved), 0);
+    assert!(entry().contains("localhost") && !entry().contains("127.0.0.1"), "{}", entry());
+    // What somebody else put there is not ours, whatever it is called.
+    std::fs::write(&file, entry().replace("localhost", "other.example")).unwrap();
+    let refused = connect(&moved);
+    expect(&refused, 1);
+    assert!(refused.stderr.contains("has another server that is called `all`"), "{}", refused.stderr);
+    demo.stop();
+}
+
+#[test]
+fn what_nohup_starts_outlives_its_terminal() {
+    let home = TempDir::with_prefix("home-").unwrap();
+    let script = format!("trap '' HUP; exec '{PROGRAM}' serve --listen 0 --data-dir '{}'", home.path().display());
+    let launch = Launch::program("sh").args(["-c", &script]).env("HOME", home.path());
+    let mut serve = launch.env_remove("MCP_AGGREGATOR_TOKEN").start();
+    serve.wait_for_stderr("listening on ");
+    serve.signal(Signal::HUP);
+    let file = home.path().join("service.json");
+    let status = run_command(Command::new(PROGRAM).args(["status", "--data-dir"]).arg(home.path()));
+    expect(&status, 0);
+    assert!(file.exists(), "it still says where it is");
+    serve.signal(Signal::TERM);
+    assert!(serve.wait_exit().success());
+}
+
+#[test]
+fn a_call_that_is_named_is_not_taken_for_all_calls() {
+    let mut demo = Demo::start();
+    demo.ready();
+    for word in ["stop", "allow"] {
+        let refused = demo.run(&["calls", word, "0199c0de-0000-7000-8000-000000000000"]);
+        expect(&refused, 2);
+        assert!(refused.stderr.contains("calls cancel 0199c0de-"), "{}", refused.stderr);
+    }
+    expect(&demo.run(&["call", "calc.evaluate", "expression=1+1"]), 0);
+    // Under either name, and under its own: what its schema calls text stays text.
+    for name in ["calc.evaluate", "calc__evaluate", "evaluate"] {
+        let answer = demo.run(&["call", name, "expression=42"]);
+        expect(&answer, 0);
+        assert!(answer.stdout.contains("42"), "{name}: {}", answer.stdout);
+    }
+    demo.stop();
+}
+
+#[test]
+fn a_tool_is_explained_with_a_command_that_calls_it_and_a_server_has_its_tools_listed() {
+    let mut demo = Demo::start();
+    demo.ready();
+    let told = demo.run(&["tools", "calc.evaluate"]);
+    expect(&told, 0);
+    let call = told.stdout.lines().last().unwrap();
+    assert_eq!(call, format!("mcp-aggregator call --url {} calc.evaluate expression=TEXT", demo.url));
+    assert!(told.stdout.contains("expression  string"), "{}", told.stdout);
+    for name in ["calc__evaluate", "evaluate"] {
+        assert_eq!(demo.run(&["tools", name]).stdout, told.stdout, "{name}");
+    }
+    let listed = demo.run(&["tools", "notes"]);
+    expect(&listed, 0);
+    assert!(listed.stdout.lines().all(|line| line.starts_with("notes.")), "{}", listed.stdout);
+    let off = demo.run(&["tools", "off", "calc"]);
+    assert!(off.stderr.contains("tools off --server calc"), "{}", off.stderr);
+    let missing = demo.run(&["tools", "notse"]);
+    expect(&missing, 1);
+    assert!(missing.stderr.contains("did you mean `notes`?"), "{}", missing.stderr);
+    demo.stop();
+}
+
+#[test]
+fn whoever_ends_it_as_soon_as_it_has_begun_finds_nothing_left_of_it() {
+    for _ in 0..5 {
+        let home = TempDir::with_prefix("home-").unwrap();
+        let things = || std::fs::read_dir(home.path()).unwrap().count();
+        let launch = Launch::program(PROGRAM).args(["demo", "--listen", "0"]);
+        let mut demo = launch.env("HOME", home.path()).env("TMPDIR", home.path()).start();
+        // Without a pause: what matters are its first milliseconds.
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        while things() == 0 {
+            assert!(std::time::Instant::now() < deadline, "it makes a folder");
+            std::hint::spin_loop();
+        }
+        demo.signal(Signal::TERM);
+        assert!(demo.wait_exit().success());
+        assert_eq!(things(), 0);
+    }
+}
+
+#[test]
 fn top_is_live_obeys_its_keys_and_gives_the_terminal_back() {
     if !needs("tmux") {
         return;

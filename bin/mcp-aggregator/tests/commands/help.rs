@@ -117,3 +117,21 @@ fn a_header_may_be_written_as_http_does_and_what_is_wrong_with_one_is_told_witho
     assert!(added["connection_config"]["headers"]["Authorization"].is_string(), "{added:#}");
     assert!(!added.to_string().contains("hush"), "{added:#}");
 }
+
+#[test]
+fn help_is_as_wide_as_the_terminal_and_what_is_to_be_pasted_stays_whole() {
+    let help = |width: &str, arguments: &[&str]| {
+        let mut command = std::process::Command::new(PROGRAM);
+        let output = testkit::run::run_command(command.args(arguments).env("COLUMNS", width));
+        expect(&output, 0);
+        output.stdout
+    };
+    for arguments in [&["--help"][..], &["serve", "--help"], &["add", "--help"], &["help", "ask"], &["run", "-h"]] {
+        let text = help("80", arguments);
+        let too_wide = text.lines().filter(|line| line.chars().count() > 80);
+        let odd: Vec<&str> = too_wide.filter(|line| !line.contains("mcp-aggregator") && !line.contains('{')).collect();
+        assert_eq!(odd, [""; 0], "{arguments:?}");
+    }
+    let example = "  mcp-aggregator call --config mcp.json time.get_current_time timezone=Europe/Vienna";
+    assert!(help("60", &["call", "--help"]).lines().any(|line| line == example));
+}

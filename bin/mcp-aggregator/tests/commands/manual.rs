@@ -76,14 +76,51 @@ fn bash_completes_verbs_options_and_values() {
     assert_eq!(completed(script.path(), &["mcp-aggregator", "serve", "--surface", "g"]), ["grow"]);
     assert_eq!(completed(script.path(), &["mcp-aggregator", "connect", "cu"]), ["cursor"]);
     assert_eq!(completed(script.path(), &["mcp-aggregator", "calls", "al"]), ["allow"]);
+    assert_eq!(completed(script.path(), &["mcp-aggregator", "search", "x", "--strategy", "h"]), ["hierarchical"]);
+    assert_eq!(completed(script.path(), &["mcp-aggregator", "context", "--format", "g"]), ["gemini"]);
+    assert_eq!(completed(script.path(), &["mcp-aggregator", "import", "--from", "w"]), ["windsurf"]);
+    assert_eq!(completed(script.path(), &["mcp-aggregator", "connect", "--json", "vs"]), ["vscode"]);
+    assert_eq!(completed(script.path(), &["mcp-aggregator", "man", "stat"]), ["status"]);
+    let shown = completed(script.path(), &["mcp-aggregator", "help", "demo"]);
+    assert_eq!(shown, ["demo"], "what is hidden is not offered");
+}
+
+#[test]
+fn servers_tools_and_skills_are_offered_wherever_they_may_stand() {
+    let mut demo = crate::demo::Demo::start();
+    demo.ready();
+    let offered = |words: &[&str]| {
+        let words: Vec<&str> = ["names", "--"].iter().chain(words).copied().collect();
+        let output = testkit::run(PROGRAM, &words);
+        expect(&output, 0);
+        output.stdout.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let url = demo.url.clone();
+    for words in [
+        &["show", "--url", &url, "--json", ""][..],
+        &["tools", "off", "--url", &url, "--server", ""],
+        &["search", "x", "--url", &url, "--server", "c"],
+        &["ask", "--url", &url, "--server", ""],
+    ] {
+        assert_eq!(offered(words), ["calc", "notes"], "{words:?}");
+    }
+    let tools = offered(&["call", "--url", &url, ""]);
+    assert!(tools.contains(&"calc.evaluate".to_owned()), "{tools:?}");
+    assert_eq!(offered(&["tools", "off", "calc.now", "--url", &url, ""]), tools);
+    assert!(offered(&["tools", "on", "--url", &url, ""]).is_empty(), "none is off");
+    let skills = offered(&["search", "x", "--url", &url, "--skill", ""]);
+    assert!(skills.contains(&"source-control".to_owned()), "{skills:?}");
+    let second = testkit::run(PROGRAM, ["names", "--", "call", "--url", &url, "calc.now", ""]);
+    expect(&second, 1);
+    demo.stop();
 }
 
 #[test]
 fn every_shell_asks_for_the_names_of_servers_and_tools() {
     for (shell, asks) in [
-        ("bash", "mcp-aggregator names \"${verb}\""),
-        ("zsh", ":_mcp-aggregator_names'"),
-        ("fish", "(mcp-aggregator names show 2>/dev/null)"),
+        ("bash", "mcp-aggregator names -- "),
+        ("zsh", "mcp-aggregator names -- "),
+        ("fish", "-r -f -a \"(__mcp_aggregator_names)\""),
     ] {
         let text = fs::read_to_string(script(shell).path()).unwrap();
         assert!(text.contains(asks), "{shell}:\n{text}");

@@ -25,11 +25,13 @@ fn tools_are_listed_in_order_with_the_first_line_of_their_description() {
     expect(&output, 0);
     let shown: Vec<&str> = output.stdout.lines().collect();
     assert_eq!(shown[0], "z.read           Reads a file.");
-    assert!(shown[1].starts_with("z.a_longer_name  xxx") && shown[1].ends_with('…'));
-    assert_eq!(shown[1].chars().count(), 100, "not a terminal");
+    assert_eq!(shown[1], format!("z.a_longer_name  {long}"), "nothing is cut in a pipe");
     assert_eq!(shown[2], "z.bare [2J", "a server cannot steer the terminal");
     assert!(shown[3].starts_with("a.tool_0 "));
     assert_eq!(shown.len(), 4);
+    let narrow = Run::new("tools", config.path()).env("COLUMNS", "100").output();
+    let cut = narrow.stdout.lines().nth(1).unwrap().to_owned();
+    assert!(cut.ends_with('…') && cut.chars().count() == 100, "{cut}");
     assert!(output.stderr.ends_with("4 tools from 2 servers; 1 server failed: bad\n"), "{}", output.stderr);
     assert!(output.stderr.contains("error: server `bad` failed during initialization"), "{}", output.stderr);
     assert!(output.stderr.contains("no database here"));

@@ -39,10 +39,10 @@ impl Place {
 
 fn sifted(whole: &Arc<Offer>, off: &BTreeSet<String>) -> Arc<Offer> {
     let tools = whole.items(Kind::Tool);
-    if off.is_empty() || !tools.iter().any(|tool| off.contains(&tool.id)) {
+    if off.is_empty() || !tools.iter().any(|tool| off.contains(&*tool.id)) {
         return Arc::clone(whole);
     }
-    let on: Vec<Item> = tools.iter().filter(|tool| !off.contains(&tool.id)).cloned().collect();
+    let on: Vec<Item> = tools.iter().filter(|tool| !off.contains(&*tool.id)).cloned().collect();
     let mut sifted = Offer::clone(whole);
     sifted.set_items(Kind::Tool, on, whole.hints[Kind::Tool as usize]);
     Arc::new(sifted)
@@ -63,7 +63,7 @@ mod tests {
         offer.set_items(Kind::Tool, vec![item("a"), item("b"), item("c")], Hints::NONE);
         let whole = Arc::new(offer);
         let off = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
-        let names = |offer: &Offer| offer.items(Kind::Tool).iter().map(|tool| tool.id.clone()).collect::<Vec<_>>();
+        let names = |offer: &Offer| offer.items(Kind::Tool).iter().map(|tool| tool.id.to_string()).collect::<Vec<_>>();
         assert_eq!(names(&sifted(&whole, &off(&["b", "x"]))), ["a", "c"]);
         assert!(Arc::ptr_eq(&sifted(&whole, &off(&["x"])), &whole), "nothing is made where nothing is off");
     }

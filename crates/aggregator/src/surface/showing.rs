@@ -33,7 +33,7 @@ pub(super) fn routes<'v>(view: &'v View, client: &Client) -> Box<dyn Iterator<It
 pub(super) fn name(view: &View, client: &Client, route: Route) -> String {
     match client.scope() {
         Scope::All => view.snapshot.listed_name(Kind::Tool, route, client.style()),
-        Scope::One(_) => view.snapshot.item(Kind::Tool, route).id.clone(),
+        Scope::One(_) => view.snapshot.item(Kind::Tool, route).id.to_string(),
     }
 }
 
@@ -52,7 +52,7 @@ pub(super) fn usable(view: &View, client: &Client, found: &[Found]) -> Vec<Route
 
 /// The other way round: what these are to those who find.
 pub(super) fn found(view: &View, routes: &[Route]) -> Vec<Found> {
-    let tool = |route: Route| view.snapshot.item(Kind::Tool, route).id.clone();
+    let tool = |route: Route| view.snapshot.item(Kind::Tool, route).id.to_string();
     routes.iter().map(|&route| Found { server: route.server, tool: tool(route), score: 0.0 }).collect()
 }
 

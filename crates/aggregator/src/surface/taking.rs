@@ -28,7 +28,7 @@ const LIKENESS: f32 = 0.05;
 /// What fits so much less than the best is no answer to the same question, but only the next in the index.
 const FADING: f32 = 0.4;
 /// If even the best fits less than this, that is said.
-const FITTING: f32 = 0.2;
+const FITTING: f32 = 0.25;
 
 /// Takes a call of a tool: one of ours, if this client has them, or one of a server's.
 pub(crate) fn take(aggregator: &Arc<Aggregator>, message: Incoming<'_>, envelope: &Envelope) {

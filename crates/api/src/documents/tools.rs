@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use assistant::{Bounds, Ended};
 use models::Model;
 use notebook::{Answer, Failure, Lookup, Question, Request, Server, Toolbox};
-use registry::{RawJson, Source, Timestamp, ToolRecord};
+use registry::{RawJson, Source, Status, Timestamp, ToolRecord};
 use service::calls::Call;
 use service::{Actor, Error, Service};
 
@@ -62,6 +62,14 @@ impl Toolbox for ServiceTools {
             return Lookup::Unknown;
         }
         Lookup::Missing { known: tools.into_iter().map(|tool| tool.original_name).collect() }
+    }
+
+    async fn out_of_reach(&self, server: &str) -> Option<String> {
+        let view = self.service.server(server).await.ok()?;
+        let status = view.record.status;
+        // A call wakes a server that sleeps, and waits for one that starts.
+        let is_down = status == Status::Error || status == Status::Disconnected && !view.lazy;
+        is_down.then(|| view.record.error_message.unwrap_or_else(|| format!("it is {status}")))
     }
 
     async fn call(&self, request: &Request) -> Result<String, Failure> {

@@ -24,7 +24,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             .about("From memory: it needs neither the database nor a server.")
             .answers(200, "Numbers.", Schema::named("State")),
         Endpoint::get("/health", "How well everything is", |asked| Box::pin(health(asked)))
-            .about("`degraded` if a server that should be connected is not well, the database is not there, calls are stopped, or vectors are not compared where they should be.")
+            .about("`degraded` if a server that should be connected is not well, the database is not there, calls are stopped, vectors are not compared where they should be, or the model that makes them cannot be asked.")
             .answers(200, "Numbers, what was looked at, and what is wrong.", Schema::named("ServiceHealth")),
         Endpoint::get("/events", "What happens, as it happens", |asked| Box::pin(events(asked)))
             .about(
@@ -86,12 +86,19 @@ async fn health(asked: Asked) -> Result<Answer, Error> {
         let message = format!("vectors are compared here, not where they should be: {trouble}");
         issues.push(json!({"component": "vectors", "message": message}));
     }
+    let embeddings = asked.service.embedding_trouble();
+    issues.extend(embeddings.iter().map(|trouble| {
+        let message =
+            format!("tools are found by words alone, because the model that makes vectors cannot be asked: {trouble}");
+        json!({"component": "embeddings", "message": message})
+    }));
     let servers_are_well = state.error_servers == 0 && !issues.iter().any(|issue| issue["component"] == "server");
     let word = |is_well: bool| if is_well { "ok" } else { "failed" };
     let is_well = database.is_ok()
         && servers_are_well
         && config.is_none()
         && vectors.trouble.is_none()
+        && embeddings.is_none()
         && !state.executions_stopped;
     let mut told = Map::new();
     told.insert("status".to_owned(), json!(if is_well { "healthy" } else { "degraded" }));
@@ -101,6 +108,7 @@ async fn health(asked: Asked) -> Result<Answer, Error> {
     let checks = json!({
         "database": {"status": word(database.is_ok())},
         "servers": {"status": word(servers_are_well)},
+        "embeddings": {"status": word(embeddings.is_none())},
         "vectors": {
             "status": word(vectors.trouble.is_none()),
             "in_use": vectors.in_use,

@@ -93,13 +93,15 @@ async fn switch(asked: Asked) -> Result<Answer, Error> {
 }
 
 async fn look(asked: Asked) -> Result<Answer, Error> {
-    Ok(Answer::ok(&asked.service.tool_called(asked.of_path("tool")).await?))
+    let tool = asked.service.tool_called(asked.of_path("tool")).await?;
+    Ok(Answer::ok(&asked.service.with_states(vec![tool]).first()))
 }
 
 async fn switch_one(asked: Asked) -> Result<Answer, Error> {
     let name = asked.of_path("tool").to_owned();
     asked.service.switch_tools(&asked.actor, std::slice::from_ref(&name), asked.says("enabled")).await?;
-    Ok(Answer::ok(&asked.service.tool_called(&name).await?))
+    let tool = asked.service.tool_called(&name).await?;
+    Ok(Answer::ok(&asked.service.with_states(vec![tool]).first()))
 }
 
 async fn list(asked: Asked) -> Result<Answer, Error> {

@@ -16,7 +16,10 @@ pub(super) fn state() -> Schema {
     Schema::object()
         .with("total_servers", Schema::count())
         .with("connected_servers", Schema::count().about("Degraded ones included."))
-        .with("disconnected_servers", Schema::count())
+        .with("disconnected_servers", Schema::count().about("Neither connected nor failed: the next three included."))
+        .with("connecting_servers", Schema::count())
+        .with("asleep_servers", Schema::count().about("They start when they are needed."))
+        .with("disabled_servers", Schema::count())
         .with("error_servers", Schema::count())
         .with("total_tools", Schema::count().about("Of connected servers."))
         .with("classified_tools", Schema::count())
@@ -29,7 +32,7 @@ pub(super) fn state() -> Schema {
 
 pub(super) fn service_health() -> Schema {
     let issue = Schema::object()
-        .with("component", Schema::word(["server", "database", "executions", "config", "vectors"]))
+        .with("component", Schema::word(["server", "database", "executions", "config", "vectors", "embeddings"]))
         .with("message", Schema::text())
         .may_have("server_id", Schema::formatted("uuid"))
         .may_have("server_name", Schema::text());
@@ -38,9 +41,14 @@ pub(super) fn service_health() -> Schema {
         .with("in_use", Schema::word(["none", "embedded", "qdrant"]).about("Where vectors are compared now."))
         .with("address", Schema::text().or_null().about("Where else they should be."))
         .with("points", Schema::count().or_null().about("How many are there."));
+    let checks = Schema::object()
+        .with("database", check())
+        .with("servers", check())
+        .with("embeddings", check().about("Whether the model that makes vectors can be asked, if there is one."))
+        .with("vectors", vectors);
     state()
         .with("status", Schema::word(["healthy", "degraded"]))
-        .with("checks", Schema::object().with("database", check()).with("servers", check()).with("vectors", vectors))
+        .with("checks", checks)
         .with("issues", Schema::list(issue))
 }
 

@@ -165,6 +165,7 @@ pub(super) fn server() -> Schema {
         .with("updated_at", moment())
         .with("next_retry_at", moment().or_null().about("When the next attempt to connect is made."))
         .with("lazy", Schema::truth().about("It starts when it is needed."))
+        .with("asleep", Schema::truth().about("It is lazy, and well: it starts when one of its tools is called."))
         .with("container", container().or_null())
         .with(
             "usage",

@@ -29,6 +29,13 @@ pub(super) fn tool() -> Schema {
         .with("primary_skill_id", Schema::text().or_null().about("What it is best at."))
         .with("position", Schema::count().about("Its place in its server's list."))
         .may_have("state", tool_state())
+        .may_have("title", Schema::text().or_null().about("What people call it, as its server says."))
+        .may_have(
+            "annotations",
+            Schema::anything()
+                .about("What its server says of what it does: `readOnlyHint`, `destructiveHint` ..; or null."),
+        )
+        .may_have("output_schema", Schema::anything().about("A JSON Schema of what it gives back, or null."))
 }
 
 /// How far it is known what a tool is for.

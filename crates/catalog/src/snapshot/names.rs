@@ -23,7 +23,7 @@ impl Names {
         for (route, server, item) in every(servers, kind) {
             let name = match kind.is_prefixed() {
                 true => names::canonical(server.name.as_ref(), separator, &item.id),
-                false => item.id.clone(),
+                false => item.id.to_string(),
             };
             match made.routes.entry(name.into_boxed_str()) {
                 Entry::Vacant(free) => drop(free.insert(route)),

@@ -22,7 +22,7 @@ impl Snapshot {
     /// configuration order. None if nobody claims it.
     pub fn owners_of_uri(&self, scope: Scope, uri: &str) -> Vec<usize> {
         let names = self.names(Kind::Resource);
-        let hidden = names.shadowed.iter().copied().filter(|&route| self.item(Kind::Resource, route).id == uri);
+        let hidden = names.shadowed.iter().copied().filter(|&route| *self.item(Kind::Resource, route).id == *uri);
         let listing = names.route(uri).into_iter().chain(hidden).map(|route| route.server);
         let fitting = self.templates().iter().filter(|(_, template)| template.matches(uri)).map(|(server, _)| *server);
         let mut owners = Vec::new();
@@ -58,7 +58,7 @@ impl Snapshot {
     fn collision(&self, kind: Kind, hidden: Route) -> Option<Collision> {
         let uri = &self.item(kind, hidden).id;
         let owner = self.names(kind).route(uri)?.server;
-        (owner != hidden.server).then(|| Collision { uri: uri.clone(), kind, owner, hidden: hidden.server })
+        (owner != hidden.server).then(|| Collision { uri: uri.to_string(), kind, owner, hidden: hidden.server })
     }
 
     fn templates(&self) -> &[(usize, UriTemplate)] {

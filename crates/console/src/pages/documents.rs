@@ -114,10 +114,10 @@ async fn one(visit: &Visit<'_>, documents: &Documents, path: &str) -> Result<Rep
     });
     let is_anything = outline.sections.iter().any(|section| !section.blocks.is_empty());
     let body = html!(
-        r#"<div class="head"><h1>{name}</h1><div class="actions"><button id="run-all" form="runner" name="blocks" value="{all:#}"{off}>Run all</button><button id="stop" class="danger" hidden>Stop</button></div></div>
+        r#"<div class="head"><h1>{name}</h1><div class="actions"><button id="run-all" form="runner" name="blocks" value="{all:#}"{off}>Run all</button></div></div>
 <p class="muted"><a href="/documents">Documents</a> · <code>{path}</code> · results are written into the file, as <code>mcp-aggregator run</code> does</p>
 <form id="runner" method="post" action="/documents/run">{csrf}<input type="hidden" name="path" value="{path:#}"></form>
-<div id="run-status" class="sticky" role="status" data-path="{path:#}" data-changes="{changes}" hidden></div><p id="gone" class="flash warn" role="status" hidden>The file is not there now. What was read last is shown, until it is back.</p><div id="problems" role="alert"></div>
+<div class="sticky actions" hidden><span id="run-status" role="status" data-path="{path:#}" data-changes="{changes}"></span><span id="run-rest"></span><button id="stop" class="danger small" hidden>Stop</button></div><p id="gone" class="flash warn" role="status" hidden>The file is not there now. What was read last is shown, until it is back.</p><div id="problems" role="alert"></div>
 <div class="columns document"><article id="document" class="prose-page" data-live="document.">{cut}{shown}<span id="edition" data-version="{version}" data-all="{all}" hidden></span><input type="hidden" form="runner" name="version" value="{version:#}"></article><aside id="outline" data-live="document." aria-label="Outline">{map}</aside></div>"#,
         csrf = visit.csrf(),
         name = path.rsplit('/').next().unwrap_or(path),

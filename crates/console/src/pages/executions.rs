@@ -2,7 +2,9 @@
 
 mod export;
 
-use registry::{ExecutionFilter, ExecutionId, ExecutionRecord, ExecutionStatus, Page as Part, RawJson, Source};
+use registry::{
+    ExecutionFilter, ExecutionId, ExecutionRecord, ExecutionStatus, Page as Part, RawJson, Source, Timestamp,
+};
 use service::Error;
 use service::executions::LONGEST_PAYLOAD;
 
@@ -35,14 +37,30 @@ struct Asked<'v> {
     source: &'v str,
     server: &'v str,
     tool: &'v str,
+    from: &'v str,
+    to: &'v str,
     offset: u64,
+}
+
+/// A moment as browsers write it, in UTC: `2026-11-16T10:30`.
+fn moment(text: &str) -> Option<Timestamp> {
+    let seconds = if text.len() == 16 { ":00" } else { "" };
+    format!("{text}{seconds}Z").parse().ok()
 }
 
 impl<'v> Asked<'v> {
     fn of(visit: &'v Visit<'_>) -> Self {
         let said = |name: &str| visit.query.said(name).unwrap_or_default();
         let offset = said("offset").parse().unwrap_or(0);
-        Self { status: said("status"), source: said("source"), server: said("server"), tool: said("tool"), offset }
+        Self {
+            status: said("status"),
+            source: said("source"),
+            server: said("server"),
+            tool: said("tool"),
+            from: said("from"),
+            to: said("to"),
+            offset,
+        }
     }
 
     /// What is no known word is not asked for.
@@ -53,6 +71,8 @@ impl<'v> Asked<'v> {
             source: self.source.parse().ok(),
             server_name: text(self.server),
             tool_name: text(self.tool),
+            since: moment(self.from),
+            until: moment(self.to),
             ..ExecutionFilter::default()
         }
     }
@@ -64,6 +84,8 @@ impl<'v> Asked<'v> {
             ("source", self.source),
             ("server", self.server),
             ("tool", self.tool),
+            ("from", self.from),
+            ("to", self.to),
             ("offset", &*offset),
         ];
         form::address(path, &pairs)
@@ -123,11 +145,14 @@ async fn filters(visit: &Visit<'_>, asked: &Asked<'_>) -> Result<Html, Error> {
     Ok(html!(
         r#"<form class="filters" method="get" action="/executions"><label>State<select name="status" data-submit>{statuses}</select></label>
 <label>Came from<select name="source" data-submit>{sources}</select></label><label>Server<select name="server" data-submit>{servers}</select></label>
-<label>Tool<input name="tool" value="{tool:#}" list="tool-names" autocomplete="off" spellcheck="false"></label><datalist id="tool-names">{tools}</datalist><button class="quiet">Filter</button></form>"#,
+<label>Tool<input name="tool" value="{tool:#}" list="tool-names" autocomplete="off" spellcheck="false"></label><datalist id="tool-names">{tools}</datalist>
+<span class="break"></span><label>From (UTC)<input type="datetime-local" name="from" value="{from:#}"></label><label>To (UTC)<input type="datetime-local" name="to" value="{to:#}"></label><button class="quiet">Filter</button></form>"#,
         statuses = options(any("any").chain(statuses), asked.status),
         sources = options(any("anywhere").chain(sources), asked.source),
         servers = options(any("any").chain(servers), asked.server),
         tool = asked.tool,
+        from = asked.from,
+        to = asked.to,
         tools = tool_names(visit, asked, "")
             .await?
             .iter()
@@ -153,7 +178,8 @@ async fn tool_names(visit: &Visit<'_>, asked: &Asked<'_>, part: &str) -> Result<
 
 /// What to say where no call fits: the name of a tool must be whole.
 async fn nothing_fits(visit: &Visit<'_>, asked: &Asked<'_>) -> Result<Html, Error> {
-    let is_all = [asked.status, asked.source, asked.server, asked.tool].iter().all(|said| said.is_empty());
+    let is_all =
+        [asked.status, asked.source, asked.server, asked.tool, asked.from, asked.to].iter().all(|said| said.is_empty());
     if is_all {
         return Ok(html!(
             r#"<div class="empty"><h3>No calls</h3><p>Calls of clients, of the command line and of the <a href="/playground">playground</a> appear here as they happen.</p></div>"#
@@ -183,7 +209,7 @@ async fn table(visit: &Visit<'_>, asked: &Asked<'_>, calls: &[ExecutionRecord]) 
     }
     let rows: Html = calls.iter().map(|call| row(visit, call)).collect();
     Ok(html!(
-        r#"<div class="scroll"><table class="cards"><thead><tr><th>Asked for (UTC)</th><th>Tool</th><th>State</th><th class="n">Took</th><th>Came from</th><td></td></tr></thead><tbody>{}</tbody></table></div>"#,
+        r#"<div class="scroll"><table class="cards calls"><thead><tr><th>Asked for (UTC)</th><th>Tool</th><th>State</th><th class="n">Took</th><th>Came from</th><td></td></tr></thead><tbody>{}</tbody></table></div>"#,
         rows
     ))
 }

@@ -71,6 +71,13 @@ fn notices(visit: &Visit<'_>, servers: &[ServerView]) -> Html {
 
 fn notice(visit: &Visit<'_>, server: &ServerView) -> Option<Html> {
     let record = &server.record;
+    if record.connection_config.is_masked() {
+        return Some(html!(
+            r##"<div class="flash warn"><p><strong>{name}</strong> waits for its secrets: it was imported without them.</p><a class="button quiet small" href="{path}#config-title">Write them</a></div>"##,
+            name = server_link(&record.name),
+            path = server_path(&record.name),
+        ));
+    }
     let why = record.error_message.as_deref().unwrap_or_default();
     let (title, deed, button) = match record.status {
         _ if record.auto_disabled => ("was switched off after too many failures", "enable", "Try again"),

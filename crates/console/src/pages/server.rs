@@ -278,6 +278,10 @@ pub(crate) async fn act(visit: &Visit<'_>, name: &str, deed: &str) -> Result<Rep
     let done = match deed {
         "connect" => service.connect(by, name).await.map(|_| "It is connected."),
         "disconnect" => service.disconnect(by, name, false).await.map(|_| "It is disconnected."),
+        "enable" if service.server(name).await?.record.connection_config.is_masked() => {
+            let why = format!("It stays switched off: {}.", service::servers::SECRETS_ARE_MISSING);
+            return Ok(visit.failed(why, here));
+        }
         "enable" => service.enable(by, name).await.map(|_| "It is enabled and being connected."),
         "disable" => service.disable(by, name).await.map(|_| "It is disabled until you enable it again."),
         "refresh" => service.refresh_tools(by, name).await.map(|()| "Its tools are being asked for."),

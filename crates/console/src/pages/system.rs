@@ -32,7 +32,20 @@ pub(crate) async fn show(visit: &Visit<'_>) -> Result<Reply, Error> {
             )
         })
         .collect();
-    let is_well = database.is_ok() && ailing.0.is_empty() && !state.executions_stopped;
+    let (config, embeddings) = (service.config_trouble(), service.embedding_trouble());
+    let vectors = service.vectors();
+    let is_well = database.is_ok()
+        && ailing.0.is_empty()
+        && config.is_none()
+        && embeddings.is_none()
+        && vectors.trouble.is_none()
+        && !state.executions_stopped;
+    let meaning = match (&embeddings, &vectors.trouble) {
+        (Some(trouble), _) => html!("tools are found by words alone: {}", trouble),
+        (None, Some(trouble)) => html!("vectors are compared here, not where they should be: {}", trouble),
+        (None, None) if vectors.in_use == "none" => html!("there is no model; tools are found by words"),
+        (None, None) => html!("vectors are compared: {}", vectors.in_use),
+    };
     let check = |name: &str, is_fine: bool, more: Html| {
         let badge = if is_fine { words::badge("ok", "ok") } else { words::badge("bad", "failed") };
         html!("<dt>{name}</dt><dd>{badge} {more}</dd>", name = name, badge = badge, more = more)
@@ -45,6 +58,8 @@ pub(crate) async fn show(visit: &Visit<'_>) -> Result<Reply, Error> {
             ailing.0.is_empty(),
             html!("{} of {} connected", state.connected_servers, state.total_servers),
         ),
+        check("Search by meaning", embeddings.is_none() && vectors.trouble.is_none(), meaning),
+        check("Config file", config.is_none(), html!("{}", config)),
         check(
             "Calls",
             !state.executions_stopped,

@@ -3,6 +3,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 /// What a result consists of.
@@ -46,7 +47,9 @@ pub(crate) fn taken_apart(result: &str) -> Content {
     let mut pieces: Vec<Piece> = outer.content.iter().map(|part| piece(part)).collect();
     if let Some(structured) = outer.structured_content.filter(|it| it.get() != "null") {
         // Servers are told to send the same as text, too, for those who know nothing of structure.
-        let is_told = pieces.iter().any(|piece| matches!(piece, Piece::Text(text) if says_the_same(text, structured)));
+        let texts =
+            pieces.iter().filter_map(|piece| if let Piece::Text(text) = piece { Some(text.as_str()) } else { None });
+        let is_told = says_the_same(&texts.collect::<Vec<_>>(), structured);
         if !is_told {
             pieces.push(Piece::Json(structured.get().to_owned()));
         }
@@ -155,9 +158,22 @@ fn decoded(data: &str) -> Option<Vec<u8>> {
     STANDARD.decode(&data).or_else(|_| STANDARD_NO_PAD.decode(&data)).ok()
 }
 
-fn says_the_same(text: &str, structured: &RawValue) -> bool {
-    let parsed = |json: &str| serde_json::from_str::<serde_json::Value>(json).ok();
-    parsed(text).is_some_and(|told| parsed(structured.get()) == Some(told))
+/// Whether texts say what is structured. Libraries write an object with one member for a value that is none, and say only
+/// the value in words: `3` and `{"result": 3}`; or its elements, one text each.
+fn says_the_same(texts: &[&str], structured: &RawValue) -> bool {
+    let Ok(structured) = serde_json::from_str::<Value>(structured.get()) else { return false };
+    let only = structured.as_object().filter(|members| members.len() == 1).and_then(|members| members.values().next());
+    let means = |text: &str, value: &Value| {
+        value.as_str() == Some(text) || serde_json::from_str::<Value>(text).is_ok_and(|told| told == *value)
+    };
+    let is_one_by_one = |value: &Value| {
+        let elements = value.as_array().filter(|elements| !elements.is_empty() && elements.len() == texts.len());
+        elements.is_some_and(|elements| texts.iter().zip(elements).all(|(text, element)| means(text, element)))
+    };
+    std::iter::once(&structured).chain(only).any(|value| {
+        let is_joined = || texts.len() > 1 && value.as_str().is_some_and(|value| value == texts.concat());
+        texts.iter().any(|text| means(text, value)) || is_one_by_one(value) || is_joined()
+    })
 }
 
 /// How many tokens a tool says it used. There is no rule how to say it; these are the ways that are in use.
@@ -207,6 +223,15 @@ mod tests {
         assert_eq!(taken_apart(both).pieces.len(), 1);
         let more = r#"{"content":[{"type":"text","text":"one"}],"structuredContent":{"a":1}}"#;
         assert_eq!(taken_apart(more).pieces.len(), 2);
+        for same in [
+            r#"{"content":[{"type":"text","text":"3"}],"structuredContent":{"result":3}}"#,
+            r#"{"content":[{"type":"text","text":"hello"}],"structuredContent":{"content":"hello"}}"#,
+            r#"{"content":[{"type":"text","text":"a"},{"type":"text","text":"b"}],"structuredContent":{"result":["a","b"]}}"#,
+        ] {
+            assert!(taken_apart(same).pieces.iter().all(|piece| matches!(piece, Piece::Text(_))), "{same}");
+        }
+        let other = r#"{"content":[{"type":"text","text":"3"}],"structuredContent":{"result":3,"unit":"m"}}"#;
+        assert_eq!(taken_apart(other).pieces.len(), 2);
         let only = r#"{"structuredContent":{"a":1.0}}"#;
         assert_eq!(taken_apart(only).pieces, vec![Piece::Json(r#"{"a":1.0}"#.to_owned())]);
     }

@@ -3,6 +3,7 @@
 mod tls;
 mod wire;
 
+use std::ops::Range;
 use std::time::Duration;
 
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod};
@@ -10,7 +11,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::try_join_all;
 use tokio_postgres::Statement;
 
-use super::{Fault, Row, Value, Values};
+use super::{Fault, Row, Rows, Value};
 use crate::error::{Cause, OpenError};
 
 /// Connections at most. Statements are short, and recording is batched.
@@ -133,12 +134,13 @@ impl Session {
     }
 
     /// Runs a statement once for each list of values; says how many rows it touched.
-    pub(crate) async fn execute(&mut self, sql: &str, each: Vec<impl Values>) -> Result<u64, Fault> {
+    pub(crate) async fn execute(&mut self, sql: &str, rows: impl Rows) -> Result<u64, Fault> {
         let touched = self.waiting(async |connection| {
             let statement = connection.prepare_cached(sql).await?;
             let mut touched = 0;
-            for some in each.chunks(PIPELINED) {
-                touched += pipeline(connection, &statement, some).await?;
+            for from in (0..rows.count()).step_by(PIPELINED) {
+                let some = from..rows.count().min(from + PIPELINED);
+                touched += pipeline(connection, &statement, &rows, some).await?;
             }
             Ok(touched)
         });
@@ -169,9 +171,10 @@ impl Session {
 async fn pipeline(
     connection: &Object,
     statement: &Statement,
-    each: &[impl Values],
+    rows: &impl Rows,
+    some: Range<usize>,
 ) -> Result<u64, tokio_postgres::Error> {
-    let sent = each.iter().map(async |values| connection.execute(statement, &wire::parameters(values.as_ref())).await);
+    let sent = some.map(async |at| connection.execute(statement, &wire::parameters(&rows.row(at))).await);
     Ok(try_join_all(sent).await?.into_iter().sum())
 }
 

@@ -3,6 +3,7 @@
 //! Two such threads serve a store: one writes, one reads. The write-ahead log lets readers see the last whole state
 //! while a transaction is being written, so nobody who lists waits for somebody who registers.
 
+use std::borrow::Cow;
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::Path;
@@ -11,11 +12,11 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rusqlite::types::{ToSqlOutput, ValueRef};
-use rusqlite::{Connection, ErrorCode, InterruptHandle, Statement, ToSql, params_from_iter};
+use rusqlite::{Connection, ErrorCode, InterruptHandle, OpenFlags, Statement, ToSql, params_from_iter};
 use tokio::sync::{Mutex, OwnedMutexGuard, oneshot};
 
 use super::dialect::for_sqlite;
-use super::{Fault, Row, Value, Values};
+use super::{Fault, Given, Row, Rows, Value};
 use crate::error::OpenError;
 
 /// How long a statement waits for another process that writes. Shorter than the time an operation has.
@@ -35,7 +36,17 @@ impl Sqlite {
     pub(crate) fn open(path: &Path) -> Result<Self, OpenError> {
         let failed = |source: io::Error| OpenError::File { path: path.to_owned(), source: source.into() };
         prepare_file(path).map_err(failed)?;
-        Ok(Self { writer: Arc::new(Worker::start(path, "writer")?), reader: Arc::new(Worker::start(path, "reader")?) })
+        Self::by(path, connect)
+    }
+
+    /// Opens a file that is there, to look at it: one that can only be read will do, and so will its folder.
+    pub(crate) fn look(path: &Path) -> Result<Self, OpenError> {
+        Self::by(path, look)
+    }
+
+    fn by(path: &Path, connect: Connect) -> Result<Self, OpenError> {
+        let worker = |name| Worker::start(path, name, connect).map(Arc::new);
+        Ok(Self { writer: worker("writer")?, reader: worker("reader")? })
     }
 
     /// A session that only reads.
@@ -85,6 +96,9 @@ fn prepare_file(path: &Path) -> io::Result<()> {
     options.open(path).map(drop)
 }
 
+/// How a file is opened.
+type Connect = fn(&Path) -> rusqlite::Result<Connection>;
+
 type Job = Box<dyn FnOnce(&mut Connection) + Send>;
 
 /// A thread that owns a connection.
@@ -97,7 +111,7 @@ struct Worker {
 }
 
 impl Worker {
-    fn start(path: &Path, name: &str) -> Result<Self, OpenError> {
+    fn start(path: &Path, name: &str, connect: Connect) -> Result<Self, OpenError> {
         let failed = |source| OpenError::File { path: path.to_owned(), source };
         let mut connection = connect(path).map_err(|error| failed(error.into()))?;
         let interrupt = connection.get_interrupt_handle();
@@ -134,7 +148,43 @@ impl Worker {
 }
 
 fn connect(path: &Path) -> rusqlite::Result<Connection> {
-    let connection = Connection::open(path)?;
+    prepared(Connection::open(path)?)
+}
+
+/// As everybody opens it; or, where nothing may be written, so that nothing has to be.
+fn look(path: &Path) -> rusqlite::Result<Connection> {
+    let usual = || {
+        let connection = prepared(Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?)?;
+        readable(&connection).map(|()| connection)
+    };
+    let in_the_way = [ErrorCode::CannotOpen, ErrorCode::ReadOnly, ErrorCode::PermissionDenied];
+    usual().or_else(|error| {
+        let is_protected = error.sqlite_error_code().is_some_and(|code| in_the_way.contains(&code));
+        if is_protected { look_only(path).map_err(|_| error) } else { Err(error) }
+    })
+}
+
+/// Opens a file that cannot be written. Even readers write beside it, unless they are told that nobody does.
+fn look_only(path: &Path) -> rusqlite::Result<Connection> {
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    let connection = if Path::new(&log).exists() {
+        Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?
+    } else {
+        let escaped = path.to_string_lossy().replace('%', "%25").replace('?', "%3f").replace('#', "%23");
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+        Connection::open_with_flags(format!("file:{escaped}?immutable=1"), flags)?
+    };
+    connection.busy_timeout(BUSY_LIMIT)?;
+    readable(&connection).map(|()| connection)
+}
+
+/// Whether what is in a file can be read: SQLite opens it only then.
+fn readable(connection: &Connection) -> rusqlite::Result<()> {
+    connection.query_row("SELECT count(*) FROM sqlite_master", [], |_| Ok(()))
+}
+
+fn prepared(connection: Connection) -> rusqlite::Result<Connection> {
     connection.busy_timeout(BUSY_LIMIT)?;
     // With a write-ahead log a killed process leaves a whole database.
     use_write_ahead_log(&connection)?;
@@ -157,15 +207,15 @@ fn use_write_ahead_log(connection: &Connection) -> rusqlite::Result<()> {
 }
 
 /// Gives a statement its values. It keeps those of its last run, and in a batch most stay the same: they are left alone.
-fn bind(statement: &mut Statement<'_>, bound: &[Value], values: &[Value]) -> rusqlite::Result<()> {
+fn bind(statement: &mut Statement<'_>, bound: &[Given<'_>], values: &[Given<'_>]) -> rusqlite::Result<()> {
     let expected = statement.parameter_count();
     if values.len() != expected {
         return Err(rusqlite::Error::InvalidParameterCount(values.len(), expected));
     }
     for (at, value) in values.iter().enumerate() {
-        if bound.get(at).unwrap_or(&Value::Null) != value {
+        if bound.get(at).unwrap_or(&Given::Null) != value {
             match value {
-                Value::Uuid(it) => {
+                Given::Uuid(it) => {
                     let mut text = uuid::Uuid::encode_buffer();
                     statement.raw_bind_parameter(at + 1, &*it.hyphenated().encode_lower(&mut text))?;
                 }
@@ -219,15 +269,14 @@ impl Session {
     }
 
     /// Runs a statement once for each list of values; says how many rows it touched.
-    pub(crate) async fn execute(&mut self, sql: &str, each: Vec<impl Values>) -> Result<u64, Fault> {
+    pub(crate) async fn execute(&mut self, sql: &str, rows: impl Rows) -> Result<u64, Fault> {
         let sql = for_sqlite(sql);
         self.run(move |connection| {
             let mut statement = connection.prepare_cached(&sql)?;
             let mut touched = 0;
-            let mut bound: &[Value] = &[];
-            for values in &each {
-                let values = values.as_ref();
-                bind(&mut statement, bound, values)?;
+            let mut bound = Cow::default();
+            for values in (0..rows.count()).map(|at| rows.row(at)) {
+                bind(&mut statement, &bound, &values)?;
                 touched += statement.raw_execute()? as u64;
                 bound = values;
             }
@@ -273,14 +322,13 @@ impl Drop for Session {
     }
 }
 
-impl ToSql for Value {
+impl ToSql for Given<'_> {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
         Ok(match self {
             Self::Null => ToSqlOutput::Borrowed(ValueRef::Null),
             Self::Bool(it) => ToSqlOutput::Borrowed(ValueRef::Integer((*it).into())),
             Self::Int(it) => ToSqlOutput::Borrowed(ValueRef::Integer(*it)),
             Self::Text(it) | Self::Json(it) => ToSqlOutput::Borrowed(ValueRef::Text(it.as_bytes())),
-            Self::Shared(it) => ToSqlOutput::Borrowed(ValueRef::Text(it.as_bytes())),
             Self::Word(it) => ToSqlOutput::Borrowed(ValueRef::Text(it.as_bytes())),
             Self::Uuid(it) => {
                 let mut text = uuid::Uuid::encode_buffer();
@@ -298,8 +346,33 @@ impl From<ValueRef<'_>> for Value {
             // We keep no fractions; the column that asks will say what it wanted.
             ValueRef::Null | ValueRef::Real(_) => Self::Null,
             ValueRef::Integer(it) => Self::Int(it),
-            ValueRef::Text(it) => Self::Text(String::from_utf8_lossy(it).into_owned()),
+            ValueRef::Text(it) => Self::Text(String::from_utf8_lossy(it).into_owned().into()),
             ValueRef::Blob(it) => Self::Bytes(it.to_owned()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_cannot_be_written_is_read_and_nothing_is_put_beside_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, taken) = (folder.path().join("odd ?#%.db"), folder.path().join("taken.db"));
+        let written = connect(&path).unwrap();
+        written.execute_batch("CREATE TABLE kept (n); INSERT INTO kept VALUES (7)").unwrap();
+        let count = || std::fs::read_dir(folder.path()).unwrap().count();
+        let kept = |connection: &Connection| connection.query_row("SELECT n FROM kept", [], |row| row.get::<_, i64>(0));
+        // One that was left as it was when its program was killed: what is only in the log counts.
+        for ending in ["", "-wal", "-shm"] {
+            let name = |path: &Path| format!("{}{ending}", path.display());
+            std::fs::copy(name(&path), name(&taken)).unwrap();
+        }
+        assert_eq!(kept(&look_only(&taken).unwrap()), Ok(7));
+        drop(written);
+        let before = count();
+        assert_eq!(kept(&look_only(&path).unwrap()), Ok(7));
+        assert_eq!(count(), before);
     }
 }

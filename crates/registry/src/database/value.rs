@@ -1,26 +1,28 @@
 //! Values on their way to a database and back, the same for both: what one of them does not know (UUIDs, times,
 //! booleans) comes back in another form, and is understood in either.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use uuid::Uuid;
 
-use crate::{RawJson, Timestamp};
+use crate::{Brief, RawJson, Timestamp};
 
 /// A value in a statement or in a row.
+pub(crate) type Value = Given<'static>;
+
+/// A value, perhaps borrowed from who gives it.
 #[derive(Clone, PartialEq)]
-pub(crate) enum Value {
+pub(crate) enum Given<'v> {
     Null,
     Bool(bool),
     Int(i64),
-    Text(String),
-    /// Text that others have, too.
-    Shared(Arc<str>),
+    Text(Cow<'v, str>),
     /// One of our own words.
     Word(&'static str),
     /// JSON as text.
-    Json(String),
+    Json(Cow<'v, str>),
     Uuid(Uuid),
     Time(Timestamp),
     Bytes(Vec<u8>),
@@ -52,14 +54,13 @@ into_value! {
     i64 => |it| Self::Int(it),
     u32 => |it| Self::Int(it.into()),
     u64 => |it| Self::Int(i64::try_from(it).unwrap_or(i64::MAX)),
-    &str => |it| Self::Text(without_nul(it)),
-    String => |it| if has_nul(&it) { Self::Text(without_nul(&it)) } else { Self::Text(it) },
-    &String => |it| Self::Text(without_nul(it)),
-    &Arc<str> => |it| if has_nul(it) { Self::Text(without_nul(it)) } else { Self::Shared(Arc::clone(it)) },
+    &str => |it| Self::Text(without_nul(it).into_owned().into()),
+    String => |it| if has_nul(&it) { Self::from(&*it) } else { Self::Text(it.into()) },
+    &String => |it| Self::from(&**it),
     Timestamp => |it| Self::Time(it),
     Duration => |it| Self::Int(i64::try_from(it.as_micros()).unwrap_or(i64::MAX)),
-    &RawJson => |it| Self::Json(it.get().to_owned()),
-    &serde_json::Value => |it| Self::Json(json_without_nul(it)),
+    &RawJson => |it| Self::Json(it.get().to_owned().into()),
+    &serde_json::Value => |it| Self::Json(json_without_nul(it).into()),
     Vec<u8> => |it| Self::Bytes(it),
     crate::ServerId => |it| Self::Uuid(it.0),
     crate::ExecutionId => |it| Self::Uuid(it.0),
@@ -81,9 +82,21 @@ impl<T: Into<Self>> From<Option<T>> for Value {
     }
 }
 
+impl<'v> Given<'v> {
+    /// A text that stays where it is, if there is one.
+    pub(crate) fn text(text: Option<&'v str>) -> Self {
+        text.map_or(Self::Null, |text| Self::Text(without_nul(text)))
+    }
+
+    /// JSON that stays where it is, if there is any.
+    pub(crate) fn json(json: Option<&'v RawJson>) -> Self {
+        json.map_or(Self::Null, |json| Self::Json(json.get().into()))
+    }
+}
+
 /// PostgreSQL takes no NUL in a text. Error messages may have them, and are worth keeping: the same in both databases.
-fn without_nul(text: &str) -> String {
-    if has_nul(text) { text.replace('\0', "\u{fffd}") } else { text.to_owned() }
+fn without_nul(text: &str) -> Cow<'_, str> {
+    if has_nul(text) { text.replace('\0', "\u{fffd}").into() } else { text.into() }
 }
 
 fn has_nul(text: &str) -> bool {
@@ -101,9 +114,11 @@ fn json_without_nul(value: &serde_json::Value) -> String {
 fn clean(value: &serde_json::Value) -> serde_json::Value {
     use serde_json::Value::{Array, Object, String};
     match value {
-        String(text) => String(without_nul(text)),
+        String(text) => String(without_nul(text).into_owned()),
         Array(items) => Array(items.iter().map(clean).collect()),
-        Object(members) => Object(members.iter().map(|(key, value)| (without_nul(key), clean(value))).collect()),
+        Object(members) => {
+            Object(members.iter().map(|(key, value)| (without_nul(key).into_owned(), clean(value))).collect())
+        }
         other => other.clone(),
     }
 }
@@ -136,12 +151,13 @@ from_value! {
     i64, "number" { Value::Int(it) => Some(it) }
     u64, "number" { Value::Int(it) => it.try_into().ok() }
     u32, "number" { Value::Int(it) => it.try_into().ok() }
-    String, "text" { Value::Text(it) | Value::Json(it) => Some(it) }
+    String, "text" { Value::Text(it) | Value::Json(it) => Some(it.into_owned()) }
+    Brief, "text" { Value::Text(it) => Some(Self::from(&*it)) }
     Arc<str>, "text" { Value::Text(it) => Some(it.into()) }
     Uuid, "UUID" { Value::Uuid(it) => Some(it), Value::Text(it) => it.parse().ok() }
     Timestamp, "time" { Value::Time(it) => Some(it), Value::Int(it) => Some(Self::from_micros(it)) }
     Duration, "span of time" { Value::Int(it) => it.try_into().ok().map(Self::from_micros) }
-    RawJson, "JSON" { Value::Json(it) | Value::Text(it) => Self::parse(it).ok() }
+    RawJson, "JSON" { Value::Json(it) | Value::Text(it) => Self::parse(it.into_owned()).ok() }
     serde_json::Value, "JSON" { Value::Json(it) | Value::Text(it) => serde_json::from_str(&it).ok() }
     Vec<u8>, "bytes" { Value::Bytes(it) => Some(it) }
     crate::ServerId, "UUID" { it @ (Value::Uuid(_) | Value::Text(_)) => Uuid::from_value(it).map(Self) }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use registry::{
-    Error, ExecutionFilter, ExecutionId, ExecutionRecord, ExecutionStatus, Keep, Page, RawJson, ServerId, Source,
-    Timestamp,
+    Batch, Error, ExecutionFilter, ExecutionId, ExecutionRecord, ExecutionStatus, Keep, Page, RawJson, ServerId,
+    Source, Timestamp,
 };
 
 use crate::setting::{Setting, on_both};
@@ -28,7 +28,7 @@ async fn a_call_is_recorded_as_far_as_it_got(Setting { store, .. }: Setting) {
     record.document_path = Some("notes/a.md".to_owned());
     record.section_line = Some(7);
     record.arguments = Some(RawJson::parse(r#"{"b": 1.0,  "a":"\u0000"}"#).unwrap());
-    store.record([&record], []).await.unwrap();
+    store.record(&Batch::of([&record], [])).await.unwrap();
     assert_eq!(store.execution(record.id).await.unwrap(), record);
 
     record.status = ExecutionStatus::Success;
@@ -41,12 +41,12 @@ async fn a_call_is_recorded_as_far_as_it_got(Setting { store, .. }: Setting) {
     record.result = Some(RawJson::parse(r#"{"content":[]}"#).unwrap());
     // Both in one batch, as a writer that fell behind would send them; and twice, as one that is not sure.
     for _ in 0..2 {
-        store.record([&record, &call("two", "x"), &record], []).await.unwrap();
+        store.record(&Batch::of([&record, &call("two", "x"), &record], [])).await.unwrap();
         assert_eq!(store.execution(record.id).await.unwrap(), record);
     }
     let shown = serde_json::to_value(&record).unwrap();
     assert_eq!((&shown["status"], &shown["duration_ms"]), (&"success".into(), &1.5.into()));
-    store.record([], []).await.unwrap();
+    store.record(&Batch::of([], [])).await.unwrap();
     let unknown = store.execution(ExecutionId::fresh()).await;
     assert!(matches!(unknown, Err(Error::NotFound { what: "execution", .. })));
 }
@@ -56,7 +56,7 @@ async fn what_is_over_stays_as_it_was(Setting { store, .. }: Setting) {
     let mut done = pending.clone();
     done.status = ExecutionStatus::Timeout;
     done.error_message = Some("too slow".to_owned());
-    store.record([&done, &pending], [&pending]).await.unwrap();
+    store.record(&Batch::of([&done, &pending], [&pending])).await.unwrap();
     let kept = store.execution(pending.id).await.unwrap();
     assert_eq!(kept.status, ExecutionStatus::Timeout);
     assert!(kept.completed_at.is_some(), "what is over has an end");
@@ -77,7 +77,7 @@ async fn calls_are_found_by_what_they_were(Setting { store, .. }: Setting) {
             record
         })
         .collect();
-    store.record([], &records).await.unwrap();
+    store.record(&Batch::of([], &records)).await.unwrap();
     let total = |filter: ExecutionFilter| {
         let store = store.clone();
         async move { store.executions(&filter, Page::first(5)).await.unwrap().total }
@@ -105,11 +105,11 @@ async fn calls_are_found_by_what_they_were(Setting { store, .. }: Setting) {
 async fn calls_that_nobody_will_end_are_settled(Setting { store, .. }: Setting) {
     let mut old = call("one", "echo");
     old.status = ExecutionStatus::Executing;
-    store.record([&old], []).await.unwrap();
+    store.record(&Batch::of([&old], [])).await.unwrap();
     let start = Timestamp::now();
     let mut new = call("one", "echo");
     new.submitted_at = start;
-    store.record([&new], []).await.unwrap();
+    store.record(&Batch::of([&new], [])).await.unwrap();
     assert_eq!(store.settle_executions(start, "the service ended").await.unwrap(), 1);
     let settled = store.execution(old.id).await.unwrap();
     assert_eq!((settled.status, settled.error_message.as_deref()), (ExecutionStatus::Error, Some("the service ended")));
@@ -118,7 +118,7 @@ async fn calls_that_nobody_will_end_are_settled(Setting { store, .. }: Setting) 
     old.status = ExecutionStatus::Success;
     old.completed_at = Some(Timestamp::now());
     old.duration = Some(Duration::from_millis(5));
-    store.record([&old], []).await.unwrap();
+    store.record(&Batch::of([&old], [])).await.unwrap();
     assert_eq!(store.execution(old.id).await.unwrap(), old);
 }
 
@@ -132,7 +132,7 @@ async fn old_calls_are_forgotten_by_age_and_by_number(Setting { store, .. }: Set
         })
         .collect();
     for some in records.chunks(3000) {
-        store.record([], some).await.unwrap();
+        store.record(&Batch::of([], some)).await.unwrap();
     }
     assert_eq!(store.prune_executions(Keep::default()).await.unwrap(), 0);
     let keep = Keep { since: Some(now.earlier_by(Duration::from_secs(11_000))), newest: Some(100) };

@@ -63,6 +63,25 @@ async fn serve(mut socket: TcpStream, deeds: Arc<Mutex<std::vec::IntoIter<Deed>>
     tell.send(Seen::Closed).unwrap();
 }
 
+/// With the clock standing still, time passes only where nothing else can happen.
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_does_not_answer_is_given_up_after_seconds() {
+    // Nobody accepts, and the queue of those who wait to be accepted is full.
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = socket.listen(1).unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut waiting = Vec::new();
+    while let Ok(Ok(connection)) = timeout(Duration::from_millis(1), TcpStream::connect(address)).await {
+        waiting.push(connection);
+    }
+    let pool = Arc::new(Pool::new(&format!("http://{address}/").parse().unwrap()).unwrap());
+    let began = Instant::now();
+    let trouble = pool.send(request()).await.unwrap_err();
+    assert_eq!(trouble.to_string(), "it cannot be reached: its machine does not answer");
+    assert_eq!(began.elapsed().as_secs(), 4);
+}
+
 fn request() -> Request<Full<Bytes>> {
     let mut request = Request::post("/").body(Full::from("hello")).unwrap();
     request.headers_mut().insert("host", "x".parse().unwrap());

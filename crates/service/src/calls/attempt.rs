@@ -56,6 +56,8 @@ pub(super) struct Failure {
     pub(super) is_absent: bool,
     /// It is connected, as far as we know, but the call did not get there.
     pub(super) miss: Option<Miss>,
+    /// An earlier attempt got there and broke off.
+    pub(super) was_sent: bool,
 }
 
 /// Why a call did not get to a server that runs elsewhere.
@@ -79,6 +81,7 @@ impl Failure {
                 CallError::Remote { mishap: Mishap::Forgotten, .. } => Some(Miss::Forgotten),
                 _ => None,
             },
+            was_sent: false,
         }
     }
 
@@ -90,7 +93,7 @@ impl Failure {
         let is_absent = matches!(&*reason, "server_unavailable" | "server_failed" | "server_starting");
         let ended = Ended::unanswered(registry::ExecutionStatus::Error, message_of(line, error));
         let ended = ended.of_kind(reason_of(line, error));
-        Self { ended, is_untouched: is_absent, is_lost: false, is_absent, miss: None }
+        Self { ended, is_untouched: is_absent, is_lost: false, is_absent, miss: None, was_sent: false }
     }
 
     /// Whether the same call may go better a little later. A session that could not be made anew was tried again already.
@@ -98,10 +101,19 @@ impl Failure {
         self.miss != Some(Miss::Forgotten)
     }
 
+    /// An earlier attempt got to the server, so the call may have been carried out: whoever made it must know.
+    pub(super) fn was_sent_before(&mut self) {
+        let before = "; it had been sent before, and the connection broke off, so it may have been carried out";
+        if let Some(why) = self.ended.why.as_mut().filter(|why| !why.ends_with(before)) {
+            why.push_str(before);
+        }
+        self.was_sent = true;
+    }
+
     fn unexplained() -> Self {
         let why = "the call was given up".to_owned();
         let ended = Ended::unanswered(registry::ExecutionStatus::Error, why);
-        Self { ended, is_untouched: false, is_lost: false, is_absent: false, miss: None }
+        Self { ended, is_untouched: false, is_lost: false, is_absent: false, miss: None, was_sent: false }
     }
 }
 

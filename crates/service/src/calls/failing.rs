@@ -101,7 +101,7 @@ impl Executions {
     /// Nothing came from the server.
     pub(super) fn failed(&self, execution: &Execution, failure: &Failure) -> Concluded {
         let ended = failure.ended.clone();
-        if failure.is_absent {
+        if failure.is_absent && !failure.was_sent {
             return Concluded::failed(self.unavailable(execution.place()), ended);
         }
         let message = ended.why.clone().unwrap_or_default();

@@ -61,7 +61,7 @@ impl Executions {
         Ok(Target {
             place: route.server,
             server: (standing.map(|standing| standing.id), name),
-            tool: item.id.clone(),
+            tool: item.id.to_string(),
             strategy,
             is_repeatable: is_repeatable(&item.definition),
             era: server.offer.era,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use aggregator::client::Client;
 use aggregator::ledger::{Account, End, Refusal, Turn};
 use protocol::trace::{SpanContext, TraceContext};
-use registry::{ExecutionId, ExecutionRecord, ExecutionStatus, RawJson, ServerId, Source, Timestamp};
+use registry::{Brief, ExecutionId, ExecutionRecord, ExecutionStatus, RawJson, ServerId, Source, Timestamp};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, timeout};
 
@@ -15,7 +15,6 @@ use super::outcome::Ended;
 use super::verdict::{Verdict, waited_too_long};
 use super::{Executions, ids};
 use crate::metrics::ServerCounters;
-use crate::recorder::Over;
 use crate::traces::{CallTrace, Leg, Past, Traces};
 
 /// How long a call waits for its turn.
@@ -59,8 +58,8 @@ pub(crate) struct Execution {
     asked: Asked,
     submitted_at: Timestamp,
     submitted: Instant,
-    counters: Arc<ServerCounters>,
-    whole: Weak<Executions>,
+    /// Where it is entered until it is over.
+    whole: Arc<Executions>,
     progress: Mutex<Progress>,
     called_off: Notify,
     /// Where calls are traced.
@@ -104,16 +103,15 @@ pub(crate) struct Times {
 }
 
 impl Execution {
-    pub(super) fn new(whole: &Executions, mut asked: Asked, slot: Option<Slot>) -> Self {
+    pub(super) fn new(whole: Arc<Executions>, mut asked: Asked, slot: Option<Slot>) -> Self {
         let trace = whole.traces.as_ref().map(|traces| traces.begin(asked.trace.take()));
         let submitted_at = Timestamp::now();
         Self {
             id: ids::fresh(submitted_at),
             submitted_at,
             submitted: Instant::now(),
-            counters: whole.counters(asked.place),
             asked,
-            whole: whole.myself.clone(),
+            whole,
             progress: Mutex::new(Progress { slot, ..Progress::default() }),
             called_off: Notify::new(),
             trace,
@@ -251,7 +249,7 @@ impl Execution {
             progress.slot.take()
         };
         drop(slot);
-        self.counters.retried();
+        self.whole.count(self.place(), ServerCounters::retried);
         self.announce();
     }
 
@@ -289,9 +287,7 @@ impl Execution {
         if !self.end(ended) {
             return false;
         }
-        if let Some(whole) = self.whole.upgrade() {
-            whole.is_over(self);
-        }
+        self.whole.is_over(self);
         self.announce();
         true
     }
@@ -309,11 +305,13 @@ impl Execution {
         let first_sent = progress.first_sent;
         let (slot, turn) = (progress.slot.take(), progress.turn.take());
         drop(progress);
-        self.counters.called(status);
-        if let (Some(first), Some(sent)) = (first_sent, sent) {
-            self.counters.routing.add(first.saturating_duration_since(self.submitted));
-            self.counters.execution.add(now.saturating_duration_since(sent));
-        }
+        self.whole.count(self.place(), |counters| {
+            counters.called(status);
+            if let (Some(first), Some(sent)) = (first_sent, sent) {
+                counters.routing.add(first.saturating_duration_since(self.submitted));
+                counters.execution.add(now.saturating_duration_since(sent));
+            }
+        });
         // The next one's turn.
         drop((slot, turn));
         true
@@ -321,8 +319,9 @@ impl Execution {
 
     /// Tells who listens how far it has got.
     pub(super) fn announce(&self) {
-        if let Some(whole) = self.whole.upgrade().filter(|whole| whole.events.has_listeners()) {
-            whole.events.tell(crate::Event::Execution(Box::new(self.record())));
+        let events = &self.whole.events;
+        if events.has_listeners() {
+            events.tell(crate::Event::Execution(Box::new(self.record())));
         }
     }
 
@@ -379,7 +378,7 @@ impl Execution {
             duration: None,
             retries: progress.retries,
             error_message: None,
-            request_id: of_mcp.map(|(_, id)| String::from_utf8_lossy(id).into()),
+            request_id: of_mcp.map(|(_, id)| Brief::from(&*String::from_utf8_lossy(id))),
             request_bytes: progress.request_bytes,
             response_bytes: None,
             arguments: arguments.clone(),
@@ -415,11 +414,6 @@ impl Execution {
             ended,
         };
         past.tell(trace, traces);
-    }
-
-    /// What is to be written down now that it is over.
-    pub(super) fn over(&self) -> Over {
-        Over { record: self.record(), is_noted: self.is_noted() }
     }
 
     /// Whether its result is to be kept.

@@ -66,7 +66,7 @@ impl Executions {
         // First here, then there: a call that ends in between is seen twice, and not missed.
         let alive = self.live.all().into_iter().map(|execution| (execution.record(), execution.is_noted()));
         let alive = alive.collect::<Vec<_>>();
-        let unwritten = self.recorder.unwritten().into_iter().map(|over| (over.record, over.is_noted));
+        let unwritten = self.recorder.unwritten().into_iter();
         let in_memory = InMemory::new(filter, alive.into_iter().chain(unwritten));
         let part = in_memory.part_to_read(page);
         let kept = self.store.executions(filter, part).await?;
@@ -78,8 +78,8 @@ impl Executions {
         if let Some(execution) = self.live.get(id) {
             return Ok(execution.record());
         }
-        if let Some(over) = self.recorder.unwritten().into_iter().find(|over| over.record.id == id) {
-            return Ok(over.record);
+        if let Some((record, _)) = self.recorder.unwritten().into_iter().find(|(record, _)| record.id == id) {
+            return Ok(record);
         }
         Ok(self.store.execution(id).await?)
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use aggregator::local::Local;
 use bytes::Bytes;
-use registry::{ExecutionFilter, ExecutionRecord, ExecutionStatus, Page, Source, Timestamp};
+use registry::{Batch, ExecutionFilter, ExecutionRecord, ExecutionStatus, Page, Source, Timestamp};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
@@ -155,7 +155,7 @@ async fn what_a_crash_left_open_is_ended_and_what_takes_long_is_known_before_its
     let mut left = ExecutionRecord::submitted("old", "t", Source::Mcp);
     left.submitted_at = Timestamp::now().earlier_by(Duration::from_secs(3600));
     left.status = ExecutionStatus::Executing;
-    house.store.record([&left], []).await.unwrap();
+    house.store.record(&Batch::of([&left], [])).await.unwrap();
     let recorder = Arc::new(crate::recorder::Recorder::default());
     tokio::spawn(Arc::clone(&recorder).run(house.store.clone(), house.settings.clone()));
     let mut settled = left.clone();
@@ -201,7 +201,7 @@ async fn what_is_too_much_is_forgotten_at_the_start_and_when_the_limit_changes()
     let house = House::open(Settings { keep_executions: 8, ..Settings::default() }).await;
     let records = (0..9).map(|_| ExecutionRecord::submitted("old", "t", Source::Rest)).collect::<Vec<_>>();
     let ended = records.into_iter().map(|record| ExecutionRecord { status: ExecutionStatus::Success, ..record });
-    house.store.record([], &ended.collect::<Vec<_>>()).await.unwrap();
+    house.store.record(&Batch::of([], &ended.collect::<Vec<_>>())).await.unwrap();
     let kept = async |count: u64| {
         while house.store.executions(&ExecutionFilter::default(), Page::default()).await.unwrap().total != count {
             tokio::time::sleep(Duration::from_millis(5)).await;

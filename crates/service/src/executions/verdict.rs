@@ -61,8 +61,8 @@ impl Refused {
                 full.limit, full.queued
             ),
             Self::SessionOver(limit) => format!(
-                "This session has made the {limit} calls it may make; an operator can raise `session_limit` or begin \
-                 to count anew with a reset"
+                "This session has made the {limit} calls it may make; an operator can raise `session_limit` (in the \
+                 console's settings, or by `PATCH /settings`) or begin to count anew with a reset"
             ),
         }
     }

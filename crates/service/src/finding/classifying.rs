@@ -1,11 +1,12 @@
 //! What tools are for: told after they have their vectors, in batches, behind everybody's back.
 
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use registry::Classified;
-use search::{Classifier, EmbedError, Embedder};
+use registry::{Classified, ServerId};
+use search::{Classifier, EmbedError, Embedder, LEAST_PRIMARY};
 use tokio::time::sleep;
 
 use super::Finder;
@@ -15,6 +16,10 @@ use crate::Error;
 
 /// How many tools are classified, and written down, at once.
 pub(super) const AT_ONCE: usize = 128;
+/// So many tools of a server must be best at the same, and half of all it has, to count for its others.
+const LEAST_LIKE: usize = 3;
+/// What a tool has at most beside what its server is good for.
+const MOST_BESIDE: usize = 2;
 /// How long to wait before the database, or the model, is tried again.
 const PAUSE: Duration = Duration::from_secs(2);
 
@@ -74,7 +79,7 @@ impl Finder {
     pub(super) async fn classify_some(&self, least: usize) -> bool {
         let Some(embedder) = self.embedder.clone() else { return false };
         let skills = self.skills();
-        let mark = skills.mark(embedder.id());
+        let mark = skills.mark_by_vectors(embedder.id());
         let pending = self.library.read().unwrap_or_else(PoisonError::into_inner).unclassified(&mark, AT_ONCE);
         if pending.is_empty() || pending.len() < least {
             return false;
@@ -96,7 +101,12 @@ impl Finder {
         let (teller, library) = (Arc::clone(&self.teller), Arc::clone(&self.library));
         let telling = tokio::task::spawn_blocking(move || {
             teller.with(&skills, &*embedder, &library, |classifier| -> Vec<Classified> {
-                pending.into_iter().map(|tool| classified(classifier, tool, &mark)).collect()
+                let mut leanings = Leanings::default();
+                let told = pending.into_iter().map(|tool| {
+                    let leaning = leanings.of(tool.server, classifier, &library);
+                    classified(classifier, tool, leaning, &mark)
+                });
+                told.collect()
             })
         });
         let broke = |what: String| Error::Internal { what };
@@ -120,9 +130,33 @@ impl Finder {
     }
 }
 
-/// What a tool is good for. One that is best at nothing has no skills: what is uncertain helps nobody to choose.
-fn classified(classifier: &Classifier, tool: Unclassified, mark: &str) -> Classified {
-    let found = classifier.classify(&tool.vector);
+/// What most tools of a server are best at, where most are best at the same.
+#[derive(Default)]
+struct Leanings(HashMap<ServerId, Option<String>>);
+
+impl Leanings {
+    fn of(&mut self, server: ServerId, classifier: &Classifier, library: &RwLock<Library>) -> Option<&str> {
+        let leaning = self.0.entry(server).or_insert_with(|| {
+            let vectors = library.read().unwrap_or_else(PoisonError::into_inner).vectors_of(server);
+            let best = vectors.iter().filter_map(|vector| classifier.classify(vector).primary().map(str::to_owned));
+            let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+            best.for_each(|skill| *counts.entry(skill).or_default() += 1);
+            let most = counts.into_iter().max_by_key(|(_, count)| *count);
+            most.filter(|(_, count)| *count >= LEAST_LIKE && count * 2 >= vectors.len()).map(|(skill, _)| skill)
+        });
+        leaning.as_deref()
+    }
+}
+
+/// What a tool is good for. One that is best at nothing is good for what its server is good for; if that is nothing in
+/// particular, it has no skills: what is uncertain helps nobody to choose.
+fn classified(classifier: &Classifier, tool: Unclassified, leaning: Option<&str>, mark: &str) -> Classified {
+    let mut found = classifier.classify(&tool.vector);
+    if let (None, Some(leaning)) = (found.primary(), leaning) {
+        found.skills.retain(|(id, _)| id != leaning);
+        found.skills.truncate(MOST_BESIDE);
+        found.skills.insert(0, (leaning.to_owned(), LEAST_PRIMARY));
+    }
     let primary = found.primary().map(str::to_owned);
     let skills = if primary.is_some() { found.skills } else { Vec::new() };
     let (skills, confidences) = skills.into_iter().map(|(id, confidence)| (id, super::rounded(confidence))).unzip();

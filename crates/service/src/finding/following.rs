@@ -15,6 +15,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::classifying;
 use super::judging::Judge;
 use super::library::{Lacking, Library};
+use super::wellness::Wellness;
 use super::{Finder, with_causes};
 use crate::{Error, Event};
 
@@ -24,7 +25,7 @@ const AT_ONCE: usize = 16;
 const WRITING: Duration = Duration::from_secs(2);
 /// How long to wait before the database, or the model, is tried again; the model after longer and longer.
 const PAUSE: Duration = Duration::from_secs(2);
-const LONGEST_PAUSE: Duration = Duration::from_secs(600);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// What has to be read anew.
 #[derive(Debug, Default)]
@@ -119,7 +120,7 @@ pub(super) async fn follow(finder: Arc<Finder>) {
         loop {
             match finder.work(&mut stale, &mut model).await {
                 Ok(true) => is_settled = false,
-                Ok(false) if is_settled => wait(&mut news, &mut stale, &mut model).await,
+                Ok(false) if is_settled => wait(&finder.wellness, &mut news, &mut stale, &mut model).await,
                 Ok(false) => {
                     finder.settle().await;
                     finder.judge.iter().for_each(Judge::wake);
@@ -140,7 +141,7 @@ pub(super) async fn follow(finder: Arc<Finder>) {
 }
 
 /// Waits for something to happen, or for the end of the model's rest.
-async fn wait(news: &mut Receiver<Event>, stale: &mut Stale, model: &mut Model) {
+async fn wait(wellness: &Wellness, news: &mut Receiver<Event>, stale: &mut Stale, model: &mut Model) {
     let rest = model.rests_until;
     let mut rested = pin!(async move {
         match rest {
@@ -154,6 +155,14 @@ async fn wait(news: &mut Receiver<Event>, stale: &mut Stale, model: &mut Model) 
             heard = news.recv() => heard,
             () = &mut rested => {
                 model.rests_until = None;
+                return;
+            }
+            // A search met it otherwise than it was: it is looked at soon if it is gone, and now if it is back.
+            () = wellness.turned() => {
+                match wellness.trouble() {
+                    Some(_) => model.rest(1),
+                    None => model.rests_until = None,
+                }
                 return;
             }
         };
@@ -240,17 +249,41 @@ impl Finder {
         }
         let lacking = self.library.read().unwrap_or_else(PoisonError::into_inner).lacking(AT_ONCE);
         if lacking.is_empty() {
+            if self.wellness.trouble().is_some() {
+                self.look_at_model(embedder, model).await;
+            }
             return false;
         }
         match self.embed(embedder, lacking).await {
-            Ok(None) => model.has_worked(),
-            Ok(Some(lengths)) => {
-                self.teller.forget();
-                model.has_turned(lengths);
+            Ok(turned) => {
+                self.wellness.worked();
+                match turned {
+                    None => model.has_worked(),
+                    Some(lengths) => {
+                        self.teller.forget();
+                        model.has_turned(lengths);
+                    }
+                }
             }
-            Err(error) => model.has_failed(&error),
+            Err(error) => {
+                self.wellness.failed(error.to_string());
+                model.has_failed(&error);
+            }
         }
         !model.is_resting()
+    }
+
+    /// Asks the model for anything, only to see whether it is back.
+    async fn look_at_model(&self, embedder: Arc<dyn Embedder>, model: &mut Model) {
+        let asking = tokio::task::spawn_blocking(move || embedder.embed(&["tool"]).map(drop));
+        let asked = asking.await.map_err(|_| "the model broke".to_owned());
+        match asked.and_then(|asked| asked.map_err(|error| with_causes(&error))) {
+            Ok(()) => {
+                self.wellness.worked();
+                model.has_worked();
+            }
+            Err(what) => model.has_failed(&Error::Internal { what }),
+        }
     }
 
     /// Makes vectors and keeps them; the lengths they had before and have now, where that is not the same.

@@ -150,7 +150,7 @@ impl Finder {
     async fn judge_some(&self, judge: &Judge, memory: &mut Memory) -> Option<Duration> {
         let embedder = self.embedder.as_ref()?;
         let skills = self.skills();
-        let first = skills.mark(embedder.id());
+        let first = skills.mark_by_vectors(embedder.id());
         let court = Court {
             last: format!("{first}{}", judge.suffix()),
             judge: skills.mark(&judge.setup.model.provider().model),

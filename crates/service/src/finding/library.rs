@@ -72,6 +72,7 @@ pub(super) struct Lacking {
 /// A tool whose skills are to be told.
 pub(super) struct Unclassified {
     pub(super) tool: ToolId,
+    pub(super) server: ServerId,
     pub(super) text_hash: String,
     pub(super) vector: Vec<f32>,
 }
@@ -256,9 +257,15 @@ impl Library {
         let told_otherwise = self.books.iter().filter(|(_, book)| !book.is_told_by(mark));
         let pending = told_otherwise.filter_map(|(tool, book)| {
             let vector = self.index.vector(tool)?;
-            Some(Unclassified { tool: *tool, text_hash: book.text_hash.clone(), vector })
+            Some(Unclassified { tool: *tool, server: book.server, text_hash: book.text_hash.clone(), vector })
         });
         pending.take(count).collect()
+    }
+
+    /// The vectors of all tools of a server that have one.
+    pub(super) fn vectors_of(&self, server: ServerId) -> Vec<Vec<f32>> {
+        let tools = self.books.iter().filter(|(_, book)| book.server == server);
+        tools.filter_map(|(tool, _)| self.index.vector(tool)).collect()
     }
 
     /// Tools that have what their vectors say, and that are pending by what told their skills and whether they are known.

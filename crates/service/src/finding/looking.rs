@@ -85,10 +85,19 @@ impl Finder {
         let (text, library, embedder) = (wanted.query.clone(), Arc::clone(&self.library), self.embedder.clone());
         let limits = Limits { count: MOST_MATCHED, least_score: wanted.skill_threshold };
         let (strategy, set, teller) = (wanted.strategy, self.skills(), Arc::clone(&self.teller));
+        let wellness = Arc::clone(&self.wellness);
         let reading = tokio::task::spawn_blocking(move || {
             let mut query = Query::new(&text);
-            if let Some(Err(error)) = embedder.as_ref().map(|embedder| query.embed(&**embedder)) {
-                tracing::warn!(error = super::with_causes(&error), "a request was looked for by words alone");
+            match embedder.as_ref().map(|embedder| query.embed(&**embedder)) {
+                Some(Ok(())) => wellness.worked(),
+                Some(Err(error)) => {
+                    let error_with_causes = super::with_causes(&error);
+                    tracing::warn!(error = error_with_causes, "a request was looked for by words alone");
+                    if !error.is_about_the_texts {
+                        wellness.failed(error_with_causes);
+                    }
+                }
+                None => {}
             }
             let Some(embedder) = embedder.filter(|_| strategy == Strategy::Hierarchical) else {
                 return (query, Vec::new());

@@ -250,13 +250,14 @@ fn strange(what: &str) -> StoreError {
 impl Service {
     /// Where vectors are compared now.
     pub fn vectors(&self) -> VectorsState {
-        let here = if self.finder.embedder.is_some() { "embedded" } else { "none" };
+        let can_compare = self.finder.embedder.is_some() && self.finder.wellness.trouble().is_none();
+        let here = if can_compare { "embedded" } else { "none" };
         let Some(shelf) = &self.finder.shelf else {
             return VectorsState { in_use: here, address: None, points: None, trouble: None };
         };
         let known = shelf.known();
         VectorsState {
-            in_use: if known.trouble.is_none() { shelf.store.name() } else { here },
+            in_use: if known.trouble.is_none() && can_compare { shelf.store.name() } else { here },
             address: Some(shelf.store.address().to_owned()),
             points: known.trouble.is_none().then_some(known.kept.len()),
             trouble: known.trouble.clone(),

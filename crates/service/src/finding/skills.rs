@@ -80,6 +80,11 @@ impl SkillSet {
         format!("{model} {}", self.fingerprint)
     }
 
+    /// The same for what vectors tell. A tool that was told before its server counted is told anew.
+    pub(super) fn mark_by_vectors(&self, model: &str) -> String {
+        format!("{} and its server", self.mark(model))
+    }
+
     pub(super) fn get(&self, id: &str) -> Option<&KnownSkill> {
         self.all.iter().find(|known| known.skill.id == id)
     }

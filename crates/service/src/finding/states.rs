@@ -5,7 +5,9 @@
 
 use std::collections::HashMap;
 
-use registry::{ToolId, ToolRecord};
+use protocol::scan::{Span, member};
+use protocol::text;
+use registry::{RawJson, ToolId, ToolRecord};
 use serde::Serialize;
 
 use super::library::{Book, Library};
@@ -59,12 +61,29 @@ pub struct ShownTool {
     pub record: ToolRecord,
     /// How far it is.
     pub state: ToolState,
+    /// What people call it, as its server says.
+    pub title: Option<String>,
+    /// What its server says of what it does: whether it only reads, whether it destroys something.
+    pub annotations: Option<RawJson>,
+    /// What it gives back, as its server says.
+    pub output_schema: Option<RawJson>,
+}
+
+impl ShownTool {
+    fn new(record: ToolRecord, state: ToolState) -> Self {
+        let definition = record.definition.get().as_bytes();
+        let told = |name| member(definition, Span { start: 0, end: definition.len() }, name);
+        let raw = |name| RawJson::parse(std::str::from_utf8(told(name)?.of(definition)).ok()?).ok();
+        let title = told("title").and_then(|span| text::decode(span.of(definition))).map(|title| title.into_owned());
+        let (annotations, output_schema) = (raw("annotations"), raw("outputSchema"));
+        Self { state, title, annotations, output_schema, record }
+    }
 }
 
 impl Finder {
     /// Tells states by who has to be asked now.
     pub(super) fn states(&self) -> impl Fn(&Library, &ToolId, &Book) -> ToolState {
-        let mark = self.embedder.as_ref().map(|embedder| self.skills().mark(embedder.id()));
+        let mark = self.embedder.as_ref().map(|embedder| self.skills().mark_by_vectors(embedder.id()));
         let last = |book: &Book| match book.is_classified {
             true => ToolState::Classified,
             false => ToolState::Unclassified,
@@ -106,7 +125,7 @@ impl Service {
         let shown = |record: ToolRecord| {
             let book = known.get(&record.id);
             let state = book.map_or(ToolState::Discovered, |book| state(&library, &record.id, book));
-            ShownTool { record, state }
+            ShownTool::new(record, state)
         };
         tools.into_iter().map(shown).collect()
     }

@@ -20,7 +20,7 @@ fn listed(item: &Item) -> Option<ListedTool> {
     let raw = |span: Span| RawJson::parse(std::str::from_utf8(span.of(definition)).ok()?).ok();
     let description = member(definition, whole, "description").and_then(|span| text::decode(span.of(definition)));
     Some(ListedTool {
-        original_name: item.id.clone(),
+        original_name: item.id.to_string(),
         description: description.map(|text| text.into_owned()),
         input_schema: member(definition, whole, "inputSchema").and_then(raw),
         definition: raw(whole)?,

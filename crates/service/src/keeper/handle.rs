@@ -76,6 +76,8 @@ pub(crate) struct Shown {
     /// When the next attempt to connect is made.
     pub(crate) retry_at: Option<Timestamp>,
     pub(crate) is_lazy: bool,
+    /// It starts when somebody needs it.
+    pub(crate) is_asleep: bool,
     pub(crate) pulse: Pulse,
     /// The container it lives in.
     pub(crate) housing: Option<Arc<dyn Housing>>,

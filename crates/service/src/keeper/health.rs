@@ -46,13 +46,18 @@ pub(super) struct Look {
     pub(super) limit: Duration,
     /// How much it had done when it was last looked at.
     pub(super) deeds_before: u64,
+    /// How often there had been reason to doubt that it is there.
+    pub(super) doubts_before: u64,
 }
 
 /// What a look showed: how long it took to be sure, and what is odd; or what is wrong.
 pub(super) struct Seen {
     pub(super) deeds: u64,
+    pub(super) doubts: u64,
     latency: Option<Duration>,
     verdict: Result<Option<String>, String>,
+    /// Nobody is there: to look again would show the same.
+    is_gone: bool,
 }
 
 impl Look {
@@ -61,12 +66,31 @@ impl Look {
         let began = Instant::now();
         let verdict = match self.url.clone() {
             Some((url, probe)) => self.look_at(url, probe).await,
-            None if self.connection.deeds() > self.deeds_before => {
-                return Seen { deeds: self.connection.deeds(), latency: None, verdict: Ok(None) };
-            }
-            None => self.ask().await,
+            None if self.has_worked() => return self.seen(None, Ok(None)),
+            None => return self.look_closely().await,
         };
-        Seen { deeds: self.connection.deeds(), latency: verdict.is_ok().then(|| began.elapsed()), verdict }
+        self.seen(verdict.is_ok().then(|| began.elapsed()), verdict)
+    }
+
+    /// Asks it, whatever it did before and whatever is said of it elsewhere: somebody could not speak to it.
+    pub(super) async fn look_closely(self) -> Seen {
+        let (began, before) = (Instant::now(), self.connection.doubts.so_far());
+        let verdict = self.ask().await;
+        let after = self.connection.doubts.so_far();
+        if verdict.is_ok() || after.unreached == before.unreached {
+            return self.seen(verdict.is_ok().then(|| began.elapsed()), verdict);
+        }
+        let why = after.why.as_deref().unwrap_or("it cannot be reached").to_owned();
+        Seen { is_gone: true, ..self.seen(None, Err(why)) }
+    }
+
+    fn has_worked(&self) -> bool {
+        self.connection.deeds() > self.deeds_before && self.connection.doubts.so_far().times == self.doubts_before
+    }
+
+    fn seen(&self, latency: Option<Duration>, verdict: Result<Option<String>, String>) -> Seen {
+        let (deeds, doubts) = (self.connection.deeds(), self.connection.doubts.so_far().times);
+        Seen { deeds, doubts, latency, verdict, is_gone: false }
     }
 
     async fn look_at(&self, url: String, probe: Probe) -> Result<Option<String>, String> {
@@ -91,6 +115,13 @@ impl Look {
     }
 }
 
+impl Seen {
+    /// Whether nobody is there.
+    pub(super) fn is_gone(&self) -> bool {
+        self.is_gone
+    }
+}
+
 impl Pulse {
     /// Notes what a look showed.
     pub(super) fn note(&mut self, seen: Seen) -> Condition {
@@ -105,6 +136,7 @@ impl Pulse {
             Err(why) => {
                 self.failures += 1;
                 match self.failures {
+                    _ if seen.is_gone => Condition::Lost(why),
                     ..UNWELL_AFTER => Condition::Unclear,
                     UNWELL_AFTER..GIVEN_UP_AFTER => Condition::Unwell(why),
                     _ => Condition::Lost(why),
@@ -119,7 +151,8 @@ mod tests {
     use super::*;
 
     fn seen(verdict: Result<(), &str>) -> Seen {
-        Seen { deeds: 0, latency: None, verdict: verdict.map(|()| None).map_err(str::to_owned) }
+        let verdict = verdict.map(|()| None).map_err(str::to_owned);
+        Seen { deeds: 0, doubts: 0, latency: None, verdict, is_gone: false }
     }
 
     #[test]
@@ -128,6 +161,12 @@ mod tests {
         assert_eq!(pulse.note(seen(Err("a"))), Condition::Unclear);
         assert_eq!(pulse.note(seen(Err("b"))), Condition::Unwell("b".to_owned()));
         assert_eq!(pulse.note(seen(Err("c"))), Condition::Lost("c".to_owned()));
+    }
+
+    #[test]
+    fn one_that_is_gone_is_not_looked_at_three_times() {
+        let gone = Seen { is_gone: true, ..seen(Err("it cannot be reached")) };
+        assert_eq!(Pulse::default().note(gone), Condition::Lost("it cannot be reached".to_owned()));
     }
 
     #[test]

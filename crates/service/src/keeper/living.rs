@@ -147,10 +147,11 @@ impl Keeper {
                         self.house.fleet.keep_on_offer(self.handle.place, true);
                     }
                     Due::Check => watch.check = Some(Box::pin(self.look(&watch).look())),
+                    Due::Doubt => watch.check = Some(Box::pin(self.look(&watch).look_closely())),
                     Due::Checked(seen) => {
                         watch.check = None;
-                        watch.deeds_checked = seen.deeds;
-                        watch.next_check = Instant::now() + self.check_interval();
+                        (watch.deeds_checked, watch.doubts_checked) = (seen.deeds, seen.doubts);
+                        watch.next_check = self.next_check(&seen);
                         if let Some(why) = self.note_check(seen, watch.connection.open_calls()) {
                             lived.stop(Stop::Promptly);
                             return Parting::Unwell(why);

@@ -12,6 +12,11 @@ use super::Keeper;
 use super::backoff::{self, LASTING};
 use super::health::{Condition, Look, Seen};
 
+/// How often one is looked at that nobody can reach while it still has calls in hand.
+const GONE_INTERVAL: Duration = Duration::from_secs(2);
+/// And how often: some stop listening and finish what they are at before they end.
+const GONE_LOOKS: u32 = 15;
+
 /// What is watched while a server is up.
 pub(super) struct Watch {
     pub(super) connection: Arc<Connection>,
@@ -20,6 +25,8 @@ pub(super) struct Watch {
     pub(super) next_check: Instant,
     pub(super) check: Option<Pin<Box<dyn Future<Output = Seen> + Send>>>,
     pub(super) deeds_checked: u64,
+    /// How often there was reason to doubt that it is there, when it was last looked at.
+    pub(super) doubts_checked: u64,
     /// Since when nothing was to do, and how much was done until then.
     idle_since: Instant,
     idle_deeds: u64,
@@ -30,6 +37,8 @@ pub(super) enum Due {
     /// It has stood long enough to be a good connection.
     Lasting,
     Check,
+    /// Somebody could not speak to it, so it is looked at now.
+    Doubt,
     Checked(Seen),
     Idleness,
 }
@@ -55,6 +64,7 @@ impl Watch {
             () = sleep_until(lasting), if !self.has_lasted => Due::Lasting,
             seen = check => Due::Checked(seen),
             () = sleep_until(self.next_check), if !is_checking => Due::Check,
+            () = self.connection.doubts.beyond(self.doubts_checked), if !is_checking => Due::Doubt,
             () = idle => Due::Idleness,
         }
     }
@@ -80,6 +90,7 @@ impl Keeper {
             next_check: now + self.check_interval().mul_f64(0.5 + 0.5 * backoff::chance()),
             check: None,
             deeds_checked: connection.deeds(),
+            doubts_checked: connection.doubts.so_far().times,
             idle_since: now,
             idle_deeds: connection.deeds(),
             connection,
@@ -107,13 +118,23 @@ impl Keeper {
             url: url.zip(self.house.probe),
             limit: Duration::from_millis(self.house.settings.now().health_check_timeout_ms),
             deeds_before: watch.deeds_checked,
+            doubts_before: watch.doubts_checked,
         }
+    }
+
+    /// When to look at it next, after such a look.
+    pub(super) fn next_check(&self, seen: &Seen) -> Instant {
+        let interval = self.check_interval();
+        Instant::now() + if seen.is_gone() { interval.min(GONE_INTERVAL) } else { interval }
     }
 
     /// Notes what a look showed; why the server is to be given up, if it is.
     pub(super) fn note_check(&mut self, seen: Seen, open_calls: usize) -> Option<String> {
+        let is_gone = seen.is_gone();
         let condition = self.shown.pulse.note(seen);
-        self.house.executions.counters(self.handle.place).checked(condition == Condition::Well);
+        // What is at a server that nobody has reached for so long will not come back.
+        let is_gone_for_good = is_gone && self.shown.pulse.failures > GONE_LOOKS;
+        self.house.executions.count(self.handle.place, |counters| counters.checked(condition == Condition::Well));
         if condition == Condition::Well {
             self.illnesses = 0;
         }
@@ -122,7 +143,7 @@ impl Keeper {
             Condition::Unclear => (self.shown.record.status, self.shown.record.error_message.clone()),
             Condition::Unwell(why) => (Status::Degraded, Some(why)),
             // Some servers do one thing at a time. What one of them is at is not ended because it does not chat.
-            Condition::Lost(why) if open_calls > 0 => (Status::Degraded, Some(why)),
+            Condition::Lost(why) if open_calls > 0 && !is_gone_for_good => (Status::Degraded, Some(why)),
             Condition::Lost(why) => return Some(why),
         };
         let at = self.shown.pulse.last_check;

@@ -32,7 +32,11 @@ pub(super) fn column(outline: &Outline) -> Html {
         .map(|remark| html!(r#"<p class="flash warn">Line {line}: {what}</p>"#, line = remark.line, what = remark.what))
         .collect();
     let items: Html = outline.sections.iter().map(section).collect();
-    html!(r#"<h2>Outline</h2>{remarks}<ol class="outline">{items}</ol>"#, remarks = remarks, items = items)
+    html!(
+        r#"{remarks}<details class="fold" open><summary><h2>Outline</h2></summary><ol class="outline">{items}</ol></details>"#,
+        remarks = remarks,
+        items = items
+    )
 }
 
 fn section(section: &OutlineSection) -> Html {

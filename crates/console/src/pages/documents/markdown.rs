@@ -234,7 +234,10 @@ fn plain(tag: &Tag<'_>) -> (Html, Html) {
         Tag::Table(columns) => {
             let is_numbers = !columns.is_empty() && columns.iter().all(|column| *column == Alignment::Right);
             let class = if is_numbers { " class=\"n\"" } else { "" };
-            (Html(format!(r#"<div class="scroll"><table{class}>"#)), Html("</tbody></table></div>".to_owned()))
+            (
+                Html(format!(r#"<div class="scroll" tabindex="0"><table{class}>"#)),
+                Html("</tbody></table></div>".to_owned()),
+            )
         }
         Tag::TableHead => pair("<thead><tr>", "</tr></thead><tbody>"),
         Tag::TableRow => pair("<tr>", "</tr>"),

@@ -59,11 +59,15 @@ pub(super) fn section(visit: &Visit<'_>, server: &ServerView, draft: Option<&Dra
         r#"{title}<form class="card" method="post" action="{path}/edit">{csrf}<input type="hidden" name="was" value="{mark:#}">{note}
 <div class="field"><label for="description">Description</label><input id="description" name="description" value="{description:#}"></div>
 <div class="field"><label for="transport">Transport</label><select id="transport" name="transport">{transports}</select></div>
-<div class="field"><label for="config">How it is reached <span class="hint">JSON. Secrets are shown as ***; what stays *** is kept as it is. ${{VAR}} is filled in when connecting.</span></label>
+<div class="field"><label for="config">How it is reached <span class="hint">JSON. {masks} ${{VAR}} is filled in when connecting.</span></label>
 <textarea id="config" name="config" rows="12" spellcheck="false">{config:#}</textarea></div>
 <div class="actions"><button name="deed" value="test" class="quiet" data-busy="Testing …">Test</button><button name="deed" value="save" data-busy="Testing and saving …">Test and save</button>
 <button name="deed" value="save-untested" class="quiet">Save without a test</button></div></form></section>"#,
         title = title,
+        masks = match record.connection_config.is_masked() {
+            true => "Write its secrets in place of every ***: they are not known here.",
+            false => "Secrets are shown as ***; what stays *** is kept as it is.",
+        },
         path = server_path(&record.name),
         csrf = visit.csrf(),
         mark = mark(server),
@@ -114,7 +118,7 @@ pub(super) async fn edit(visit: &Visit<'_>, name: &str) -> Result<Reply, Error> 
     }
     match visit.service().update(&visit.actor, name, update).await {
         Ok(_) => Ok(visit.done(format!("Saved.{ignored}"), server_path(name))),
-        Err(error) => Ok(again(visit, &server, &draft(told(&error), false))),
+        Err(error) => Ok(again(visit, &server, &draft(told(&error).replace("connection_config.", ""), false))),
     }
 }
 
@@ -148,7 +152,7 @@ async fn tried(visit: &Visit<'_>, server: &ServerView, update: &Update) -> Resul
     match visit.service().test_unregistered(registration).await {
         Ok(report) if report.success => Ok(report_in_words(&report)),
         Ok(report) => Err(report_in_words(&report)),
-        Err(error) => Err(told(&error)),
+        Err(error) => Err(told(&error).replace("connection_config.", "")),
     }
 }
 

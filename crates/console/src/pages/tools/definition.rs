@@ -1,5 +1,6 @@
 //! One tool: what it does and takes, so that people can read it; and as its server wrote it.
 
+use registry::ToolRecord;
 use serde_json::Value;
 use service::Error;
 
@@ -31,7 +32,7 @@ pub(crate) async fn show(visit: &Visit<'_>, server: &str, name: &str) -> Result<
     let body = html!(
         r#"<div class="head"><h1>{short}{state}</h1><form class="actions" method="post" action="/tools">{csrf}<input type="hidden" name="tool" value="{name:#}">
 <input type="hidden" name="back" value="{back:#}"><a class="button small" href="{play}">Try in the playground</a><button class="quiet small" name="deed" value="{deed:#}">{word}</button></form></div>
-<p class="muted">{title}of {server} · <code>{name}</code> · {tokens} tokens {skills}</p>
+<p class="muted">{title}of {server} · <code>{name}</code>{for_clients} · {tokens} tokens {skills}</p>
 <div class="card">{description}</div>
 <section aria-labelledby="takes"><h2 id="takes">What it takes</h2>{parameters}</section>{output}{hints}
 <section aria-labelledby="raw"><h2 id="raw">As its server wrote it</h2><pre class="block" tabindex="0">{raw}</pre></section>"#,
@@ -45,6 +46,7 @@ pub(crate) async fn show(visit: &Visit<'_>, server: &str, name: &str) -> Result<
         word = word,
         title = definition["title"].as_str().map(|title| format!("{title}, ")),
         server = server_link(&tool.server_name),
+        for_clients = for_clients(visit, &tool),
         tokens = words::tokens(tool.definition.get().len() as u64),
         skills = skills,
         description = long(tool.description.as_deref().unwrap_or("Its server does not say what it does.")),
@@ -59,6 +61,17 @@ pub(crate) async fn show(visit: &Visit<'_>, server: &str, name: &str) -> Result<
         raw = pieces(&cut(&pretty(tool.definition.get()))),
     );
     Ok(Reply::page(Page { title: clip(&tool.name, 80), place: "/tools", body, script: None }))
+}
+
+/// The names that clients see it by, where those are others than ours.
+fn for_clients(visit: &Visit<'_>, tool: &ToolRecord) -> Html {
+    let names = visit.service().names_for_clients(&tool.server_name, &tool.original_name);
+    let others = names.into_iter().filter(|name| *name != tool.name);
+    let said: Vec<Html> = others.map(|name| html!("<code>{}</code> ", clip(&name, 200))).collect();
+    match said.is_empty() {
+        true => Html::default(),
+        false => html!(" · for clients also {}", said.into_iter().collect::<Html>()),
+    }
 }
 
 /// A text of which the beginning is read by most, and all of it by who wants to.

@@ -8,7 +8,7 @@ use tokio_postgres::Statement;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 use uuid::Uuid;
 
-use super::super::{Row, Value};
+use super::super::{Given, Row, Value};
 use crate::Timestamp;
 
 /// PostgreSQL counts from the year 2000.
@@ -17,8 +17,8 @@ const MICROS_TO_2000: i64 = 946_684_800_000_000;
 /// The first byte of binary JSONB.
 const JSONB_VERSION: u8 = 1;
 
-pub(super) fn parameters(values: &[Value]) -> Vec<&(dyn ToSql + Sync)> {
-    values.iter().map(|value| value as &(dyn ToSql + Sync)).collect()
+pub(super) fn parameters<'v>(values: &'v [Given<'v>]) -> Vec<&'v (dyn ToSql + Sync)> {
+    values.iter().map(|value| value as _).collect()
 }
 
 pub(super) fn rows(statement: &Statement, rows: &[tokio_postgres::Row]) -> Result<Vec<Row>, tokio_postgres::Error> {
@@ -32,7 +32,7 @@ pub(super) fn rows(statement: &Statement, rows: &[tokio_postgres::Row]) -> Resul
 
 type Boxed = Box<dyn Error + Sync + Send>;
 
-impl ToSql for Value {
+impl ToSql for Given<'_> {
     fn to_sql(&self, kind: &Type, out: &mut BytesMut) -> Result<IsNull, Boxed> {
         match (self, kind) {
             (Self::Null, _) => Ok(IsNull::Yes),
@@ -43,7 +43,6 @@ impl ToSql for Value {
             (Self::Bytes(it), &Type::BYTEA) => it.to_sql(kind, out),
             (Self::Time(it), &Type::TIMESTAMPTZ) => (it.as_micros() - MICROS_TO_2000).to_sql(&Type::INT8, out),
             (Self::Text(it), &Type::TEXT | &Type::VARCHAR) => it.to_sql(kind, out),
-            (Self::Shared(it), &Type::TEXT | &Type::VARCHAR) => (&**it).to_sql(kind, out),
             (Self::Word(it), &Type::TEXT | &Type::VARCHAR) => it.to_sql(kind, out),
             (Self::Json(it), &Type::JSON | &Type::TEXT) => it.to_sql(&Type::TEXT, out),
             (Self::Json(it), &Type::JSONB) => {
@@ -62,7 +61,7 @@ impl ToSql for Value {
     to_sql_checked!();
 }
 
-impl std::fmt::Debug for Value {
+impl std::fmt::Debug for Given<'_> {
     /// Values may be secrets.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Value(..)")
@@ -81,9 +80,9 @@ impl<'a> FromSql<'a> for Value {
                 let micros = i64::from_sql(&Type::INT8, raw)?;
                 Self::Time(Timestamp::from_micros(micros.saturating_add(MICROS_TO_2000)))
             }
-            Type::TEXT | Type::VARCHAR | Type::NAME => Self::Text(String::from_sql(&Type::TEXT, raw)?),
-            Type::JSON => Self::Json(String::from_sql(&Type::TEXT, raw)?),
-            Type::JSONB => Self::Json(String::from_sql(&Type::TEXT, raw.get(1..).ok_or("empty JSONB")?)?),
+            Type::TEXT | Type::VARCHAR | Type::NAME => Self::Text(String::from_sql(&Type::TEXT, raw)?.into()),
+            Type::JSON => Self::Json(String::from_sql(&Type::TEXT, raw)?.into()),
+            Type::JSONB => Self::Json(String::from_sql(&Type::TEXT, raw.get(1..).ok_or("empty JSONB")?)?.into()),
             _ => return Err(format!("a {kind} is not expected").into()),
         })
     }
