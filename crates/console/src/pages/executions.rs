@@ -96,11 +96,12 @@ impl<'v> Asked<'v> {
 pub(crate) async fn list(visit: &Visit<'_>) -> Result<Reply, Error> {
     let asked = Asked::of(visit);
     // Who writes a full name means the tool of that server.
-    if asked.server.is_empty() && asked.tool.contains(['.', ':', '_', '/']) {
-        if let Ok(tool) = visit.service().tool_known_as(asked.tool).await {
-            let meant = Asked { server: &tool.server_name, tool: &tool.original_name, offset: 0, ..asked };
-            return Ok(Reply::Seen(meant.address("/executions", 0)));
-        }
+    if asked.server.is_empty()
+        && asked.tool.contains(['.', ':', '_', '/'])
+        && let Ok(tool) = visit.service().tool_known_as(asked.tool).await
+    {
+        let meant = Asked { server: &tool.server_name, tool: &tool.original_name, offset: 0, ..asked };
+        return Ok(Reply::Seen(meant.address("/executions", 0)));
     }
     let listed = visit.service().executions(&asked.filter(), Part { limit: PAGE, offset: asked.offset }).await?;
     let reading = visit.service().reading();
