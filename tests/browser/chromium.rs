@@ -14,6 +14,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// How long a page may take to become what it should be. A busy machine is slow.
+/// So often something may be replaced between being found and being clicked.
+const STALE: usize = 5;
 const PATIENCE: Duration = Duration::from_secs(20);
 /// What is printed when it listens, followed by the port.
 const LISTENING: &str = "started successfully on port ";
@@ -171,12 +173,16 @@ impl Browser {
     }
 
     pub(super) async fn click(&self, selector: &str) {
-        let found = self.0.wait().at_most(PATIENCE).for_element(Locator::Css(selector)).await;
-        found
-            .unwrap_or_else(|error| panic!("{selector}: {error}"))
-            .click()
-            .await
-            .unwrap_or_else(|error| panic!("{selector}: {error}"));
+        for _ in 0..STALE {
+            let found = self.0.wait().at_most(PATIENCE).for_element(Locator::Css(selector)).await;
+            match found.unwrap_or_else(|error| panic!("{selector}: {error}")).click().await {
+                Ok(()) => return,
+                // The page has been brought up to date in between: a person would not have seen the difference.
+                Err(error) if error.to_string().contains("stale element") => {}
+                Err(error) => panic!("{selector}: {error}"),
+            }
+        }
+        panic!("{selector} is replaced again and again");
     }
 
     /// Types into an input that is found by a selector, instead of what is there.

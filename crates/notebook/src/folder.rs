@@ -323,7 +323,8 @@ mod tests {
         }
         symlink(place.path().join("secret.md"), root.join("b.assets/link.png")).unwrap();
         assert_eq!(folder.picture("b.assets/a.png").unwrap(), ("image/png", b"a.png".to_vec()));
-        for path in ["b.assets/b.svg", "b.assets/c.txt", "b.assets/link.png", "../a.png", "b.md", "none.png"] {
+        assert_eq!(folder.picture("b.assets/b.svg").unwrap(), ("image/svg+xml", b"b.svg".to_vec()));
+        for path in ["b.assets/c.txt", "b.assets/link.png", "../a.png", "b.md", "none.png"] {
             assert!(matches!(folder.picture(path), Err(FolderError::NoDocument { .. })), "{path}");
         }
     }
