@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use front::{SHORTEST_GOOD, Tokens};
+use service::Service;
 
 use crate::failure::Failure;
 
@@ -33,7 +34,7 @@ pub(crate) fn tokens(file: Option<&Path>, variable: Option<&str>) -> Result<Opti
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Follows the file: who is taken out of it is let in no more. As long as it makes no sense, what it said before counts.
-pub(crate) async fn follow(tokens: Arc<Tokens>, file: PathBuf) {
+pub(crate) async fn follow(tokens: Arc<Tokens>, file: PathBuf, service: Arc<Service>) {
     let variable = std::env::var(TOKEN_VARIABLE).ok();
     let mut seen = stamp(&file);
     loop {
@@ -46,10 +47,15 @@ pub(crate) async fn follow(tokens: Arc<Tokens>, file: PathBuf) {
         match self::tokens(Some(&file), variable.as_deref()) {
             Ok(Some(now)) => {
                 tokens.replace(&now);
+                service.note_token_trouble(None);
                 tracing::info!(file = %file.display(), tokens = ?tokens, "the token file has changed");
             }
             Ok(None) => {}
-            Err(failure) => tracing::error!("{}; the tokens before stay", failure.message),
+            Err(failure) => {
+                let trouble = format!("{}; the tokens before stay", failure.message);
+                tracing::error!("{trouble}");
+                service.note_token_trouble(Some(trouble));
+            }
         }
     }
 }

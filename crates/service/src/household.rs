@@ -44,6 +44,7 @@ pub(crate) struct Household {
     last_sync: Mutex<Option<Timestamp>>,
     /// Why what the config file says is not what is done, if that is so.
     config_trouble: Mutex<Option<String>>,
+    token_trouble: Mutex<Option<String>>,
     /// Names in the config file that belong to registered servers.
     overruled: Mutex<BTreeSet<String>>,
 }
@@ -89,6 +90,7 @@ impl Household {
             stopping: watch::Sender::new(false),
             last_sync: Mutex::default(),
             config_trouble: Mutex::default(),
+            token_trouble: Mutex::default(),
             overruled: Mutex::default(),
         })
     }
@@ -147,6 +149,16 @@ impl Household {
     /// Tools were discovered just now.
     pub(crate) fn synchronised(&self) {
         *self.last_sync.lock().unwrap_or_else(PoisonError::into_inner) = Some(Timestamp::now());
+    }
+
+    /// Notes why the file of tokens does not say who may come in, or that it does.
+    pub(crate) fn note_token_trouble(&self, trouble: Option<String>) {
+        *self.token_trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
+    }
+
+    /// Why the file of tokens does not say who may come in, if that is so.
+    pub(crate) fn token_trouble(&self) -> Option<String> {
+        self.token_trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Notes why what the config file says is not what is done, or that it is.

@@ -49,6 +49,16 @@ impl Service {
         self.house.config_trouble()
     }
 
+    /// Notes that the file of tokens cannot be used, so that who was taken out of it may still come in; or that it can.
+    pub fn note_token_trouble(&self, trouble: Option<String>) {
+        self.house.note_token_trouble(trouble);
+    }
+
+    /// Why the file of tokens does not say who may come in, if that is so.
+    pub fn token_trouble(&self) -> Option<String> {
+        self.house.token_trouble()
+    }
+
     /// Who changed what, newest first.
     pub async fn audit(&self, filter: &AuditFilter, page: Page) -> Result<Listed<AuditRecord>, Error> {
         Ok(self.store.audit(filter, page).await?)

@@ -1,240 +1,28 @@
 //! What an administrator does with servers.
 
 mod deeds;
+mod views;
+mod wishes;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use catalog::Kind;
-use registry::{
-    Deployment, HistoryEvent, Listed, Page, ServerId, ServerRecord, Status, ToolFilter, ToolRecord, Transport,
-};
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use registry::{HistoryEvent, Listed, Page, ServerId, Status, ToolFilter, ToolRecord};
 use tokio::sync::oneshot;
 
+pub use self::views::{ServerHealth, ServerView, State, TestReport};
+pub use self::wishes::{Registration, Update};
 use crate::containers::{self, ContainerView};
-use crate::finding::{ShownTool, ToolStates};
+use crate::finding::ShownTool;
 use crate::keeper::{Handle, Order};
-use crate::usage::UsageView;
-use crate::{Actor, Error, Problem, Service, spec, trial};
-
 pub use crate::spec::{SECRETS_ARE_MISSING, problems_with_config};
+use crate::usage::UsageView;
+use crate::{Actor, Error, Service, spec, trial};
 
 /// How long a reader waits for what was discovered just now to be written.
 const WRITING_PATIENCE: Duration = Duration::from_secs(1);
-
-/// A server to be registered, as it was sent.
-#[derive(Debug, Clone, Deserialize)]
-pub struct Registration {
-    /// `^[a-z][a-z0-9_-]*$`, at most 255 characters, unique.
-    pub name: String,
-    /// What it is for.
-    #[serde(default)]
-    pub description: Option<String>,
-    /// How it is reached, in any case.
-    pub transport_type: Transport,
-    /// Who runs it. Follows from the rest; whoever says it is told if it cannot be.
-    #[serde(default)]
-    pub deployment_type: Option<Deployment>,
-    /// Where and with what.
-    pub connection_config: Map<String, Value>,
-    /// Asked instead of the server whether it is well.
-    #[serde(default)]
-    pub health_check_url: Option<String>,
-    /// Connect at once.
-    #[serde(default = "yes")]
-    pub auto_connect: bool,
-    /// It may be connected.
-    #[serde(default = "yes")]
-    pub enabled: bool,
-}
-
-fn yes() -> bool {
-    true
-}
-
-/// What is to be different about a server; absent stays, null removes.
-#[derive(Debug, Clone, Default, Deserialize)]
-pub struct Update {
-    /// Its new name.
-    #[serde(default)]
-    pub name: Option<String>,
-    /// Its new description.
-    #[serde(default)]
-    pub description: Option<Option<String>>,
-    /// How it is reached from now on.
-    #[serde(default)]
-    pub transport_type: Option<Transport>,
-    /// Who runs it, as with a registration.
-    #[serde(default)]
-    pub deployment_type: Option<Deployment>,
-    /// Where and with what. Members that hold the mask keep what was there.
-    #[serde(default)]
-    pub connection_config: Option<Map<String, Value>>,
-    /// What to ask for its health.
-    #[serde(default)]
-    pub health_check_url: Option<Option<String>>,
-    /// Connect without being asked.
-    #[serde(default)]
-    pub auto_connect: Option<bool>,
-    /// It may be connected.
-    #[serde(default)]
-    pub enabled: Option<bool>,
-}
-
-/// A server as it is shown: what is kept, and how it is right now.
-#[derive(Debug, Clone, Serialize)]
-pub struct ServerView {
-    /// What is kept, with the status as it is right now.
-    #[serde(flatten)]
-    pub record: ServerRecord,
-    /// When the next attempt to connect is made, if one is.
-    pub next_retry_at: Option<registry::Timestamp>,
-    /// It starts when it is needed.
-    pub lazy: bool,
-    /// It is lazy, and well: it starts when one of its tools is called.
-    pub asleep: bool,
-    /// The container it lives in.
-    pub container: Option<ContainerView>,
-    /// What it uses of the machine, if it is a process or a container of ours; only where that is asked for.
-    pub usage: Option<UsageView>,
-    /// What has to be done before it can start, and how far that is.
-    pub progress: Option<String>,
-    /// Its tools, where they were asked for or just discovered.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tools: Option<Vec<ShownTool>>,
-}
-
-/// How well a server is.
-#[derive(Debug, Clone, Serialize)]
-pub struct ServerHealth {
-    /// Its id.
-    pub server_id: String,
-    /// Its name.
-    pub name: String,
-    /// How things stand.
-    pub status: Status,
-    /// Whether it is connected and was well when last looked at.
-    pub is_healthy: bool,
-    /// When it was last looked at.
-    pub last_check: Option<registry::Timestamp>,
-    /// How long its answer took, in milliseconds.
-    pub latency_ms: Option<f64>,
-    /// Health checks that failed in a row.
-    pub consecutive_failures: u32,
-    /// Attempts to connect that failed in a row.
-    pub failure_count: u32,
-    /// When the next attempt to connect is made.
-    pub next_retry_at: Option<registry::Timestamp>,
-    /// What is wrong.
-    pub error_message: Option<String>,
-    /// What is odd, such as a health address that answers 404.
-    pub warning: Option<String>,
-}
-
-/// What a try at a connection showed. Nothing is kept of it.
-#[derive(Debug, Clone, Serialize)]
-pub struct TestReport {
-    /// Whether it worked.
-    pub success: bool,
-    /// How long it took, in milliseconds.
-    pub duration_ms: f64,
-    /// Who it is, as it says itself.
-    pub server_info: Option<Value>,
-    /// The names of its tools.
-    pub tools: Vec<String>,
-    /// What each of them does, in the same order, as far as it says so.
-    #[serde(skip)]
-    pub descriptions: Vec<Option<String>>,
-    /// What went wrong, with the end of its stderr.
-    pub error: Option<String>,
-}
-
-/// How everything stands.
-#[derive(Debug, Clone, Serialize)]
-pub struct State {
-    /// Servers there are.
-    pub total_servers: u64,
-    /// Connected, degraded ones included.
-    pub connected_servers: u64,
-    /// Neither connected nor failed.
-    pub disconnected_servers: u64,
-    /// Of these, those that are about to be connected.
-    pub connecting_servers: u64,
-    /// Of these, those that start when they are needed.
-    pub asleep_servers: u64,
-    /// Of these, those that are switched off.
-    pub disabled_servers: u64,
-    /// Failed.
-    pub error_servers: u64,
-    /// Tools of connected servers.
-    pub total_tools: u64,
-    /// Of these, those whose skills are known.
-    pub classified_tools: u64,
-    /// Of these, the others.
-    pub unclassified_tools: u64,
-    /// The same in more detail: how far it is known what they are for.
-    pub tool_states: ToolStates,
-    /// When tools were last discovered.
-    pub last_sync: Option<registry::Timestamp>,
-    /// For how long the service has run.
-    pub uptime_seconds: f64,
-    /// Whether calls are refused until an operator allows them again.
-    pub executions_stopped: bool,
-}
-
-impl Registration {
-    /// Everything that is wrong with it.
-    pub fn problems(&self) -> Vec<Problem> {
-        deeds::problems_with(self)
-    }
-
-    /// The same, but secrets may be masked.
-    pub(crate) fn problems_but_masks(&self) -> Vec<Problem> {
-        let mut bare = self.clone();
-        bare.connection_config = without_masks(&self.connection_config);
-        bare.health_check_url = self.health_check_url.as_ref().map(|url| url.replace(registry::MASK, "masked"));
-        bare.problems()
-    }
-}
-
-/// The same with something else where there is a mask: only whether it is there is of interest.
-fn without_masks(config: &Map<String, Value>) -> Map<String, Value> {
-    fn bare(value: &Value) -> Value {
-        match value {
-            Value::String(text) => text.replace(registry::MASK, "masked").into(),
-            Value::Array(items) => items.iter().map(bare).collect(),
-            Value::Object(members) => Value::Object(without_masks(members)),
-            other => other.clone(),
-        }
-    }
-    config.iter().map(|(name, value)| (name.clone(), bare(value))).collect()
-}
-
-impl Update {
-    /// Whether it only switches the server on or off.
-    fn is_only_a_switch(&self) -> bool {
-        let Self {
-            name,
-            description,
-            transport_type,
-            deployment_type,
-            connection_config,
-            health_check_url,
-            auto_connect,
-            enabled: _,
-        } = self;
-        name.is_none()
-            && deployment_type.is_none()
-            && description.is_none()
-            && transport_type.is_none()
-            && connection_config.is_none()
-            && health_check_url.is_none()
-            && auto_connect.is_none()
-    }
-}
 
 impl Service {
     /// Registers a server and, if wanted, connects it: waits up to 1.5 s for its tools.

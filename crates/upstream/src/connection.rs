@@ -5,6 +5,7 @@
 //!
 //! # Layout
 //! - here: requests of callers, and what the server sends, sorted
+//! - `answers`: what comes back, and for whom
 //! - `turns`: requests that wait until a server is done with somebody else's
 //! - `withdrawal`: requests that are given up
 //! - `own`: questions of our own
@@ -12,6 +13,7 @@
 //! - `asked`: questions of the server
 //! - `batch`: several messages at once
 
+mod answers;
 mod asked;
 mod batch;
 mod hearing;
@@ -27,13 +29,12 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use catalog::{Kind as ItemKind, Offer, Secrets, ServerName};
 use protocol::envelope::{Envelope, Fault, Kind, Reason, salvage_id};
-use protocol::scan::member;
 use protocol::splice::{Edit, Piece, in_order, splice};
 use protocol::{Era, Line, Lines, Span};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::caller::{Answered, Caller};
+use crate::caller::Caller;
 use crate::changes::{Changes, News};
 use crate::doubts::Doubts;
 use crate::ears::Ears;
@@ -43,11 +44,6 @@ use crate::numbers::{Digits, our_number};
 use crate::open::{Call, Open, Waiting};
 use crate::stream::Source;
 use crate::wire::Wire;
-
-/// What a server says that could not read what it was sent.
-const PARSE_ERROR: &[u8] = b"-32700";
-/// So long a server that said so may take to answer after all.
-const BETTER_ANSWER: Duration = Duration::from_secs(2);
 
 /// So much of a server's last words is told to who waits for its answer.
 const LAST_WORDS: usize = 300;
@@ -418,63 +414,6 @@ impl Connection {
                 self.fail_unreadable(id, Unreadable::Faulty(reason), &line);
             }
         }
-    }
-
-    fn answer(
-        self: &Arc<Self>,
-        line: Bytes,
-        id_at: Span,
-        outcome: Result<Span, Span>,
-        callers: &mut Vec<Arc<dyn Caller>>,
-    ) {
-        let Some(waiting) = our_number(id_at.of(&line)).and_then(|number| self.lock().answered(number)) else {
-            if let Some(number) = self.not_understood(&line, id_at, outcome) {
-                drop(tokio::spawn(Arc::clone(self).answer_late(number, line, id_at, outcome)));
-                return;
-            }
-            // Answered twice, answered after a cancellation, or never asked: nobody is waiting for it.
-            tracing::debug!(server = %self.server(), id = %String::from_utf8_lossy(id_at.of(&line)), "dropped an answer to no open request");
-            return self.next_turn();
-        };
-        self.hand_over(waiting, line, id_at, outcome, callers);
-    }
-
-    /// Gives an answer to who waits for it.
-    fn hand_over(
-        &self,
-        waiting: Waiting,
-        line: Bytes,
-        id_at: Span,
-        outcome: Result<Span, Span>,
-        callers: &mut Vec<Arc<dyn Caller>>,
-    ) {
-        match waiting {
-            Waiting::Caller(call) => {
-                self.deeds.fetch_add(1, Ordering::Relaxed);
-                call.caller.answered(&call.id, Answered { server: self, line: &line, id_at, outcome });
-                remember(callers, call.caller);
-                self.next_turn();
-            }
-            // Whoever asked may have stopped waiting; then nobody misses the answer.
-            Waiting::Ourselves(asker) => drop(asker.send(Answer { line, outcome })),
-        }
-    }
-
-    /// Takes an error without an id for the answer to a request, if there is no better one soon.
-    async fn answer_late(self: Arc<Self>, number: u64, line: Bytes, id_at: Span, outcome: Result<Span, Span>) {
-        tokio::time::sleep(BETTER_ANSWER).await;
-        let Some(waiting) = self.lock().answered(number) else { return };
-        let mut callers = Vec::new();
-        self.hand_over(waiting, line, id_at, outcome, &mut callers);
-        callers.iter().for_each(|caller| caller.flush());
-    }
-
-    /// The number of the request that the server could not read, and whose id it therefore does not know, if there is only
-    /// one that it can mean. Nothing else is told like this: some answer notifications, too, which nobody asked them to.
-    fn not_understood(&self, line: &[u8], id_at: Span, outcome: Result<Span, Span>) -> Option<u64> {
-        let code = member(line, outcome.err()?, "code")?;
-        let is_meant = id_at.of(line) == b"null" && code.of(line) == PARSE_ERROR;
-        is_meant.then(|| self.lock().only_one()).flatten()
     }
 
     /// A line that cannot be passed on. If it was somebody's answer, they are told; if it was chatter, the user is, once.

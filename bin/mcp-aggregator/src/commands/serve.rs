@@ -125,7 +125,10 @@ pub(crate) fn run_announced(
         let service_file = say_where(&storage, address);
         announce(address, tokens.is_some());
         let tokens = tokens.map(Arc::new);
-        let following = tokens.clone().zip(token_file).map(|(tokens, file)| tokio::spawn(follow(tokens, file)));
+        let following = tokens
+            .clone()
+            .zip(token_file)
+            .map(|(tokens, file)| tokio::spawn(follow(tokens, file, Arc::clone(&service))));
         let has_model = model.is_some();
         let api = Arc::new(api(&service, documents.clone(), model));
         let url = format!("http://{}", reached_at(address));

@@ -128,6 +128,13 @@ fn a_token_that_is_taken_out_of_the_file_opens_no_more_and_a_new_one_does() {
     let logged = || std::fs::read_to_string(&log).unwrap_or_default();
     wait_until("what is wrong is told", || logged().contains("the tokens before stay").then_some(()));
     assert_eq!(statuses(), ["200", "401", "200"]);
+    // Not only in the log: who was to be kept out may still come in.
+    let health = || served.ask("GET /api/v1/aggregator/health HTTP/1.1\r\nAuthorization: Bearer ann-0123456789abcdef");
+    let told = health();
+    assert!(told.contains("\"degraded\"") && told.contains("\"tokens\""), "{told}");
+    std::fs::write(&tokens, "ann:ann-0123456789abcdef\n").unwrap();
+    wait_until("all is well again", || health().contains("\"healthy\"").then_some(()));
+    assert_eq!(statuses(), ["200", "401", "401"]);
     served.stop();
 }
 

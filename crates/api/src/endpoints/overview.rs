@@ -81,6 +81,8 @@ async fn health(asked: Asked) -> Result<Answer, Error> {
     }
     let config = asked.service.config_trouble();
     issues.extend(config.iter().map(|message| json!({"component": "config", "message": message})));
+    let tokens = asked.service.token_trouble();
+    issues.extend(tokens.iter().map(|message| json!({"component": "tokens", "message": message})));
     let vectors = asked.service.vectors();
     if let Some(trouble) = &vectors.trouble {
         let message = format!("vectors are compared here, not where they should be: {trouble}");
@@ -97,6 +99,7 @@ async fn health(asked: Asked) -> Result<Answer, Error> {
     let is_well = database.is_ok()
         && servers_are_well
         && config.is_none()
+        && tokens.is_none()
         && vectors.trouble.is_none()
         && embeddings.is_none()
         && !state.executions_stopped;

@@ -32,7 +32,10 @@ pub(super) fn state() -> Schema {
 
 pub(super) fn service_health() -> Schema {
     let issue = Schema::object()
-        .with("component", Schema::word(["server", "database", "executions", "config", "vectors", "embeddings"]))
+        .with(
+            "component",
+            Schema::word(["server", "database", "executions", "config", "tokens", "vectors", "embeddings"]),
+        )
         .with("message", Schema::text())
         .may_have("server_id", Schema::formatted("uuid"))
         .may_have("server_name", Schema::text());
