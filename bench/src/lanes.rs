@@ -23,7 +23,8 @@ pub(crate) struct Entrant<'a, W> {
     pub(crate) afterwards: Duration,
     /// Calls per second, one number for each block.
     rates: Vec<f64>,
-    cpu: Option<Duration>,
+    /// Of the relay per call, in microseconds, one number for each block; none where that cannot be told.
+    cpu: Vec<f64>,
 }
 
 impl<'a, W> Entrant<'a, W> {
@@ -34,7 +35,7 @@ impl<'a, W> Entrant<'a, W> {
             relay: Vec::new(),
             afterwards: Duration::ZERO,
             rates: Vec::new(),
-            cpu: Some(Duration::ZERO),
+            cpu: Vec::new(),
         }
     }
 }
@@ -44,7 +45,7 @@ pub(crate) struct Finish<'a> {
     pub(crate) contestant: &'a Contestant,
     /// Calls per second: the median of its blocks.
     pub(crate) rate: f64,
-    /// Of the relay per call, in microseconds.
+    /// Of the relay per call, in microseconds: the mean of the middle half of its blocks.
     pub(crate) cpu: Option<f64>,
 }
 
@@ -65,7 +66,7 @@ pub(crate) fn race<'a, W: Wire>(
         }
         entrants.retain(|entrant| !entrant.lanes.is_empty());
     }
-    Ok(entrants.into_iter().filter_map(|entrant| entrant.finish(calls)).collect())
+    Ok(entrants.into_iter().filter_map(Entrant::finish).collect())
 }
 
 impl<'a, W: Wire> Entrant<'a, W> {
@@ -74,17 +75,25 @@ impl<'a, W: Wire> Entrant<'a, W> {
         let elapsed = answer_all(&mut self.lanes, calls)?;
         std::thread::sleep(self.afterwards);
         let after = cpu_time(&self.relay);
-        self.cpu = self.cpu.zip(before.zip(after)).map(|(sum, (before, after))| sum + after.saturating_sub(before));
+        let spent = before.zip(after).map(|(before, after)| micros(after.saturating_sub(before)) / calls as f64);
+        self.cpu.extend(spent);
         self.rates.push(calls as f64 / elapsed.as_secs_f64());
         Ok(())
     }
 
-    fn finish(mut self, calls: usize) -> Option<Finish<'a>> {
+    fn finish(mut self) -> Option<Finish<'a>> {
         self.rates.sort_unstable_by(f64::total_cmp);
         let rate = *self.rates.get(self.rates.len() / 2)?;
-        let cpu = self.cpu.map(|cpu| micros(cpu) / (calls * self.rates.len()) as f64);
-        Some(Finish { contestant: self.contestant, rate, cpu })
+        Some(Finish { contestant: self.contestant, rate, cpu: middle(self.cpu) })
     }
+}
+
+/// The mean of the middle half: somebody else on the machine spoils a block now and then, and not all of them.
+fn middle(mut all: Vec<f64>) -> Option<f64> {
+    all.sort_unstable_by(f64::total_cmp);
+    let cut = all.len() / 4;
+    let kept = all.get(cut..all.len() - cut)?;
+    (!kept.is_empty()).then(|| kept.iter().sum::<f64>() / kept.len() as f64)
 }
 
 /// One connection with its share of the calls in flight.
