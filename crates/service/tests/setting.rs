@@ -140,13 +140,13 @@ impl Setting {
 }
 
 impl Setting {
-    /// Waits until the last thing in a server's history is that state. What happened while the clock stood still may take
+    /// Waits until that many things are in a server's history, and the last is that state. What happened while the clock stood still may take
     /// a while to be written: databases have clocks of their own.
-    pub(crate) async fn history_until(&self, server: &str, status: &str) -> Vec<String> {
+    pub(crate) async fn history_until(&self, server: &str, least: usize, status: &str) -> Vec<String> {
         let waiting = async {
             loop {
                 let history = self.history(server).await;
-                if history.last().is_some_and(|last| last == status) {
+                if history.len() >= least && history.last().is_some_and(|last| last == status) {
                     return history;
                 }
                 tokio::time::sleep(Duration::from_millis(20)).await;

@@ -163,7 +163,7 @@ async fn a_server_that_cannot_be_reached_is_tried_after_1_5_and_15_s_and_then_sw
     assert!(notice.unwrap().contains("switched off after 4 failed attempts"));
 
     tokio::time::resume();
-    let kept = setting.history_until("gone", "disabled").await;
+    let kept = setting.history_until("gone", 1, "disabled").await;
     assert_eq!(kept.iter().filter(|to| *to == "connecting").count(), 4, "{kept:?}");
     let refused = setting.service.connect(&somebody(), "gone").await;
     assert!(matches!(refused, Err(Error::ServerUnavailable { .. })), "{refused:?}");
@@ -249,7 +249,7 @@ async fn a_server_that_answers_no_pings_is_degraded_and_then_connected_anew() {
     let waited = attempts("mute")[1];
     assert!(waited > Duration::from_secs(80) && waited < Duration::from_secs(110), "{waited:?}");
     tokio::time::resume();
-    let kept = setting.history_until("mute", "connected").await;
+    let kept = setting.history_until("mute", 6, "connected").await;
     assert_eq!(kept[..4], ["connecting", "connected", "degraded", "error"], "{kept:?}");
     setting.end().await;
 }
@@ -268,7 +268,7 @@ async fn a_server_that_is_never_well_is_connected_anew_once_then_less_and_less_o
     assert_eq!(gaps.len(), 4);
     assert!(gaps.iter().all(|&gap| gap > 80), "each connection is looked at three times: {gaps:?}");
     tokio::time::resume();
-    let kept = setting.history_until("ailing", "disabled").await;
+    let kept = setting.history_until("ailing", 1, "disabled").await;
     let round = ["connecting", "connected", "degraded", "error"];
     assert!(kept.chunks(4).take(4).all(|steps| steps == round), "{kept:?}");
     setting.end().await;
