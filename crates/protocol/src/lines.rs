@@ -106,10 +106,27 @@ impl Lines {
         self.next_line()
     }
 
+    /// Bytes of the line that has not ended yet, for whoever limits it.
+    pub fn pending(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// Gives up the line that has not ended yet: of it, only [`Line::TooLong`] is left.
+    pub fn skip_line(&mut self) {
+        self.searched = self.buffer.len();
+        self.skip();
+    }
+
     /// Keeps memory bounded while a line runs past the limit.
     fn drop_excess(&mut self) {
         let is_skipping = self.skipping.is_some();
-        if !is_skipping && self.buffer.len() <= self.longest || self.buffer.len() < 4 * ENDS_KEPT {
+        if is_skipping || self.buffer.len() > self.longest {
+            self.skip();
+        }
+    }
+
+    fn skip(&mut self) {
+        if self.buffer.len() < 4 * ENDS_KEPT {
             return;
         }
         let skipped = self

@@ -1,6 +1,7 @@
 //! Getting to know a server: who it is and how it is talked to, then what it offers; and hearing when that changes.
 
 use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,12 +15,17 @@ use protocol::{Envelope, Era, Kind as MessageKind, Revision, reply, text};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::changes::News;
-use crate::connection::{Answer, Connection};
+use crate::connection::{Answer, Connection, NoAnswer};
 use crate::failure::Cause;
+use crate::limits::{Limit, ListBytes, ServerLimits};
 use crate::notices::{Deed, Notices};
 
-/// A list in more pages than this is not a list.
-const MOST_PAGES: usize = 10_000;
+/// Bytes of the cursor of a page.
+const LONGEST_CURSOR: usize = 64 << 10;
+/// Characters of an error that are shown.
+const SHOWN_ERROR: usize = 400;
+/// What an item of a list occupies besides its bytes, so that many small ones count too.
+const EVERY_ITEM: usize = 256;
 
 /// The least time between two looks at a server's changed lists, and the most if it changes them all the time.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
@@ -99,7 +105,8 @@ impl Manners {
     }
 
     async fn initialize(&self, connection: &Connection) -> Result<Met, Cause> {
-        initialized(&answered(connection, "initialize", Some(&self.introduction())).await?)
+        let answer = answered(connection, "initialize", Some(&self.introduction())).await?;
+        initialized(&answer, connection.limits())
     }
 
     async fn discover(&self, connection: &Connection) -> Result<Met, Cause> {
@@ -109,7 +116,7 @@ impl Manners {
         if answer.outcome.is_err_and(|error| wants_the_same_again(&answer.line, error)) {
             answer = answered(connection, "server/discover", None).await?;
         }
-        let result = object(&answer, "server/discover")?;
+        let result = object(&answer, "server/discover", connection.limits())?;
         Ok(Met {
             offer: offer(Era::Modern, &answer.line, result, "serverInfo"),
             revision: Some(protocol::revision::MODERN.to_owned()),
@@ -150,7 +157,12 @@ impl Manners {
                 }
                 match timeout(self.patience, list(connection, kind)).await {
                     Ok(Ok(listing)) => listing.put_into(&mut offer, kind, connection),
-                    Ok(Err(cause)) => tracing::warn!(%server, %cause, "could not list what has changed"),
+                    Ok(Err(cause)) => {
+                        tracing::warn!(%server, %cause, "could not list what has changed");
+                        if matches!(cause, Cause::TooMuch { .. }) {
+                            offer.set_notices(kind, vec![format!("the list before it still counts: {cause}")]);
+                        }
+                    }
                     Err(_) => {
                         tracing::warn!(%server, method = kind.list_method(), "did not list what has changed in time");
                     }
@@ -172,21 +184,26 @@ pub struct Met {
 }
 
 /// Reads the whole message with which a server answers `initialize`.
-pub fn read_introduction(line: Bytes) -> Result<Met, Cause> {
+pub fn read_introduction(line: Bytes, limits: &ServerLimits) -> Result<Met, Cause> {
     match Envelope::scan(&line) {
-        Ok(Envelope { kind: MessageKind::Response { outcome, .. }, .. }) => initialized(&Answer { line, outcome }),
+        Ok(Envelope { kind: MessageKind::Response { outcome, .. }, .. }) => {
+            initialized(&Answer { line, outcome }, limits)
+        }
         _ => Err(Cause::Nonsense { method: "initialize", problem: "something that is no answer".to_owned() }),
     }
 }
 
-fn initialized(answer: &Answer) -> Result<Met, Cause> {
-    let result = object(answer, "initialize")?;
+fn initialized(answer: &Answer, limits: &ServerLimits) -> Result<Met, Cause> {
+    let result = object(answer, "initialize", limits)?;
     let revision = member(&answer.line, result, "protocolVersion");
     let revision = revision.and_then(|span| text::decode(span.of(&answer.line))).map(|text| text.into_owned());
     Ok(Met { offer: offer(Era::Legacy, &answer.line, result, "serverInfo"), revision })
 }
 
-fn object(answer: &Answer, method: &'static str) -> Result<Span, Cause> {
+/// The `result` of a handshake.
+fn object(answer: &Answer, method: &'static str, limits: &ServerLimits) -> Result<Span, Cause> {
+    let checked = limits.check(Limit::Handshake, "the answer is", answer.line.len());
+    checked.map_err(|over| Cause::TooMuch { method, over })?;
     let result = answer.outcome.map_err(|error| refused(method, error.of(&answer.line)))?;
     if answer.line[result.start] != b'{' {
         return Err(Cause::Nonsense { method, problem: "something that is no object".to_owned() });
@@ -240,10 +257,14 @@ impl Listing {
 async fn list(connection: &Connection, kind: Kind) -> Result<Listing, Cause> {
     let method = kind.list_method();
     let nonsense = |problem: String| Cause::Nonsense { method, problem };
+    let too_much = |over| Cause::TooMuch { method, over };
+    let limits = connection.limits();
+    let mut bytes = ListBytes::new(limits, connection.index(), kind);
+    let mut cursors = HashSet::new();
     let (mut items, mut ids, mut params) = (Vec::new(), HashSet::new(), None);
     let mut notices = Notices::default();
     let mut hints: Option<Hints> = None;
-    for _ in 0..MOST_PAGES {
+    for _ in 0..limits.most(Limit::Pages) {
         let answer = answered(connection, method, params.as_deref()).await?;
         let result = match answer.outcome {
             Ok(result) => result,
@@ -255,6 +276,8 @@ async fn list(connection: &Connection, kind: Kind) -> Result<Listing, Cause> {
         };
         let page = Page::read(kind, &answer.line, result);
         let page = page.ok_or_else(|| nonsense(format!("no array `{}`", kind.array_key())))?;
+        // All of the page counts, for its items keep it in memory.
+        bytes.add(answer.line.len() + EVERY_ITEM * (page.items.len() + page.unusable)).map_err(too_much)?;
         for _ in 0..page.unusable {
             notices.note(Deed::LeftOut, "no usable name", None);
         }
@@ -274,24 +297,37 @@ async fn list(connection: &Connection, kind: Kind) -> Result<Listing, Cause> {
         }
         let Some(cursor) = page.next_cursor else {
             let hints = hints.unwrap_or(Hints::NONE);
+            bytes.complete();
             return Ok(Listing { items, hints, notices: notices.into_lines(kind) });
         };
-        let next = reply::object([("cursor", cursor.to_vec())]);
-        if params.as_ref() == Some(&next) {
+        if cursor.len() > LONGEST_CURSOR {
+            return Err(nonsense(format!("a cursor of {} kB; at most {} are read", cursor.len() >> 10, LONGEST_CURSOR >> 10)));
+        }
+        if !cursors.insert(hash(&cursor)) {
             return Err(nonsense("the same cursor again and again".to_owned()));
         }
-        params = Some(next);
+        params = Some(reply::object([("cursor", cursor.to_vec())]));
     }
-    Err(nonsense("a list without end".to_owned()))
+    Err(too_much(limits.over(Limit::Pages, "the list has")))
+}
+
+/// A cursor in few bytes, to know it again.
+fn hash(cursor: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    cursor.hash(&mut hasher);
+    hasher.finish()
 }
 
 async fn answered(connection: &Connection, method: &'static str, params: Option<&[u8]>) -> Result<Answer, Cause> {
-    // No answer means that the connection was ended, and whoever ended it knows why.
-    connection.ask(method, params).await.ok_or(Cause::ClosedOutput)
+    connection.ask_within_limits(method, params).await.map_err(|none| match none {
+        // Whoever ended the connection knows why.
+        NoAnswer::Ended => Cause::ClosedOutput,
+        NoAnswer::TooLong(over) => Cause::TooMuch { method, over },
+    })
 }
 
 fn refused(method: &'static str, error: &[u8]) -> Cause {
-    let error = String::from_utf8_lossy(error).chars().take(400).collect();
+    let error = String::from_utf8_lossy(&error[..error.len().min(4 * SHOWN_ERROR)]).chars().take(SHOWN_ERROR).collect();
     Cause::Refused { method, error }
 }
 

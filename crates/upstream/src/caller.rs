@@ -101,11 +101,14 @@ pub struct Question {
     /// What it says.
     pub envelope: Envelope,
     is_answered: bool,
+    /// What was reserved for it.
+    bytes: usize,
 }
 
 impl Question {
+    /// A request of `server` for which room was reserved.
     pub(crate) fn new(server: Arc<Connection>, line: Bytes, envelope: Envelope) -> Self {
-        Self { server, line, envelope, is_answered: false }
+        Self { server, envelope, is_answered: false, bytes: line.len(), line }
     }
 
     /// Where the server's id stands.
@@ -157,5 +160,6 @@ impl Drop for Question {
         if !self.is_answered {
             self.refuse_now(protocol::reply::code::INTERNAL_ERROR, "The client is gone, so nobody can answer");
         }
+        self.server.release_request(self.bytes);
     }
 }

@@ -12,17 +12,19 @@
 //! - `hearing`: notifications of the server
 //! - `asked`: questions of the server
 //! - `batch`: several messages at once
+//! - `incoming`: a message while it is being read, within the limits of its server
 
 mod answers;
 mod asked;
 mod batch;
 mod hearing;
+mod incoming;
 mod own;
 mod turns;
 mod withdrawal;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
@@ -40,10 +42,14 @@ use crate::doubts::Doubts;
 use crate::ears::Ears;
 use crate::failure::{CallError, Cause, Ending, Phase, Unreadable};
 use crate::lifecycle::Watcher;
+use crate::limits::{LARGE_MESSAGE, Limit, ServerLimits, Undelivered};
 use crate::numbers::{Digits, our_number};
 use crate::open::{Call, Open, Waiting};
 use crate::stream::Source;
 use crate::wire::Wire;
+
+pub use incoming::IncomingMessage;
+pub(crate) use own::NoAnswer;
 
 /// So much of a server's last words is told to who waits for its answer.
 const LAST_WORDS: usize = 300;
@@ -94,6 +100,13 @@ pub struct Connection {
     pub(crate) ears: Ears,
     /// How long a request of a caller may take, if there is a limit.
     limit: Option<Duration>,
+    /// What the server may make us hold.
+    limits: Arc<ServerLimits>,
+    undelivered: Arc<Undelivered>,
+    /// Bytes of its requests that wait for a client's answer.
+    open_request_bytes: AtomicUsize,
+    /// A warning about a notification that is too large was given.
+    warned_of_size: AtomicBool,
     secrets: Secrets,
     /// How often the server did something for a caller: whoever watches it sees from it that the server is alive.
     deeds: AtomicU64,
@@ -122,6 +135,8 @@ pub struct Surroundings {
     pub introduction: protocol::era::meta::Introduction,
     /// How long a request of a caller may take.
     pub limit: Option<Duration>,
+    /// What it may make us hold.
+    pub limits: Arc<ServerLimits>,
     /// What must not be told of the server.
     pub secrets: Secrets,
 }
@@ -129,7 +144,7 @@ pub struct Surroundings {
 impl Connection {
     /// A conversation that has not begun.
     pub fn new(surroundings: Surroundings, wire: Wire) -> Self {
-        let Surroundings { server, index, watcher, introduction, limit, secrets } = surroundings;
+        let Surroundings { server, index, watcher, introduction, limit, limits, secrets } = surroundings;
         Self {
             server: Mutex::new(server),
             index,
@@ -142,6 +157,10 @@ impl Connection {
             changes: Changes::default(),
             ears: Ears::default(),
             limit,
+            undelivered: Undelivered::new(&limits),
+            limits,
+            open_request_bytes: AtomicUsize::new(0),
+            warned_of_size: AtomicBool::new(false),
             secrets,
             deeds: AtomicU64::new(0),
             doubts: Doubts::default(),
@@ -187,6 +206,11 @@ impl Connection {
     /// How long a request may take, if there is a limit.
     pub fn limit(&self) -> Option<Duration> {
         self.limit
+    }
+
+    /// What it may make us hold.
+    pub fn limits(&self) -> &Arc<ServerLimits> {
+        &self.limits
     }
 
     /// How the server is talked to. Legacy until something else is known.
@@ -302,11 +326,21 @@ impl Connection {
 
     /// Reads what the server says until it stops saying anything.
     pub async fn listen(self: Arc<Self>, mut source: Source) {
-        let (mut lines, mut callers) = (Lines::default(), Vec::new());
+        // How long a line may be is decided while it grows.
+        let (mut lines, mut callers) = (Lines::with_limit(usize::MAX), Vec::new());
+        let mut incoming = self.incoming(None);
         let mut read_on = self.read_on.subscribe();
         while matches!(source.read_into(lines.space()).await, Ok(1..)) {
             while let Some(line) = lines.next_line() {
-                self.receive(line, None, &mut callers);
+                match line {
+                    Line::Whole(line) if line.len() <= LARGE_MESSAGE => {
+                        self.receive(Line::Whole(line), None, &mut callers);
+                    }
+                    line => self.receive_large(line, &mut incoming, &mut callers),
+                }
+            }
+            if lines.pending() > LARGE_MESSAGE && incoming.grow(lines.pending()).is_err() {
+                lines.skip_line();
             }
             // One flush for all that came in one read; and a caller who cannot keep up slows its server down, not us.
             for caller in callers.drain(..) {
@@ -320,7 +354,7 @@ impl Connection {
             }
         }
         if let Some(line) = lines.rest() {
-            self.receive(line, None, &mut callers);
+            self.receive_large(line, &mut incoming, &mut callers);
             callers.iter().for_each(|caller| caller.flush());
         }
     }
@@ -346,9 +380,16 @@ impl Connection {
     /// There will be no answer to the request of ours under `number`. A question of our own simply ends.
     pub fn fail(&self, number: u64, error: &CallError) {
         let waiting = self.lock().close(number);
-        if let Some(Waiting::Caller(call)) = waiting {
-            call.caller.failed(&call.id, error);
-            call.caller.flush();
+        match (waiting, error) {
+            (Some(Waiting::Caller(call)), error) => {
+                call.caller.failed(&call.id, error);
+                call.caller.flush();
+            }
+            // Nobody waits any more if the receiver is gone.
+            (Some(Waiting::Ourselves(asker)), CallError::Unreadable { problem: Unreadable::TooLong(over), .. }) => {
+                drop(asker.send(Err(*over)));
+            }
+            _ => {}
         }
         self.next_turn();
     }
@@ -395,8 +436,9 @@ impl Connection {
     fn receive(self: &Arc<Self>, line: Line, about: Option<u64>, callers: &mut Vec<Arc<dyn Caller>>) {
         let line = match line {
             Line::Whole(line) => line,
-            Line::TooLong { head, tail, length } => {
-                return self.fail_unreadable(salvage_id(&head, &tail), Unreadable::TooLong(length), &head);
+            Line::TooLong { head, tail, .. } => {
+                let over = self.limits.over(Limit::Message, "it is");
+                return self.fail_unreadable(salvage_id(&head, &tail), Unreadable::TooLong(over), &head);
             }
         };
         match Envelope::scan(&line) {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use catalog::{Secrets, ServerName};
 use protocol::envelope::Reason;
 
+use crate::limits::OverLimit;
 use crate::process::StartError;
 
 /// How far a server had come.
@@ -108,6 +109,14 @@ pub enum Cause {
         /// What came instead of an answer.
         problem: String,
     },
+    /// It sent or listed more than it may.
+    #[error("it answered `{method}`, but {over}")]
+    TooMuch {
+        /// What it was asked.
+        method: &'static str,
+        /// Which limit it exceeds, and what raises it.
+        over: OverLimit,
+    },
 }
 
 impl Cause {
@@ -128,7 +137,8 @@ impl Cause {
             | Self::Exited(_)
             | Self::ClosedOutput
             | Self::ClosedInput
-            | Self::TooSlow { .. }) => other,
+            | Self::TooSlow { .. }
+            | Self::TooMuch { .. }) => other,
         }
     }
 
@@ -147,7 +157,8 @@ impl Cause {
             | Self::ClosedOutput
             | Self::ClosedInput
             | Self::Refused { .. }
-            | Self::Nonsense { .. } => None,
+            | Self::Nonsense { .. }
+            | Self::TooMuch { .. } => None,
         }
     }
 }
@@ -283,9 +294,9 @@ pub enum Unreadable {
     /// It is no valid message.
     #[error("{0}")]
     Faulty(Reason),
-    /// It is longer than anything we pass on.
-    #[error("it is {} MB long", .0 >> 20)]
-    TooLong(usize),
+    /// It is longer than it may be.
+    #[error("{0}")]
+    TooLong(OverLimit),
 }
 
 impl CallError {

@@ -15,6 +15,7 @@
 //! - [`outbox`]: bytes on their way out: written at once if the receiver takes them, else queued within bounds
 //! - [`stream`]: the two ends of a pipe or socket
 //! - [`process`]: the only place that starts and ends programs
+//! - [`limits`]: what one server, and all together, may make us hold
 //! - [`lineage`]: the mark every process of ours carries, and how to find all that carry it
 //! - [`ancestry`]: which aggregators our requests come from, so that none becomes a server of itself
 //! - [`watchdog`]: the process that outlives us by a moment to clear up if we are killed
@@ -33,6 +34,7 @@ mod ears;
 pub mod failure;
 pub mod housing;
 pub mod lifecycle;
+pub mod limits;
 pub mod lineage;
 mod notices;
 mod numbers;
@@ -51,6 +53,7 @@ pub use caller::{Answered, Caller, Notice, Party, Question};
 pub use connection::{Connection, Request};
 pub use failure::{CallError, Ending, Phase, Report};
 pub use housing::{Housing, Tenancy, Usage};
+pub use limits::{Limit, OverLimit, ServerLimits};
 pub use lifecycle::{Finding, Life, Living, Probe, Stop, Upstream, Watcher};
 pub use outbox::Outbox;
 pub use signs::Signs;

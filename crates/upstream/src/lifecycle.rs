@@ -17,6 +17,7 @@ use crate::child;
 use crate::connection::{Connection, Surroundings};
 use crate::failure::{Cause, Ending, Phase, Report};
 use crate::housing::Housing;
+use crate::limits::ServerLimits;
 use crate::lineage::Lineage;
 use crate::signs::Signs;
 use crate::watchdog::Watchdog;
@@ -100,6 +101,8 @@ pub struct Upstream {
     pub ancestry: Arc<Ancestry>,
     /// Who ends it if we cannot.
     pub watchdog: Arc<Watchdog>,
+    /// What it may make us hold.
+    pub limits: Arc<ServerLimits>,
     /// Processes it leaves behind are looked for when it stops, not when everything does.
     pub sweeps: bool,
 }
@@ -125,6 +128,7 @@ impl Upstream {
             watcher: Arc::downgrade(watcher),
             introduction: self.manners.modern_introduction(),
             limit: self.spec.timeout,
+            limits: Arc::clone(&self.limits),
             secrets: self.spec.secrets.clone(),
         }
     }

@@ -4,6 +4,8 @@ use catalog::Kind;
 
 /// Names are shown of so many entries.
 const NAMED: usize = 3;
+/// Characters of a name that are shown.
+const LONGEST_NAME: usize = 80;
 
 /// What is noted while a list is read.
 #[derive(Debug, Default)]
@@ -35,13 +37,21 @@ impl Notices {
         let notice = &mut self.0[at];
         notice.count += 1;
         if notice.names.len() < NAMED {
-            notice.names.extend(name.map(str::to_owned));
+            notice.names.extend(name.map(shortened));
         }
     }
 
     /// ``left out 2 tools: `inputSchema.type` is not `object` (a, b)``, and so on.
     pub(crate) fn into_lines(self, kind: Kind) -> Vec<String> {
         self.0.iter().map(|notice| notice.line(kind)).collect()
+    }
+}
+
+/// A name may be of any length.
+fn shortened(name: &str) -> String {
+    match name.char_indices().nth(LONGEST_NAME) {
+        Some((end, _)) => format!("{}…", &name[..end]),
+        None => name.to_owned(),
     }
 }
 

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use crate::caller::{Caller, Party};
 use crate::connection::Answer;
 use crate::failure::Ending;
+use crate::limits::OverLimit;
 
 /// For how long a request that was given up may still make its server ask something, if the server does not say earlier
 /// that it has heard. What it asks later cannot be told from what others are asked.
@@ -40,7 +41,8 @@ pub(crate) struct Open {
 /// Who waits for an answer.
 pub(crate) enum Waiting {
     Caller(Call),
-    Ourselves(oneshot::Sender<Answer>),
+    /// Gets the answer, or that it is too long.
+    Ourselves(oneshot::Sender<Result<Answer, OverLimit>>),
 }
 
 /// A request of a caller. The id and token are copies: a few bytes must not keep the whole request in memory.

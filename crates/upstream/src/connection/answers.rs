@@ -56,7 +56,7 @@ impl Connection {
                 self.next_turn();
             }
             // Whoever asked may have stopped waiting; then nobody misses the answer.
-            Waiting::Ourselves(asker) => drop(asker.send(Answer { line, outcome })),
+            Waiting::Ourselves(asker) => drop(asker.send(Ok(Answer { line, outcome }))),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Questions of the server: who is to answer them, and the way back.
 
 use std::collections::hash_map::Entry;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
@@ -13,10 +14,13 @@ use protocol::{Span, text};
 use super::withdrawal::cancellation;
 use super::{Connection, remember};
 use crate::caller::{Caller, Question};
+use crate::limits::{Limit, OverLimit};
 use crate::open::Whose;
 
 /// So many questions may be open at once. A server that asks more does not wait for answers.
 const MOST_QUESTIONS: usize = 1000;
+/// Bytes of a server's id. It is kept, compared and sent back.
+const LONGEST_ID: usize = 1 << 10;
 
 /// How often it is looked whether somebody who was asked is still there, and for how long in a row they may not be.
 const LOOK: Duration = Duration::from_secs(5);
@@ -50,8 +54,16 @@ impl Connection {
         about: Option<u64>,
         callers: &mut Vec<Arc<dyn Caller>>,
     ) {
+        if id.end - id.start > LONGEST_ID {
+            return tracing::warn!(server = %self.server(), length = id.end - id.start, most = LONGEST_ID, "ignored a request whose id is too long");
+        }
         if text::token_is(method.of(&line), "ping") {
             return self.say(&reply::result(id.of(&line), b"{}"));
+        }
+        if let Err(over) = self.reserve_request(line.len()) {
+            tracing::warn!(server = %self.server(), length = line.len(), %over, "refused a request of the server");
+            let text = format!("server `{}` asks too much at once: {over}", self.server());
+            return self.say(&reply::error(id.of(&line), code::INTERNAL_ERROR, &text, None));
         }
         let question = Question::new(Arc::clone(self), line, envelope);
         let whose = self.lock().whose(about);
@@ -81,6 +93,18 @@ impl Connection {
                 None => drop(question),
             },
         }
+    }
+
+    /// Room for one more request of the server, until somebody has answered it.
+    fn reserve_request(&self, bytes: usize) -> Result<(), OverLimit> {
+        let all = self.open_request_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let checked = self.limits.check(Limit::Requests, "with it, its requests that wait for answers are", all);
+        checked.inspect_err(|_| self.release_request(bytes))
+    }
+
+    /// A request of the server is answered.
+    pub(crate) fn release_request(&self, bytes: usize) {
+        self.open_request_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     /// Who alone has requests open here, if it is only one.

@@ -10,8 +10,12 @@ use protocol::{Era, Span, text};
 
 use super::{Connection, remember};
 use crate::caller::{Caller, Notice};
+use crate::limits::{Limit, OverLimit};
 use crate::numbers::our_number;
 use crate::open::Whose;
+
+/// So much of a method is shown that may be of any length.
+const LONGEST_METHOD: usize = 100;
 
 impl Connection {
     pub(super) fn notice(
@@ -22,6 +26,9 @@ impl Connection {
         about: Option<u64>,
         callers: &mut Vec<Arc<dyn Caller>>,
     ) {
+        if let Err(over) = self.limits.check(Limit::Notification, "it is", line.len()) {
+            return self.drop_notification(line, method, over);
+        }
         match text::decode(method.of(line)).as_deref() {
             Some("notifications/progress") => self.progress(line, envelope, callers),
             Some("notifications/tools/list_changed") => self.changes.note(&[Kind::Tool]),
@@ -39,6 +46,17 @@ impl Connection {
             ) => self.report(line, method, envelope),
             Some(method) => self.about_a_request(line, method, envelope, about, callers),
             None => tracing::debug!(server = %self.server(), "notification without a name"),
+        }
+    }
+
+    /// Many sessions may keep it, so one that is too large reaches nobody. The user hears of the first.
+    fn drop_notification(&self, line: &[u8], method: Span, over: OverLimit) {
+        let method: String = String::from_utf8_lossy(method.of(line)).chars().take(LONGEST_METHOD).collect();
+        let (server, length) = (self.server(), line.len());
+        if self.warned_of_size.swap(true, Ordering::Relaxed) {
+            tracing::debug!(%server, method, length, %over, "dropped a notification");
+        } else {
+            tracing::warn!(%server, method, length, %over, "dropped a notification, and drops further ones of that size");
         }
     }
 

@@ -8,12 +8,19 @@ use protocol::{Envelope, Era, reply};
 use tokio::sync::oneshot;
 
 use super::{Answer, Connection};
+use crate::limits::OverLimit;
 use crate::open::Waiting;
 
 impl Connection {
     /// Asks the server something ourselves; `None` if it ended before it answered.
     pub async fn ask(&self, method: &str, params: Option<&[u8]>) -> Option<Answer> {
         let (_, answer) = self.begin(method, params)?;
+        answer.await
+    }
+
+    /// Asks the server something ourselves, and tells when its answer is longer than it may be.
+    pub(crate) async fn ask_within_limits(&self, method: &str, params: Option<&[u8]>) -> Result<Answer, NoAnswer> {
+        let (_, answer) = self.start(method, params).ok_or(NoAnswer::Ended)?;
         answer.await
     }
 
@@ -33,7 +40,7 @@ impl Connection {
         };
         self.wire.send(Some(number), &self.introduced(reply::request(number, method, params)));
         self.wire.flush();
-        Some(async move { receiver.await.ok() })
+        Some(async move { receiver.await.ok()?.ok() })
     }
 
     /// Asks, and returns the number under which the server knows the question, and what waits for the answer: to be
@@ -43,6 +50,15 @@ impl Connection {
         method: &str,
         params: Option<&[u8]>,
     ) -> Option<(u64, impl Future<Output = Option<Answer>> + use<'c>)> {
+        let (number, answer) = self.start(method, params)?;
+        Some((number, async move { answer.await.ok() }))
+    }
+
+    fn start<'c>(
+        &'c self,
+        method: &str,
+        params: Option<&[u8]>,
+    ) -> Option<(u64, impl Future<Output = Result<Answer, NoAnswer>> + use<'c>)> {
         let (sender, receiver) = oneshot::channel();
         let number = {
             let mut open = self.lock();
@@ -56,7 +72,7 @@ impl Connection {
         self.wire.flush();
         Some((number, async move {
             let _abandoned = abandoned;
-            receiver.await.ok()
+            receiver.await.map_err(|_| NoAnswer::Ended)?.map_err(NoAnswer::TooLong)
         }))
     }
 
@@ -86,6 +102,15 @@ impl Connection {
         request.push(b'\n');
         request
     }
+}
+
+/// Why a question of ours got no answer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum NoAnswer {
+    /// The connection was ended.
+    Ended,
+    /// The answer is longer than it may be.
+    TooLong(OverLimit),
 }
 
 /// Forgets a question of ours when nobody waits for its answer any more.

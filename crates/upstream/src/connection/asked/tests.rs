@@ -106,6 +106,7 @@ fn connection() -> Arc<Connection> {
         watcher: Weak::<Nobody>::new(),
         introduction: Introduction { capabilities: Bytes::from_static(b"{}"), info: None, log_level: None },
         limit: None,
+        limits: crate::limits::ServerLimits::from_settings(),
         secrets: Secrets::default(),
     };
     Arc::new(Connection::new(surroundings, Wire::Post(Postbox::new(Arc::new(Listener)))))

@@ -1,0 +1,101 @@
+//! A message of the server while it is being read: how long it may become, and room for it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use protocol::Line;
+use protocol::envelope::salvage_id;
+
+use super::Connection;
+use crate::caller::Caller;
+use crate::failure::Unreadable;
+use crate::limits::{LARGE_MESSAGE, Limit, OverLimit, Room};
+
+/// A message that is being read. One after the other can be read with it.
+#[derive(Debug)]
+pub struct IncomingMessage {
+    connection: Arc<Connection>,
+    about: Option<u64>,
+    room: Option<Room>,
+    /// Why the rest of it is skipped.
+    over: Option<OverLimit>,
+}
+
+impl IncomingMessage {
+    /// So much of the message has come. Once it fails, the message must be given up.
+    pub fn grow(&mut self, bytes: usize) -> Result<(), OverLimit> {
+        if let Some(over) = self.over {
+            return Err(over);
+        }
+        if bytes <= LARGE_MESSAGE {
+            return Ok(());
+        }
+        let (limit, most) = self.connection.longest_message(self.about);
+        let room = self.room.get_or_insert_with(|| Room::new(&self.connection.undelivered));
+        let grown = room.grow(bytes, limit, most);
+        if let Err(over) = grown {
+            self.room = None;
+            self.over = Some(over);
+        }
+        grown
+    }
+
+    /// The whole message. A large one counts until nobody holds it any more.
+    pub fn whole(&mut self, message: Bytes) -> Result<Bytes, OverLimit> {
+        self.grow(message.len())?;
+        Ok(match self.room.take() {
+            Some(room) => room.hold(message),
+            None => message,
+        })
+    }
+
+    /// The next message is another one.
+    fn restart(&mut self) -> Option<OverLimit> {
+        self.room = None;
+        self.over.take()
+    }
+}
+
+impl Connection {
+    /// A message that is about to be read, on the stream that answers the request `about`, or on none.
+    pub fn incoming(self: &Arc<Self>, about: Option<u64>) -> IncomingMessage {
+        IncomingMessage { connection: Arc::clone(self), about, room: None, over: None }
+    }
+
+    /// How long a message may be, and by which limit. Only results of calls may be very long.
+    fn longest_message(&self, about: Option<u64>) -> (Limit, usize) {
+        let open = self.lock();
+        let is_awaited = match about {
+            Some(number) => open.get(number).is_some(),
+            None => open.calls().next().is_some(),
+        };
+        drop(open);
+        match is_awaited {
+            true => (Limit::Message, self.limits.most(Limit::Message)),
+            false => (Limit::Catalog, self.limits.most_unasked()),
+        }
+    }
+
+    /// Takes a line that may be long, or the ends of one that was too long.
+    pub(super) fn receive_large(
+        self: &Arc<Self>,
+        line: Line,
+        incoming: &mut IncomingMessage,
+        callers: &mut Vec<Arc<dyn Caller>>,
+    ) {
+        let (head, tail) = match line {
+            Line::Whole(line) => match incoming.whole(line.clone()) {
+                Ok(line) => {
+                    incoming.restart();
+                    return self.receive(Line::Whole(line), None, callers);
+                }
+                Err(_) => (line.clone(), line),
+            },
+            Line::TooLong { head, tail, .. } => (head, tail),
+        };
+        match incoming.restart() {
+            Some(over) => self.fail_unreadable(salvage_id(&head, &tail), Unreadable::TooLong(over), &head),
+            None => self.receive(Line::TooLong { length: 0, head, tail }, None, callers),
+        }
+    }
+}

@@ -1,0 +1,431 @@
+//! What one server, and all servers together, may make us hold in memory: what they list, notify, ask and answer.
+//!
+//! Every limit has a setting of the service and an environment variable of the programs that serve over stdio. A limit
+//! is looked up when it is needed, so a changed setting counts at once.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use catalog::Kind;
+
+/// Messages below this size are not counted one by one: a pipe or a stream has at most one of them under way.
+pub const LARGE_MESSAGE: usize = 256 << 10;
+
+/// The unit of all limits but the number of pages.
+const KB: usize = 1 << 10;
+const MB: usize = 1 << 20;
+
+/// One thing that is limited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limit {
+    /// The answer to `initialize` or `server/discover`: instructions, name, version, capabilities.
+    Handshake,
+    /// Pages of one list.
+    Pages,
+    /// Everything one server lists: tools, prompts, resources and templates.
+    Catalog,
+    /// Everything all servers list.
+    AllCatalogs,
+    /// One notification: a log message, progress, an update.
+    Notification,
+    /// All requests of one server that wait for a client's answer: elicitation, sampling, roots.
+    Requests,
+    /// One message of a server, results of calls included.
+    Message,
+    /// Large messages of one server that are not delivered yet.
+    Undelivered,
+    /// The same of all servers.
+    AllUndelivered,
+}
+
+impl Limit {
+    /// Every limit.
+    pub const ALL: [Self; 9] = [
+        Self::Handshake,
+        Self::Pages,
+        Self::Catalog,
+        Self::AllCatalogs,
+        Self::Notification,
+        Self::Requests,
+        Self::Message,
+        Self::Undelivered,
+        Self::AllUndelivered,
+    ];
+
+    /// The name of the setting.
+    pub const fn setting(self) -> &'static str {
+        match self {
+            Self::Handshake => "server_handshake_kb",
+            Self::Pages => "server_list_pages",
+            Self::Catalog => "server_catalog_kb",
+            Self::AllCatalogs => "all_catalogs_kb",
+            Self::Notification => "server_notification_kb",
+            Self::Requests => "server_requests_kb",
+            Self::Message => "server_message_kb",
+            Self::Undelivered => "server_undelivered_kb",
+            Self::AllUndelivered => "all_undelivered_kb",
+        }
+    }
+
+    /// The name of the environment variable.
+    pub fn variable(self) -> String {
+        format!("MCP_AGGREGATOR_{}", self.setting().to_ascii_uppercase())
+    }
+
+    /// What holds where nothing else is set, as it is written in a setting.
+    pub const fn default_value(self) -> u32 {
+        match self {
+            Self::Handshake => 1 << 10,
+            Self::Pages => 1_000,
+            Self::Catalog | Self::Requests => 32 << 10,
+            Self::AllCatalogs => 256 << 10,
+            Self::Notification => 4 << 10,
+            Self::Message => 512 << 10,
+            Self::Undelivered => 1 << 20,
+            Self::AllUndelivered => 2 << 20,
+        }
+    }
+
+    /// The least and the most that can be set.
+    pub const fn range(self) -> (u32, u32) {
+        match self {
+            Self::Pages => (1, 1_000_000),
+            Self::Message | Self::Undelivered | Self::AllUndelivered => (1 << 10, 1 << 30),
+            _ => (1, 1 << 30),
+        }
+    }
+
+    /// What one of its unit is worth: a kB, or a page.
+    const fn unit(self) -> usize {
+        match self {
+            Self::Pages => 1,
+            _ => KB,
+        }
+    }
+}
+
+/// Where a user changes limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ChangedBy {
+    Setting,
+    Variable,
+}
+
+/// A server exceeds a limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OverLimit {
+    what: &'static str,
+    limit: Limit,
+    most: usize,
+    by: ChangedBy,
+}
+
+impl OverLimit {
+    /// Which limit it is.
+    pub fn limit(&self) -> Limit {
+        self.limit
+    }
+}
+
+impl fmt::Display for OverLimit {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} more than {}, which is the limit; ", self.what, Amount(self.limit, self.most))?;
+        match self.by {
+            ChangedBy::Setting => write!(out, "the setting `{}` raises it", self.limit.setting()),
+            ChangedBy::Variable => write!(out, "{} raises it", self.limit.variable()),
+        }
+    }
+}
+
+impl std::error::Error for OverLimit {}
+
+/// So much of what a limit counts, for people.
+struct Amount(Limit, usize);
+
+impl fmt::Display for Amount {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.0, self.1) {
+            (Limit::Pages, pages) => write!(out, "{pages} pages"),
+            (_, bytes) if bytes >= MB && bytes % MB == 0 => write!(out, "{} MB", bytes / MB),
+            (_, bytes) => write!(out, "{} kB", bytes / KB),
+        }
+    }
+}
+
+/// The limits as they are now, and what counts towards those that are about all servers.
+#[derive(Debug)]
+pub struct ServerLimits {
+    /// In bytes or pages, in the order of [`Limit::ALL`].
+    most: [AtomicUsize; Limit::ALL.len()],
+    by: ChangedBy,
+    /// Bytes that each server lists, by kind.
+    catalogs: Mutex<BTreeMap<usize, [usize; 4]>>,
+    undelivered: AtomicUsize,
+}
+
+impl ServerLimits {
+    fn new(by: ChangedBy) -> Arc<Self> {
+        let most = Limit::ALL.map(|limit| AtomicUsize::new(limit.default_value() as usize * limit.unit()));
+        Arc::new(Self { most, by, catalogs: Mutex::default(), undelivered: AtomicUsize::new(0) })
+    }
+
+    /// The defaults, which settings of the service change.
+    pub fn from_settings() -> Arc<Self> {
+        Self::new(ChangedBy::Setting)
+    }
+
+    /// What the environment says, and the defaults for the rest.
+    pub fn from_environment() -> Result<Arc<Self>, String> {
+        let limits = Self::new(ChangedBy::Variable);
+        for limit in Limit::ALL {
+            let name = limit.variable();
+            let Ok(text) = std::env::var(&name) else { continue };
+            let (least, most) = limit.range();
+            let value = text.trim().parse().ok().filter(|value| (least..=most).contains(value));
+            let value =
+                value.ok_or_else(|| format!("{name} is {text:?}; it must be a whole number from {least} to {most}"))?;
+            limits.set(limit, value);
+        }
+        Ok(limits)
+    }
+
+    /// From now on this holds.
+    pub fn set(&self, limit: Limit, value: u32) {
+        self.most[limit as usize].store((value as usize).saturating_mul(limit.unit()), Ordering::Relaxed);
+    }
+
+    /// What holds now, in bytes or pages.
+    pub fn most(&self, limit: Limit) -> usize {
+        self.most[limit as usize].load(Ordering::Relaxed)
+    }
+
+    /// Fails if there is more of something than there may be.
+    pub fn check(&self, limit: Limit, what: &'static str, amount: usize) -> Result<(), OverLimit> {
+        if amount > self.most(limit) { Err(self.over(limit, what)) } else { Ok(()) }
+    }
+
+    /// That a limit is exceeded.
+    pub(crate) fn over(&self, limit: Limit, what: &'static str) -> OverLimit {
+        OverLimit { what, limit, most: self.most(limit), by: self.by }
+    }
+
+    /// The most that a server can send although no client waits for a result of it.
+    pub(crate) fn most_unasked(&self) -> usize {
+        let limits = [Limit::Handshake, Limit::Catalog, Limit::Notification, Limit::Requests];
+        limits.map(|limit| self.most(limit)).into_iter().max().unwrap_or_default().min(self.most(Limit::Message))
+    }
+
+    /// A server at this place offers something that it did not list just now, or nothing (0 bytes).
+    pub fn note_offer(&self, server: usize, bytes: impl FnOnce() -> usize) {
+        let mut catalogs = self.catalogs();
+        if catalogs.contains_key(&server) {
+            return;
+        }
+        let bytes = bytes();
+        if bytes > 0 {
+            catalogs.insert(server, [bytes, 0, 0, 0]);
+        }
+    }
+
+    /// The server at this place offers nothing any more.
+    pub fn forget_offer(&self, server: usize) {
+        self.catalogs().remove(&server);
+    }
+
+    fn catalogs(&self) -> MutexGuard<'_, BTreeMap<usize, [usize; 4]>> {
+        self.catalogs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The bytes of a list that is being read. Unless it is completed, the list before it counts again.
+pub(crate) struct ListBytes<'l> {
+    limits: &'l ServerLimits,
+    server: usize,
+    kind: Kind,
+    before: usize,
+    bytes: usize,
+    is_complete: bool,
+}
+
+impl<'l> ListBytes<'l> {
+    pub(crate) fn new(limits: &'l ServerLimits, server: usize, kind: Kind) -> Self {
+        let before = limits.catalogs().get(&server).map_or(0, |kinds| kinds[kind as usize]);
+        Self { limits, server, kind, before, bytes: 0, is_complete: false }
+    }
+
+    /// One more page has come.
+    pub(crate) fn add(&mut self, bytes: usize) -> Result<(), OverLimit> {
+        self.bytes += bytes;
+        let mut catalogs = self.limits.catalogs();
+        let mut own = catalogs.get(&self.server).copied().unwrap_or_default();
+        own[self.kind as usize] = self.bytes;
+        let own_bytes: usize = own.iter().sum();
+        self.limits.check(Limit::Catalog, "it lists", own_bytes)?;
+        let others = catalogs.iter().filter(|(server, _)| **server != self.server);
+        let others: usize = others.flat_map(|(_, kinds)| kinds).sum();
+        self.limits.check(Limit::AllCatalogs, "with it, all servers together list", others + own_bytes)?;
+        catalogs.insert(self.server, own);
+        Ok(())
+    }
+
+    pub(crate) fn complete(mut self) {
+        self.is_complete = true;
+        self.set(self.bytes);
+    }
+
+    fn set(&self, bytes: usize) {
+        let mut catalogs = self.limits.catalogs();
+        catalogs.entry(self.server).or_default()[self.kind as usize] = bytes;
+    }
+}
+
+impl Drop for ListBytes<'_> {
+    fn drop(&mut self) {
+        if !self.is_complete {
+            self.set(self.before);
+        }
+    }
+}
+
+/// Large messages of one server that are not delivered yet.
+#[derive(Debug)]
+pub(crate) struct Undelivered {
+    limits: Arc<ServerLimits>,
+    bytes: AtomicUsize,
+}
+
+impl Undelivered {
+    pub(crate) fn new(limits: &Arc<ServerLimits>) -> Arc<Self> {
+        Arc::new(Self { limits: Arc::clone(limits), bytes: AtomicUsize::new(0) })
+    }
+}
+
+/// Room for one message that is being read.
+#[derive(Debug)]
+pub struct Room {
+    undelivered: Arc<Undelivered>,
+    bytes: usize,
+}
+
+impl Room {
+    pub(crate) fn new(undelivered: &Arc<Undelivered>) -> Self {
+        Self { undelivered: Arc::clone(undelivered), bytes: 0 }
+    }
+
+    /// The message is so long by now.
+    pub(crate) fn grow(&mut self, bytes: usize, most: Limit, most_bytes: usize) -> Result<(), OverLimit> {
+        let limits = &self.undelivered.limits;
+        if bytes > most_bytes {
+            return Err(OverLimit { most: most_bytes, ..limits.over(most, "it is") });
+        }
+        let more = bytes.saturating_sub(self.bytes);
+        let own = self.undelivered.bytes.fetch_add(more, Ordering::Relaxed) + more;
+        let all = limits.undelivered.fetch_add(more, Ordering::Relaxed) + more;
+        self.bytes += more;
+        limits.check(Limit::Undelivered, "with it, what this server sent and nobody has read yet is", own)?;
+        limits.check(Limit::AllUndelivered, "with it, what all servers sent and nobody has read yet is", all)
+    }
+
+    /// The message, which counts as long as anybody holds a part of it.
+    pub(crate) fn hold(self, message: Bytes) -> Bytes {
+        Bytes::from_owner(Held { message, _room: self })
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.undelivered.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.undelivered.limits.undelivered.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+struct Held {
+    message: Bytes,
+    _room: Room,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.message
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limits(limit: Limit, value: u32) -> Arc<ServerLimits> {
+        let limits = ServerLimits::from_settings();
+        limits.set(limit, value);
+        limits
+    }
+
+    #[test]
+    fn a_list_counts_towards_its_server_and_towards_all() {
+        let limits = limits(Limit::Catalog, 10);
+        limits.set(Limit::AllCatalogs, 15);
+        let mut tools = ListBytes::new(&limits, 0, Kind::Tool);
+        tools.add(6 << 10).unwrap();
+        tools.complete();
+        let mut prompts = ListBytes::new(&limits, 0, Kind::Prompt);
+        let over = prompts.add(5 << 10).unwrap_err();
+        assert_eq!(
+            over.to_string(),
+            "it lists more than 10 kB, which is the limit; the setting `server_catalog_kb` raises it"
+        );
+        drop(prompts);
+        let mut other = ListBytes::new(&limits, 1, Kind::Tool);
+        other.add(9 << 10).unwrap();
+        assert_eq!(other.add(1 << 10).unwrap_err().limit(), Limit::AllCatalogs);
+        drop(other);
+        assert_eq!(limits.catalogs().get(&1), Some(&[0; 4]), "a list that failed does not count");
+        limits.forget_offer(0);
+        ListBytes::new(&limits, 1, Kind::Tool).add(10 << 10).unwrap();
+    }
+
+    #[test]
+    fn a_list_that_is_read_anew_replaces_the_one_before() {
+        let limits = limits(Limit::Catalog, 10);
+        for _ in 0..3 {
+            let mut tools = ListBytes::new(&limits, 0, Kind::Tool);
+            tools.add(9 << 10).unwrap();
+            tools.complete();
+        }
+        assert!(ListBytes::new(&limits, 0, Kind::Tool).add(11 << 10).is_err());
+        assert_eq!(limits.catalogs()[&0], [9 << 10, 0, 0, 0], "the one before still counts");
+        limits.note_offer(0, || unreachable!("what was listed is known"));
+        limits.note_offer(1, || 7);
+        assert_eq!(limits.catalogs()[&1], [7, 0, 0, 0]);
+    }
+
+    #[test]
+    fn a_large_message_counts_until_its_last_part_is_dropped() {
+        let limits = limits(Limit::Undelivered, 1 << 10);
+        let undelivered = Undelivered::new(&limits);
+        let mut room = Room::new(&undelivered);
+        room.grow(300 << 10, Limit::Message, usize::MAX).unwrap();
+        room.grow(700 << 10, Limit::Message, usize::MAX).unwrap();
+        let message = room.hold(Bytes::from(vec![b'x'; 700 << 10]));
+        let part = message.slice(5..10);
+        drop(message);
+        let mut next = Room::new(&undelivered);
+        let over = next.grow(400 << 10, Limit::Message, usize::MAX).unwrap_err();
+        assert_eq!(over.limit(), Limit::Undelivered);
+        drop((next, part));
+        assert_eq!((undelivered.bytes.load(Ordering::Relaxed), limits.undelivered.load(Ordering::Relaxed)), (0, 0));
+        Room::new(&undelivered).grow(400 << 10, Limit::Message, usize::MAX).unwrap();
+        let over = Room::new(&undelivered).grow(2 << 20, Limit::Message, 1 << 20).unwrap_err();
+        assert!(over.to_string().starts_with("it is more than 1 MB, which is the limit"), "{over}");
+    }
+
+    #[test]
+    fn every_default_can_be_set() {
+        for limit in Limit::ALL {
+            let (least, most) = limit.range();
+            assert!((least..=most).contains(&limit.default_value()), "{limit:?}");
+        }
+    }
+}
