@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use aggregator::load::{self, Loaded};
-use aggregator::{Aggregator, Fleet, NamePolicy, Options, Reach, Separator, Surface};
+use aggregator::{Aggregator, ClientLimits, Fleet, NamePolicy, Options, Reach, Separator, ServerLimits, Surface};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use upstream::Stop;
 
@@ -63,6 +63,8 @@ pub(crate) fn options(
         reach: Reach::EVERYTHING,
         surface: Surface::Full,
         capabilities,
+        server_limits: ServerLimits::from_environment().map_err(Failure::usage)?,
+        client_limits: ClientLimits::default(),
     })
 }
 

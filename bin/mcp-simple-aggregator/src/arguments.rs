@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use aggregator::{NamePolicy, Options, Reach, Separator, Surface};
+use aggregator::{ClientLimits, NamePolicy, Options, Reach, Separator, ServerLimits, Surface};
 use lexopt::{Arg, Parser, ValueExt};
 
 /// Said when the command line makes no sense.
@@ -72,6 +72,8 @@ pub(crate) fn parse(mut parser: Parser) -> Result<Wish, String> {
         is_growing: false,
         reach: Reach::TOOLS,
         capabilities: "{}",
+        server_limits: ServerLimits::from_environment()?,
+        client_limits: ClientLimits::default(),
     };
     let (mut debug, mut log_file) = (false, None);
     while let Some(argument) = parser.next().map_err(|error| error.to_string())? {

@@ -286,9 +286,18 @@ impl Client {
 
     /// Tells it something that is about none of its requests. One that has stopped reading altogether misses it.
     pub fn tell(&self, message: &[u8]) {
+        self.send_aside(Message::Own(message));
+    }
+
+    /// Passes on a line of a server that is about none of its requests. Those who are told the same share its bytes.
+    pub fn pass(&self, line: &Bytes) {
+        self.send_aside(Message::Spliced { line, edits: &[] });
+    }
+
+    fn send_aside(&self, message: Message<'_>) {
         let way = self.way();
         if !*self.left.borrow() && !way.is_full() {
-            way.send(What::Aside, Message::Own(message));
+            way.send(What::Aside, message);
             way.flush();
         }
     }

@@ -9,16 +9,20 @@ use protocol::envelope::{Envelope, Fault, Kind, Reason, is_id};
 use protocol::era::problem;
 use protocol::reply::{self, code};
 use protocol::{Era, Line, Params, Span, text};
-use upstream::Connection;
+use upstream::{Connection, ServerLimits};
 
 use crate::answering::Answering;
 use crate::client::{Client, era_of};
+use crate::client_limits::ClientLimits;
 use crate::crossing::Crossings;
 use crate::fleet::Fleet;
 use crate::ledger::Ledger;
 use crate::reach::Reach;
 use crate::surface::{self, Guide, Surface};
 use crate::{batch, call, listing, logs, resources, subscriptions, tasks};
+
+/// Characters of an unknown method that are repeated.
+const LONGEST_METHOD: usize = 200;
 
 /// How the aggregator presents itself and treats its servers.
 #[derive(Debug, Clone)]
@@ -45,6 +49,10 @@ pub struct Options {
     pub surface: Surface,
     /// What clients can be asked, as servers are told: the JSON of `capabilities`.
     pub capabilities: &'static str,
+    /// What servers may make us hold.
+    pub server_limits: Arc<ServerLimits>,
+    /// What clients may make us keep.
+    pub client_limits: ClientLimits,
 }
 
 /// The servers and how we present them.
@@ -173,6 +181,9 @@ impl Aggregator {
     }
 
     fn request(self: &Arc<Self>, message: Incoming<'_>, envelope: &Envelope, id: Span, method: Span) {
+        if let Some(refusal) = self.options.client_limits.refusal(message.line, envelope) {
+            return message.to.say(&refusal);
+        }
         let params = &envelope.params;
         let era = era_of(params);
         if era == Era::Modern
@@ -288,7 +299,8 @@ impl Aggregator {
 }
 
 fn not_found(message: &Incoming<'_>, id: Span, method: &str) {
-    let text = format!("Method not found: {method}");
+    let shown: String = method.chars().take(LONGEST_METHOD).collect();
+    let text = format!("Method not found: {shown}");
     message.to.say(&reply::error(id.of(message.line), code::METHOD_NOT_FOUND, &text, None));
 }
 

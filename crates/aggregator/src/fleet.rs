@@ -31,10 +31,11 @@ use tokio::time::{Instant, timeout_at};
 use upstream::ancestry::Ancestry;
 use upstream::lineage::{self, Lineage};
 use upstream::watchdog::Watchdog;
-use upstream::{Connection, Life, Report, Stop};
+use upstream::{Connection, Life, Report, ServerLimits, Stop};
 
 use crate::call;
 use crate::client::Client;
+use crate::client_limits::ClientLimits;
 use crate::cycle::Chain;
 use crate::dispatch::Options;
 use crate::level::Level;
@@ -134,6 +135,8 @@ impl Fleet {
 
     /// Other servers of the same aggregator, apart from these; none yet.
     pub fn beside(&self, options: Options, chain: &Chain, remote: Option<Life>) -> Arc<Self> {
+        // Servers are counted by their place, which others have here.
+        let options = Options { server_limits: options.server_limits.apart(), ..options };
         Self::made(options, chain, remote, Some(Arc::clone(&self.ancestry)))
     }
 
@@ -169,6 +172,15 @@ impl Fleet {
             levels: Mutex::default(),
             options,
         })
+    }
+
+    /// What servers may make us hold.
+    pub fn server_limits(&self) -> &ServerLimits {
+        &self.options.server_limits
+    }
+
+    pub(crate) fn client_limits(&self) -> &ClientLimits {
+        &self.options.client_limits
     }
 
     /// What exists now.
@@ -289,6 +301,7 @@ impl Fleet {
         let mut servers = before.snapshot.servers().to_vec();
         let mut connections = before.connections.clone();
         apply(&mut servers[index], &mut connections[index]);
+        self.note_catalog(index, &servers[index].offer);
         self.places.at(index).sift(&mut servers[index]);
         let (was, is) = (&before.snapshot.servers()[index], &servers[index]);
         if was == is {
@@ -325,6 +338,15 @@ impl Fleet {
         }
     }
 
+    /// What a server offers counts towards the limits, also if it was not listed just now.
+    fn note_catalog(&self, index: usize, offer: &Offer) {
+        let items = || Kind::ALL.into_iter().flat_map(|kind| offer.items(kind).iter());
+        match items().next() {
+            Some(_) => self.options.server_limits.note_offer(index, || items().map(|item| item.definition.len()).sum()),
+            None => self.options.server_limits.forget_offer(index),
+        }
+    }
+
     fn snapshot(&self, servers: Vec<ServerEntry>) -> Snapshot {
         let snapshot = Snapshot::new(servers, self.options.separator.clone());
         if self.options.is_growing { snapshot.growing() } else { snapshot }
@@ -352,15 +374,18 @@ impl Fleet {
         // One that never said what it wants is not made to read what others asked for.
         let is_chatter = self.is_lowered(server.index())
             && logs::level_of(line, &envelope.params).is_some_and(|level| level < Level::Info);
+        // Made once, and shared by all who see several servers.
+        let mut labelled = None;
         for client in self.clients() {
             if client.scope().sees(server.index())
                 && client.is_initialized()
                 && !(is_chatter && client.level().is_none())
-                && let Some(line) = logs::for_client(&client, server, line, envelope)
+                && logs::is_wanted(&client, line, envelope)
             {
-                let mut message = line.to_vec();
-                message.push(b'\n');
-                client.tell(&message);
+                client.pass(match client.scope() {
+                    Scope::One(_) => line,
+                    Scope::All => labelled.get_or_insert_with(|| logs::labelled(Scope::All, server, line, envelope)),
+                });
             }
         }
         // A modern client hears it only while it waits for that server, and only if it can be nobody else's.
@@ -378,7 +403,7 @@ impl Fleet {
         let Some(id) = id.and_then(|id| protocol::text::decode(id.of(line))) else { return };
         for client in self.clients() {
             if client.questions.knows_elicitation(server, &id) {
-                client.tell(&[&line[..], b"\n"].concat());
+                client.pass(line);
             }
         }
     }
@@ -403,7 +428,7 @@ impl Fleet {
     fn unknown_notice(&self, server: &Connection, line: &Bytes) {
         for client in self.clients() {
             if client.scope() == Scope::One(server.index()) || client.is_alone() {
-                client.tell(&[&line[..], b"\n"].concat());
+                client.pass(line);
             }
         }
     }

@@ -24,6 +24,9 @@ impl Aggregator {
             let text = "Invalid params: `protocolVersion` must be a string";
             return to.say(&reply::error(id.of(line), code::INVALID_PARAMS, text, None));
         };
+        if let Some(text) = self.options.client_limits.refusal_of_introduction(line, params) {
+            return to.say(&reply::error(id.of(line), code::INVALID_PARAMS, &text, None));
+        }
         let info = member(line, whole, "clientInfo");
         let name = text_at(info.and_then(|info| member(line, info, "name"))).unwrap_or_default();
         let revision = Revision::agreed(&wanted);

@@ -6,6 +6,7 @@
 //! - [`call`]: a call on its way to the server that has what it names
 //! - [`answering`]: where the answer goes, and what the server says before
 //! - `attentive`: answers that are looked at on the way: one may begin a task, or have something asked of a person
+//! - [`client_limits`]: what one client, one identity and all clients may make us keep
 //! - [`way`]: the way to a client, whatever it is connected by
 //!
 //! The other methods: [`introduction`] (`initialize`, `server/discover`), [`listing`], [`resources`], [`subscriptions`],
@@ -26,6 +27,7 @@ mod attentive;
 pub mod batch;
 pub mod call;
 pub mod client;
+pub mod client_limits;
 pub mod crossing;
 pub mod cycle;
 pub mod dispatch;
@@ -50,8 +52,10 @@ pub mod waiting_room;
 pub mod way;
 
 pub use catalog::{Accepted, NamePolicy, NameStyle, Separator, ServerState};
+pub use client_limits::ClientLimits;
 pub use dispatch::{Aggregator, Options};
 pub use fleet::Fleet;
 pub use reach::Reach;
 pub use surface::Surface;
+pub use upstream::ServerLimits;
 pub use upstream::watchdog::run_if_asked as become_watchdog_if_asked;

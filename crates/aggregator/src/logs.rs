@@ -28,10 +28,12 @@ pub(crate) fn is_message(line: &[u8], envelope: &Envelope) -> bool {
 
 /// The message as `client` gets it: labelled by server, unless it sees only one; `None` if it does not want it.
 pub(crate) fn for_client(client: &Client, server: &Connection, line: &Bytes, envelope: &Envelope) -> Option<Bytes> {
-    if client.level().is_some_and(|least| level_of(line, &envelope.params) < Some(least)) {
-        return None;
-    }
-    Some(labelled(client.scope(), server, line, envelope))
+    is_wanted(client, line, envelope).then(|| labelled(client.scope(), server, line, envelope))
+}
+
+/// Whether `client` wants messages of this level.
+pub(crate) fn is_wanted(client: &Client, line: &[u8], envelope: &Envelope) -> bool {
+    client.level().is_none_or(|least| level_of(line, &envelope.params) >= Some(least))
 }
 
 /// The message with the name of its server, unless only one can have written it.

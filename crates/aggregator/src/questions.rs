@@ -19,6 +19,8 @@ use crate::way::{Message, Way, What};
 const MOST_OPEN: usize = 1000;
 /// So many finished elicitations are remembered, for the word that they are.
 const MOST_REMEMBERED: usize = 100;
+/// Bytes of the id of an elicitation that is remembered.
+const LONGEST_ELICITATION_ID: usize = 1 << 10;
 
 /// The questions one client has been asked.
 #[derive(Default)]
@@ -271,6 +273,7 @@ impl State {
     /// For an elicitation out of band: the server will say when it is over.
     fn remember_elicitation(&mut self, server: usize, line: &[u8], params: Span) {
         let id = protocol::scan::member(line, params, "elicitationId");
+        let id = id.filter(|id| id.end - id.start <= LONGEST_ELICITATION_ID);
         let Some(id) = id.and_then(|id| protocol::text::decode(id.of(line))) else { return };
         if self.elicitations.len() >= MOST_REMEMBERED {
             self.elicitations.remove(0);

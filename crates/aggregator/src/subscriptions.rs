@@ -15,6 +15,7 @@ use upstream::Connection;
 
 use crate::answering::Answering;
 use crate::client::Client;
+use crate::client_limits::Subscriptions;
 use crate::dispatch::{Aggregator, Incoming};
 use crate::fleet::Fleet;
 use crate::resources::not_found;
@@ -36,6 +37,7 @@ struct Follower {
     server: usize,
     uri: String,
     client: u64,
+    principal: Arc<str>,
     how: How,
 }
 
@@ -58,6 +60,10 @@ struct Listener {
 pub(crate) fn subscribe(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, id: Span, params: &Params) {
     let Some((uri, server, connection)) = owner(aggregator, message, id, params) else { return };
     let Incoming { client, to, line, .. } = message;
+    if let Some(why) = aggregator.fleet.refusal_of_subscriptions(client, &[&uri]) {
+        let text = format!("Too many subscriptions: {why}");
+        return to.say(&reply::error(id.of(line), code::INVALID_REQUEST, &text, None));
+    }
     let (aggregator, follower, answer_to) = (Arc::clone(aggregator), Arc::clone(client), Arc::clone(to));
     let id = line.slice(id.start..id.end);
     client.park(id.clone(), to, async move {
@@ -66,7 +72,7 @@ pub(crate) fn subscribe(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, id
         let place = fleet.places.at(server);
         let _alone = place.subscribing.lock().await;
         // Noted first: a change may be told in the same breath as the answer.
-        let is_first = fleet.follow(server, &uri, follower.number(), How::Subscribed(Arc::downgrade(&follower)));
+        let is_first = fleet.follow(server, &uri, &follower, How::Subscribed(Arc::downgrade(&follower)));
         let answer = if is_first { start(&connection, &uri).await } else { Ok(()) };
         if answer.is_err() {
             fleet.followed().resources.retain(|known| !known.is(server, &uri, follower.number()));
@@ -163,7 +169,13 @@ pub(crate) fn listen(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, id: S
             return to.say(&reply::error(id.of(line), code::INVALID_PARAMS, &text, None));
         }
     };
-    let id = line.slice(id.start..id.end);
+    let uris: Vec<&str> = wanted.uris.iter().map(String::as_str).collect();
+    if let Some(why) = aggregator.fleet.refusal_of_subscriptions(client, &uris) {
+        let text = format!("Too many subscriptions: {why}");
+        return to.say(&reply::error(id.of(line), code::INVALID_REQUEST, &text, None));
+    }
+    // A copy: the stream may stay open for long, and must not keep the whole request.
+    let id = Bytes::copy_from_slice(id.of(line));
     let (aggregator, client, to) = (Arc::clone(aggregator), Arc::clone(client), Arc::clone(to));
     let listener = aggregator.fleet.honoured(&client, &to, id.clone(), wanted);
     // Noted before it is acknowledged: from then on nothing may be missed.
@@ -195,7 +207,7 @@ impl Listening {
         let mut followed = Vec::new();
         for uri in &listener.filter.uris {
             let Some((server, _)) = fleet.owner_of(listener.client.scope(), uri) else { continue };
-            let is_first = fleet.follow(server, uri, listener.client.number(), How::Listening(Arc::clone(&listener)));
+            let is_first = fleet.follow(server, uri, &listener.client, How::Listening(Arc::clone(&listener)));
             followed.push((server, uri.clone(), is_first));
         }
         (Self { fleet: Arc::clone(fleet), listener }, followed)
@@ -285,10 +297,9 @@ impl Fleet {
                 }
             }
         }
-        let mut plain = listen::retag(line, envelope, None).to_vec();
-        plain.push(b'\n');
+        let plain = listen::retag(line, envelope, None);
         for client in subscribed {
-            client.tell(&plain);
+            client.pass(&plain);
         }
         for listener in listening {
             let mut tagged = listen::retag(line, envelope, Some(&listener.id)).to_vec();
@@ -298,14 +309,29 @@ impl Fleet {
     }
 
     /// Notes who follows a resource; whether nobody did before.
-    fn follow(&self, server: usize, uri: &str, client: u64, how: How) -> bool {
+    fn follow(&self, server: usize, uri: &str, client: &Client, how: How) -> bool {
+        let (client, principal) = (client.number(), Arc::clone(client.principal()));
         let mut followed = self.followed();
         let is_first = !followed.resources.iter().any(|known| known.server == server && known.uri == uri);
         // Subscribing twice is following once.
         let is_repeated = |known: &How| matches!((known, &how), (How::Subscribed(_), How::Subscribed(_)));
         followed.resources.retain(|known| !(known.is(server, uri, client) && is_repeated(&known.how)));
-        followed.resources.push(Follower { server, uri: uri.to_owned(), client, how });
+        followed.resources.push(Follower { server, uri: uri.to_owned(), client, principal, how });
         is_first
+    }
+
+    /// Why `client` cannot subscribe to these as well, if it cannot.
+    fn refusal_of_subscriptions(&self, client: &Client, more: &[&str]) -> Option<String> {
+        let known = {
+            let followed = self.followed();
+            let count = |of: &dyn Fn(&Follower) -> bool| followed.resources.iter().filter(|known| of(known)).count();
+            Subscriptions {
+                session: count(&|known| known.client == client.number()),
+                identity: count(&|known| known.principal == *client.principal()),
+                all: followed.resources.len(),
+            }
+        };
+        self.client_limits().refusal_of_subscriptions(known, more)
     }
 
     fn has_follower(&self, server: usize, uri: &str) -> bool {

@@ -20,6 +20,9 @@ const NAME: HeaderName = HeaderName::from_static("mcp-name");
 /// How long a server may take to list its tools again, when a call is waiting for that.
 const RELEARNING: Duration = Duration::from_secs(15);
 
+/// So many tools are remembered whose users were told.
+const MOST_WARNED: usize = 1000;
+
 /// What the tools of one server want repeated.
 #[derive(Debug, Default)]
 pub(crate) struct Annotations {
@@ -51,7 +54,7 @@ impl Annotations {
         let mut learned = self.lock();
         learned.of_tools = of_tools;
         for (tool, problem) in &wrong {
-            if learned.warned.insert(tool.to_string()) {
+            if learned.warned.len() < MOST_WARNED && learned.warned.insert(tool.to_string()) {
                 tracing::warn!(%server, %tool, %problem, "left out a tool that cannot be called over HTTP");
             }
         }

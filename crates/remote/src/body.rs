@@ -9,6 +9,7 @@ use bytes::{Bytes, BytesMut};
 use hyper::body::{Body as _, Incoming};
 use protocol::lines::LONGEST_LINE;
 use tokio::time::timeout;
+use upstream::connection::IncomingMessage;
 
 use crate::pool::{Line, Pool};
 use crate::trouble::Trouble;
@@ -69,8 +70,24 @@ impl Body {
         Poll::Ready(None)
     }
 
+    /// Everything, within the limits of the server that it comes from.
+    pub(crate) async fn message(self, incoming: &mut IncomingMessage) -> Result<Bytes, Trouble> {
+        let whole = self.gather(|length| incoming.grow(length).map_err(Trouble::TooLarge)).await?;
+        incoming.whole(whole).map_err(Trouble::TooLarge)
+    }
+
     /// Everything, within bounds.
-    pub(crate) async fn whole(mut self) -> Result<Bytes, Trouble> {
+    pub(crate) async fn whole(self) -> Result<Bytes, Trouble> {
+        self.within(LONGEST_LINE).await
+    }
+
+    /// Everything, if it is no longer than that.
+    pub(crate) async fn within(self, most: usize) -> Result<Bytes, Trouble> {
+        let too_long = || Trouble::BrokeOff(format!("it is longer than {} MB", most >> 20));
+        self.gather(|length| if length > most { Err(too_long()) } else { Ok(()) }).await
+    }
+
+    async fn gather(mut self, mut check: impl FnMut(usize) -> Result<(), Trouble>) -> Result<Bytes, Trouble> {
         let Some(first) = self.next().await.transpose()? else { return Ok(Bytes::new()) };
         let Some(second) = self.next().await.transpose()? else { return Ok(first) };
         let announced = usize::try_from(self.incoming.size_hint().lower()).unwrap_or(usize::MAX);
@@ -78,9 +95,7 @@ impl Body {
         whole.extend_from_slice(&first);
         whole.extend_from_slice(&second);
         while let Some(more) = self.next().await.transpose()? {
-            if whole.len() + more.len() > LONGEST_LINE {
-                return Err(Trouble::BrokeOff(format!("it is longer than {} MB", LONGEST_LINE >> 20)));
-            }
+            check(whole.len() + more.len())?;
             whole.extend_from_slice(&more);
         }
         Ok(whole.freeze())

@@ -10,6 +10,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
+use upstream::failure::Unreadable;
 use upstream::wire::{Letter, Post};
 use upstream::{CallError, Connection};
 
@@ -289,8 +290,11 @@ impl Drop for Ended<'_> {
 }
 
 fn fail(connection: &Connection, number: u64, trouble: &Trouble) {
-    let problem = connection.hide(&trouble.to_string());
-    let error = CallError::Remote { server: connection.server(), problem, mishap: trouble.mishap() };
+    let server = connection.server();
+    let error = match trouble {
+        Trouble::TooLarge(over) => CallError::Unreadable { server, problem: Unreadable::TooLong(*over) },
+        _ => CallError::Remote { server, problem: connection.hide(&trouble.to_string()), mishap: trouble.mishap() },
+    };
     connection.fail(number, &error);
 }
 

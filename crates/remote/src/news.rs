@@ -7,7 +7,6 @@ use bytes::Bytes;
 use hyper::Response;
 use hyper::header::HeaderValue;
 use protocol::events::Events;
-use protocol::lines::LONGEST_LINE;
 use protocol::{Envelope, Kind};
 use upstream::Connection;
 
@@ -19,6 +18,9 @@ use crate::trouble::Trouble;
 pub(crate) const FIRST_RETRY: Duration = Duration::from_secs(1);
 const SHORTEST_RETRY: Duration = Duration::from_millis(20);
 pub(crate) const LONGEST_RETRY: Duration = Duration::from_secs(60);
+
+/// Bytes of an event's id. It goes back to the server in a header.
+const LONGEST_ID: usize = 8 << 10;
 
 /// Where a stream stands.
 #[derive(Debug, Default)]
@@ -45,31 +47,34 @@ pub(crate) async fn read(
     place: &mut Place,
 ) -> Result<(), Trouble> {
     let mut events = Events::default();
+    let mut incoming = connection.incoming(about);
     while let Some(data) = body.next().await.transpose()? {
         events.push(&data);
         while let Some(event) = events.next_event() {
-            if let Some(id) = event.id.and_then(|id| HeaderValue::from_str(&id).ok()) {
+            let id = event.id.filter(|id| id.len() <= LONGEST_ID);
+            if let Some(id) = id.and_then(|id| HeaderValue::from_str(&id).ok()) {
                 place.id = Some(id);
             }
             place.retry = event.retry.map(Duration::from_millis).or(place.retry);
             if !event.data.is_empty() && matches!(event.kind.as_str(), "" | "message") {
                 place.messages += 1;
-                connection.take(one_line(event.data), about).await;
+                let message = incoming.whole(one_line(event.data)).map_err(Trouble::TooLarge)?;
+                connection.take(message, about).await;
             }
         }
-        if events.pending() > LONGEST_LINE {
-            return Err(Trouble::BrokeOff("an event without end".to_owned()));
-        }
+        incoming.grow(events.pending()).map_err(Trouble::TooLarge)?;
     }
     Ok(())
 }
 
 /// The first message of an answer that is itself an answer: what it says on the way is not of interest.
-pub(crate) async fn first_answer(response: Response<Body>) -> Result<Bytes, Trouble> {
+pub(crate) async fn first_answer(connection: &Arc<Connection>, response: Response<Body>) -> Result<Bytes, Trouble> {
     let media = Media::of(response.headers());
     let mut body = response.into_body();
+    // No client waits for it.
+    let mut incoming = connection.incoming(Some(0));
     if media != Media::Events {
-        return body.whole().await;
+        return body.message(&mut incoming).await;
     }
     let mut events = Events::default();
     while let Some(data) = body.next().await.transpose()? {
@@ -79,9 +84,7 @@ pub(crate) async fn first_answer(response: Response<Body>) -> Result<Bytes, Trou
                 return Ok(event.data);
             }
         }
-        if events.pending() > LONGEST_LINE {
-            return Err(Trouble::BrokeOff("an event without end".to_owned()));
-        }
+        incoming.grow(events.pending()).map_err(Trouble::TooLarge)?;
     }
     Err(Trouble::NoAnswer)
 }

@@ -14,6 +14,9 @@ use crate::http::Media;
 use crate::news::one_line;
 use crate::trouble::Trouble;
 
+/// Bytes of one that is only shown.
+const LONGEST: usize = 1 << 20;
+
 /// An answer that is no success.
 #[derive(Debug)]
 pub(crate) struct Refusal {
@@ -23,9 +26,21 @@ pub(crate) struct Refusal {
 }
 
 impl Refusal {
+    /// One that is shown, and answers no request.
     pub(crate) async fn read(response: Response<Body>) -> Result<Self, Trouble> {
         let (status, is_json) = (response.status(), Media::of(response.headers()) == Media::Json);
-        Ok(Self { status, is_json, body: response.into_body().whole().await? })
+        Ok(Self { status, is_json, body: response.into_body().within(LONGEST).await? })
+    }
+
+    /// One that may hold the answer to the request of that number.
+    pub(crate) async fn read_for(
+        connection: &Arc<Connection>,
+        number: Option<u64>,
+        response: Response<Body>,
+    ) -> Result<Self, Trouble> {
+        let (status, is_json) = (response.status(), Media::of(response.headers()) == Media::Json);
+        let body = response.into_body().message(&mut connection.incoming(number)).await?;
+        Ok(Self { status, is_json, body })
     }
 
     /// Whether a request in a session was refused because the server does not know the session. It should say 404, but

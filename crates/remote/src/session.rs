@@ -141,7 +141,7 @@ impl Session {
                 }
                 return self.take(connection, letter.number, response).await;
             }
-            let refusal = Refusal::read(response).await?;
+            let refusal = Refusal::read_for(connection, letter.number, response).await?;
             if was_renewed && refusal.insists(letter.number) {
                 return Err(Trouble::Forgetful(refusal.status()));
             }
@@ -165,7 +165,7 @@ impl Session {
             if response.status().is_success() {
                 return self.take(connection, letter.number, response).await;
             }
-            let refusal = Refusal::read(response).await?;
+            let refusal = Refusal::read_for(connection, letter.number, response).await?;
             // The tool may want other arguments repeated than it did: look, and ask again once.
             let is_call = own.iter().any(|(_, value)| value == "tools/call");
             if !is_call || was_relearned || !refusal.is_header_mismatch() {
@@ -189,7 +189,7 @@ impl Session {
         match media {
             Media::Events => Box::pin(self.follow(connection, number, body)).await?,
             Media::Json => {
-                let body = body.whole().await?;
+                let body = body.message(&mut connection.incoming(number)).await?;
                 if !body.is_empty() {
                     connection.take(one_line(body), number).await;
                 }
@@ -288,7 +288,7 @@ impl Session {
         if self.lock().id.as_ref() != forgotten {
             return Ok(());
         }
-        let introduction = timeout(RENEWAL_PATIENCE, self.introduce()).await.unwrap_or(Err(Trouble::NoAnswer))?;
+        let introduction = timeout(RENEWAL_PATIENCE, self.introduce(connection)).await.unwrap_or(Err(Trouble::NoAnswer))?;
         tracing::debug!(server = %connection.server(), "the server had forgotten us; introduced us anew");
         self.lock().introduction = Some(introduction);
         self.start_listening();
@@ -306,7 +306,7 @@ impl Session {
         }
     }
 
-    async fn introduce(&self) -> Result<Offer, Trouble> {
+    async fn introduce(&self, connection: &Arc<Connection>) -> Result<Offer, Trouble> {
         let request = reply::request(0, "initialize", Some(&self.introduction));
         let headers = self.http.post_headers();
         let response = self.http.send(self.errand(Method::POST, &headers, &[], request.into())).await?;
@@ -315,8 +315,8 @@ impl Session {
         }
         // The old id stays until there is a new one, for it is how we learn that we are still forgotten.
         let id = response.headers().get(SESSION_ID).cloned();
-        let answer = news::first_answer(response).await?;
-        let met = read_introduction(answer).map_err(|cause| Trouble::NotRenewed(cause.to_string()))?;
+        let answer = news::first_answer(connection, response).await?;
+        let met = read_introduction(answer, connection.limits()).map_err(|cause| Trouble::NotRenewed(cause.to_string()))?;
         let version = met.revision.and_then(|revision| HeaderValue::from_str(&revision).ok());
         self.change(|state| {
             state.id = id;

@@ -9,11 +9,11 @@ use catalog::Offer;
 use hyper::header::HeaderMap;
 use hyper::{Method, Uri};
 use protocol::events::{Event, Events};
-use protocol::lines::LONGEST_LINE;
 use protocol::{Envelope, Kind, reply};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout};
 use upstream::acquaintance::read_introduction;
+use upstream::connection::IncomingMessage;
 use upstream::failure::Mishap;
 use upstream::{CallError, Connection};
 
@@ -25,6 +25,8 @@ use crate::trouble::Trouble;
 
 /// How long a server may take to open a stream again and to get to know us on it.
 const REOPENING_PATIENCE: Duration = Duration::from_secs(30);
+/// Bytes of the event that names the address.
+const LONGEST_ADDRESS: usize = 64 << 10;
 /// A stream that was open for this long was not ended at once.
 const LONG_ENOUGH: Duration = Duration::from_secs(10);
 
@@ -62,7 +64,7 @@ async fn open(http: &Http) -> Result<(Stream, Uri), Trouble> {
     }
     let mut stream = Stream { body: response.into_body(), events: Events::default() };
     loop {
-        let event = stream.next_event().await?;
+        let event = stream.next_event(None).await?;
         if event.kind == "endpoint" {
             let url = http.relative(String::from_utf8_lossy(&event.data).trim())?;
             return Ok((stream, url));
@@ -166,7 +168,7 @@ impl Endpoint {
         let (mut stream, url) = open(&self.http).await?;
         self.post(&url, reply::request(0, "initialize", Some(&self.introduction)).into()).await?;
         let answer = stream.answer_to_introduction(connection).await?;
-        let met = read_introduction(answer).map_err(|cause| Trouble::NotRenewed(cause.to_string()))?;
+        let met = read_introduction(answer, connection.limits()).map_err(|cause| Trouble::NotRenewed(cause.to_string()))?;
         self.post(&url, reply::notification("notifications/initialized", None).into()).await?;
         Ok((stream, url, met.offer))
     }
@@ -175,10 +177,15 @@ impl Endpoint {
 impl Stream {
     /// Hands over every message, until the stream ends.
     async fn hear_all(&mut self, connection: &Arc<Connection>) -> Trouble {
+        let mut incoming = connection.incoming(None);
         loop {
-            match self.next_event().await {
-                Ok(event) if event.data.is_empty() => {}
-                Ok(event) => connection.take(one_line(event.data), None).await,
+            let message = match self.next_event(Some(&mut incoming)).await {
+                Ok(event) if event.data.is_empty() => continue,
+                Ok(event) => incoming.whole(one_line(event.data)).map_err(Trouble::TooLarge),
+                Err(trouble) => Err(trouble),
+            };
+            match message {
+                Ok(message) => connection.take(message, None).await,
                 Err(trouble) => return trouble,
             }
         }
@@ -186,8 +193,9 @@ impl Stream {
 
     /// The answer to our request 0. What comes before it is handed over.
     async fn answer_to_introduction(&mut self, connection: &Arc<Connection>) -> Result<Bytes, Trouble> {
+        let mut incoming = connection.incoming(Some(0));
         loop {
-            let message = self.next_event().await?.data;
+            let message = self.next_event(Some(&mut incoming)).await?.data;
             match Envelope::scan(&message) {
                 Ok(Envelope { kind: Kind::Response { id, .. }, .. }) if id.of(&message) == b"0" => return Ok(message),
                 _ if message.is_empty() => {}
@@ -196,13 +204,18 @@ impl Stream {
         }
     }
 
-    async fn next_event(&mut self) -> Result<Event, Trouble> {
+    async fn next_event(&mut self, mut incoming: Option<&mut IncomingMessage>) -> Result<Event, Trouble> {
         loop {
             if let Some(event) = self.events.next_event() {
                 return Ok(event);
             }
-            if self.events.pending() > LONGEST_LINE {
-                return Err(Trouble::BrokeOff("an event without end".to_owned()));
+            let pending = self.events.pending();
+            match &mut incoming {
+                Some(incoming) => incoming.grow(pending).map_err(Trouble::TooLarge)?,
+                None if pending > LONGEST_ADDRESS => {
+                    return Err(Trouble::BrokeOff("an event without end instead of its address".to_owned()));
+                }
+                None => {}
             }
             match self.body.next().await {
                 Some(data) => self.events.push(&data?),

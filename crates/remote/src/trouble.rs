@@ -3,8 +3,8 @@
 use std::io;
 
 use hyper::StatusCode;
-use upstream::Connection;
 use upstream::failure::Mishap;
+use upstream::{Connection, OverLimit};
 
 /// How much of an unwelcome answer is shown.
 const EXCERPT: usize = 200;
@@ -34,6 +34,8 @@ pub(crate) enum Trouble {
     ForeignAnswer(String),
     #[error("its answer broke off: {0}")]
     BrokeOff(String),
+    #[error("its answer cannot be read: {0}")]
+    TooLarge(OverLimit),
     #[error("it did not answer the request")]
     NoAnswer,
     #[error("it had forgotten us, and could not be met again: {0}")]
@@ -88,7 +90,7 @@ impl Trouble {
 
     /// Whether the server certainly did not do what it was asked.
     pub(crate) fn left_untouched(&self) -> bool {
-        !matches!(self, Self::BrokeOff(_) | Self::NoAnswer | Self::Status { .. } | Self::ForeignAnswer(_))
+        !matches!(self, Self::BrokeOff(_) | Self::TooLarge(_) | Self::NoAnswer | Self::Status { .. } | Self::ForeignAnswer(_))
     }
 
     /// Whether nobody may be there any more.

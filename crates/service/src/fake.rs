@@ -218,6 +218,8 @@ impl House {
             answer_timeout: Duration::from_secs(5),
             surface: aggregator::Surface::Full,
             capabilities: "{}",
+            server_limits: aggregator::ServerLimits::from_settings(),
+            client_limits: aggregator::ClientLimits::default(),
         };
         let chain = Chain::enter(None, folder.path()).unwrap();
         let fleet = Fleet::empty(options.clone(), &chain, Some(Arc::new(life)));

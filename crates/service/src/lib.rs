@@ -54,7 +54,7 @@ use aggregator::cycle::Chain;
 use aggregator::load::Loaded;
 use aggregator::{Aggregator, Fleet, Options};
 use registry::Store;
-use upstream::{Life, Probe, Stop};
+use upstream::{Life, Probe, ServerLimits, Stop};
 
 use household::{Founding, Household};
 
@@ -131,9 +131,10 @@ impl Service {
     async fn found(setup: Setup, keeps_account: bool) -> Result<Arc<Self>, Error> {
         let Setup { store, options, chain, remote, probe, config, embedder, vectors, skills, classifier, traces } =
             setup;
-        let options = Options { is_growing: true, ..options };
+        let options = Options { is_growing: true, server_limits: ServerLimits::from_settings(), ..options };
         store.reset_connections().await?;
         let settings = settings::Keeper::load(&store).await?;
+        settings.now().apply_to(&options.server_limits);
         let (events, roster) = (Events::default(), Arc::<roster::Roster>::default());
         let executions =
             executions::Executions::new(store.clone(), settings.clone(), events.clone(), Arc::clone(&roster), traces);

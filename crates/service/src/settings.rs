@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use registry::{AuditNote, Store};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use upstream::{Limit, ServerLimits};
 
 use crate::error::Problem;
 use crate::{Actor, Error, Service};
@@ -45,6 +46,24 @@ pub struct Settings {
     pub store_payloads: bool,
     /// Tools that clients see even where they see little else, by their full names.
     pub pinned_tools: Vec<String>,
+    /// What a server may answer to `initialize` or `server/discover`, instructions included, in kB.
+    pub server_handshake_kb: u32,
+    /// Pages of one list of a server.
+    pub server_list_pages: u32,
+    /// Everything one server lists, in kB.
+    pub server_catalog_kb: u32,
+    /// Everything all servers list, in kB.
+    pub all_catalogs_kb: u32,
+    /// One notification of a server, in kB.
+    pub server_notification_kb: u32,
+    /// Requests of one server that wait for a client's answer, in kB.
+    pub server_requests_kb: u32,
+    /// One message of a server, results of calls included, in kB.
+    pub server_message_kb: u32,
+    /// Large messages of one server that are not delivered yet, in kB.
+    pub server_undelivered_kb: u32,
+    /// The same of all servers.
+    pub all_undelivered_kb: u32,
 }
 
 impl Default for Settings {
@@ -65,6 +84,38 @@ impl Default for Settings {
             keep_executions: 100_000,
             store_payloads: false,
             pinned_tools: Vec::new(),
+            server_handshake_kb: Limit::Handshake.default_value(),
+            server_list_pages: Limit::Pages.default_value(),
+            server_catalog_kb: Limit::Catalog.default_value(),
+            all_catalogs_kb: Limit::AllCatalogs.default_value(),
+            server_notification_kb: Limit::Notification.default_value(),
+            server_requests_kb: Limit::Requests.default_value(),
+            server_message_kb: Limit::Message.default_value(),
+            server_undelivered_kb: Limit::Undelivered.default_value(),
+            all_undelivered_kb: Limit::AllUndelivered.default_value(),
+        }
+    }
+}
+
+impl Settings {
+    /// What servers may make us hold is limited like this from now on.
+    pub(crate) fn apply_to(&self, limits: &ServerLimits) {
+        for limit in Limit::ALL {
+            limits.set(limit, self.server_limit(limit));
+        }
+    }
+
+    fn server_limit(&self, limit: Limit) -> u32 {
+        match limit {
+            Limit::Handshake => self.server_handshake_kb,
+            Limit::Pages => self.server_list_pages,
+            Limit::Catalog => self.server_catalog_kb,
+            Limit::AllCatalogs => self.all_catalogs_kb,
+            Limit::Notification => self.server_notification_kb,
+            Limit::Requests => self.server_requests_kb,
+            Limit::Message => self.server_message_kb,
+            Limit::Undelivered => self.server_undelivered_kb,
+            Limit::AllUndelivered => self.all_undelivered_kb,
         }
     }
 }
@@ -109,7 +160,7 @@ impl Keeper {
 const DAY_MS: i64 = 24 * 3600 * 1000;
 
 /// What whole numbers may be, by name: from, to, and whether -1 means that there is no limit.
-pub const RANGES: [(&str, i64, i64, bool); 12] = [
+pub const RANGES: [(&str, i64, i64, bool); 21] = [
     ("timeout_ms", 1, DAY_MS, false),
     ("mcp_timeout_ms", 1, DAY_MS, false),
     ("concurrent_limit", 1, 100_000, false),
@@ -122,7 +173,21 @@ pub const RANGES: [(&str, i64, i64, bool); 12] = [
     ("idle_timeout_s", 1, 30 * DAY_MS / 1000, false),
     ("keep_executions_days", 1, 36_500, false),
     ("keep_executions", 0, 100_000_000, false),
+    range_of(Limit::Handshake),
+    range_of(Limit::Pages),
+    range_of(Limit::Catalog),
+    range_of(Limit::AllCatalogs),
+    range_of(Limit::Notification),
+    range_of(Limit::Requests),
+    range_of(Limit::Message),
+    range_of(Limit::Undelivered),
+    range_of(Limit::AllUndelivered),
 ];
+
+const fn range_of(limit: Limit) -> (&'static str, i64, i64, bool) {
+    let (least, most) = limit.range();
+    (limit.setting(), least as i64, most as i64, false)
+}
 
 /// How many pauses there may be between attempts.
 const MOST_PAUSES: usize = 20;
@@ -288,6 +353,7 @@ impl Service {
         self.store.put_settings(changed.to_keep()).await?;
         self.settings.put(changed.clone());
         self.executions.heed_settings();
+        changed.apply_to(self.fleet.server_limits());
         if before.pinned_tools != changed.pinned_tools {
             self.fleet.surface_changed();
         }
@@ -358,5 +424,16 @@ mod tests {
             assert!(value.is_null() || check(&name, &value).is_ok(), "{name}");
         }
         assert!(RANGES.iter().all(|range| as_object(&Settings::default()).contains_key(range.0)));
+    }
+
+    #[test]
+    fn every_limit_of_servers_is_the_setting_of_its_name() {
+        for limit in Limit::ALL {
+            let settings = changed(json!({limit.setting(): 2048})).unwrap();
+            let limits = ServerLimits::from_settings();
+            settings.apply_to(&limits);
+            let unit = if limit == Limit::Pages { 1 } else { 1024 };
+            assert_eq!(limits.most(limit), 2048 * unit, "{limit:?}");
+        }
     }
 }

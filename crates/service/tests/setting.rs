@@ -179,6 +179,8 @@ async fn open(store: &Store, folder: &TempDir, remote: Life, classifier: Option<
         is_growing: false,
         reach: Reach::EVERYTHING,
         capabilities: "{}",
+        server_limits: aggregator::ServerLimits::from_settings(),
+        client_limits: aggregator::ClientLimits::default(),
     };
     let chain = Chain::enter(None, folder.path()).unwrap();
     let setup = Setup {

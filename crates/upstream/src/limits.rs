@@ -192,6 +192,13 @@ impl ServerLimits {
         Ok(limits)
     }
 
+    /// The same limits for servers that are counted apart from these.
+    #[must_use]
+    pub fn apart(&self) -> Arc<Self> {
+        let most = Limit::ALL.map(|limit| AtomicUsize::new(self.most(limit)));
+        Arc::new(Self { most, by: self.by, catalogs: Mutex::default(), undelivered: AtomicUsize::new(0) })
+    }
+
     /// From now on this holds.
     pub fn set(&self, limit: Limit, value: u32) {
         self.most[limit as usize].store((value as usize).saturating_mul(limit.unit()), Ordering::Relaxed);

@@ -211,6 +211,7 @@ impl Fleet {
             lineage: Arc::clone(&self.lineage),
             ancestry: Arc::clone(&self.ancestry),
             watchdog: Arc::clone(&self.watchdog),
+            limits: Arc::clone(&self.options.server_limits),
             sweeps: self.options.is_growing,
         };
         let (watcher, remote) = (Arc::clone(self) as Arc<dyn Watcher>, self.remote.clone());

@@ -87,6 +87,15 @@ fn each_setting() -> Vec<(&'static str, Schema)> {
         "idle_timeout_s" => "How long a lazy server may be idle before it is stopped.",
         "keep_executions_days" => "Older executions are forgotten.",
         "keep_executions" => "More executions than this are forgotten, oldest first.",
+        "server_handshake_kb" => "What a server may answer to `initialize` or `server/discover`, instructions included.",
+        "server_list_pages" => "Pages of one list of a server.",
+        "server_catalog_kb" => "Everything one server lists: tools, prompts, resources and templates.",
+        "all_catalogs_kb" => "Everything all servers list.",
+        "server_notification_kb" => "One notification of a server; larger ones are dropped.",
+        "server_requests_kb" => "All requests of one server that wait for a client's answer.",
+        "server_message_kb" => "One message of a server, results of calls included.",
+        "server_undelivered_kb" => "Large messages of one server that are not delivered yet.",
+        "all_undelivered_kb" => "Large messages of all servers that are not delivered yet.",
         _ => "",
     };
     let numbers = RANGES.into_iter().map(|(name, least, most, may_be_unlimited)| {

@@ -36,6 +36,15 @@ const NUMBERS: &[(&str, &str, &str)] = &[
     ("idle_timeout_s", "Idle servers stop after", "seconds, if they start when needed"),
     ("keep_executions_days", "Executions are kept for", "days"),
     ("keep_executions", "Executions that are kept", "at most"),
+    ("server_handshake_kb", "Handshake of a server", "kB of its answer, instructions included"),
+    ("server_list_pages", "Pages of a list", "of one server"),
+    ("server_catalog_kb", "Lists of a server", "kB of tools, prompts, resources and templates"),
+    ("all_catalogs_kb", "Lists of all servers", "kB"),
+    ("server_notification_kb", "A notification of a server", "kB; larger ones are dropped"),
+    ("server_requests_kb", "Requests of a server", "kB that wait for a client's answer"),
+    ("server_message_kb", "A message of a server", "kB, results of calls included"),
+    ("server_undelivered_kb", "Undelivered messages of a server", "kB of large ones"),
+    ("all_undelivered_kb", "Undelivered messages of all servers", "kB of large ones"),
 ];
 
 /// The page.

@@ -1,0 +1,163 @@
+//! What one client, one identity and all clients together may make us keep: who they are, ids, subscriptions.
+//!
+//! `serve --limit NAME=VALUE` changes a limit; the names are those that the errors tell.
+
+use protocol::reply::{self, code};
+use protocol::scan::member;
+use protocol::{Envelope, Kind, Params, Span};
+
+/// The limits of clients.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientLimits {
+    /// Bytes of what a client says of itself: `clientInfo`, `capabilities` and `protocolVersion`.
+    pub info_bytes: usize,
+    /// Bytes of a request id, a progress token or a cursor.
+    pub id_bytes: usize,
+    /// Bytes of a URI that is subscribed to.
+    pub uri_bytes: usize,
+    /// Subscriptions of one session.
+    pub session_subscriptions: usize,
+    /// Subscriptions of one identity: a token, or the local user.
+    pub identity_subscriptions: usize,
+    /// Subscriptions of all clients.
+    pub subscriptions: usize,
+}
+
+impl Default for ClientLimits {
+    fn default() -> Self {
+        Self {
+            info_bytes: 64 << 10,
+            id_bytes: 1 << 10,
+            uri_bytes: 8 << 10,
+            session_subscriptions: 1_000,
+            identity_subscriptions: 5_000,
+            subscriptions: 20_000,
+        }
+    }
+}
+
+impl ClientLimits {
+    /// The answer to a request that names itself, or its progress, with more bytes than we keep.
+    pub(crate) fn refusal(&self, line: &[u8], envelope: &Envelope) -> Option<Vec<u8>> {
+        let Kind::Request { id, .. } = envelope.kind else { return None };
+        let length = |span: Option<Span>| span.map_or(0, |span| span.end - span.start);
+        let params = &envelope.params;
+        if length(Some(id)).max(length(params.wanted_progress)).max(length(params.cursor)) <= self.id_bytes
+            && length(params.meta) <= self.info_bytes
+        {
+            return None;
+        }
+        let named = [("id", Some(id)), ("progress token", params.wanted_progress), ("cursor", params.cursor)];
+        let too_long = named.into_iter().find(|(_, span)| length(*span) > self.id_bytes);
+        if let Some((what, span)) = too_long {
+            let text = format!(
+                "Invalid Request: the {what} has {} bytes; at most {} are accepted (limit `id-bytes`)",
+                length(span),
+                self.id_bytes
+            );
+            // An id that is too long is not repeated.
+            let id = if what == "id" { b"null" } else { id.of(line) };
+            return Some(reply::error(id, code::INVALID_REQUEST, &text, None));
+        }
+        let introduction = protocol::era::meta::read(line, params);
+        let bytes = length(introduction.info) + length(introduction.capabilities);
+        self.too_much_info(bytes).map(|text| reply::error(id.of(line), code::INVALID_PARAMS, &text, None))
+    }
+
+    /// Why an `initialize` with these parameters is refused.
+    pub(crate) fn refusal_of_introduction(&self, line: &[u8], params: &Params) -> Option<String> {
+        let whole = params.span?;
+        if whole.end - whole.start <= self.info_bytes {
+            return None;
+        }
+        let members = ["protocolVersion", "capabilities", "clientInfo"];
+        let length = |name: &str| member(line, whole, name).map_or(0, |span| span.end - span.start);
+        self.too_much_info(members.into_iter().map(length).sum())
+    }
+
+    fn too_much_info(&self, bytes: usize) -> Option<String> {
+        (bytes > self.info_bytes).then(|| {
+            format!(
+                "Invalid params: name, version and capabilities of the client have {} kB; at most {} kB are accepted \
+                 (limit `client-info-kb`)",
+                bytes.div_ceil(1 << 10),
+                self.info_bytes >> 10
+            )
+        })
+    }
+
+    /// Why no more can be subscribed to, if so many are known and these are to come.
+    pub(crate) fn refusal_of_subscriptions(&self, known: Subscriptions, more: &[&str]) -> Option<String> {
+        if let Some(uri) = more.iter().find(|uri| uri.len() > self.uri_bytes) {
+            let most = self.uri_bytes;
+            return Some(format!("the URI has {} bytes; at most {most} are accepted (limit `uri-bytes`)", uri.len()));
+        }
+        let counts = [
+            (known.session, self.session_subscriptions, "this session", "subscriptions-per-session"),
+            (known.identity, self.identity_subscriptions, "this token or user", "subscriptions-per-token"),
+            (known.all, self.subscriptions, "all clients together", "subscriptions"),
+        ];
+        let full = counts.into_iter().find(|(known, most, ..)| known + more.len() > *most);
+        full.map(|(_, most, whose, limit)| format!("{whose} may have {most} subscriptions at most (limit `{limit}`)"))
+    }
+}
+
+/// How many subscriptions there are.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Subscriptions {
+    pub(crate) session: usize,
+    pub(crate) identity: usize,
+    pub(crate) all: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(line: &str) -> Option<String> {
+        let envelope = Envelope::scan(line.as_bytes()).unwrap();
+        let refusal = ClientLimits::default().refusal(line.as_bytes(), &envelope)?;
+        Some(String::from_utf8(refusal).unwrap())
+    }
+
+    #[test]
+    fn what_is_kept_of_a_request_is_bounded() {
+        let (short, long) = ("x".repeat(1000), "x".repeat(1023));
+        assert_eq!(refused(&format!(r#"{{"jsonrpc":"2.0","id":"{short}","method":"ping"}}"#)), None);
+        let told = refused(&format!(r#"{{"jsonrpc":"2.0","id":"{long}","method":"ping"}}"#)).unwrap();
+        assert!(told.contains(r#""id":null"#) && told.contains("the id has 1025 bytes"), "{told}");
+        let call = format!(
+            r#"{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{{"name":"t","_meta":{{"progressToken":"{long}"}}}}}}"#
+        );
+        let told = refused(&call).unwrap();
+        assert!(told.contains(r#""id":7"#) && told.contains("progress token"), "{told}");
+        let list = format!(r#"{{"jsonrpc":"2.0","id":7,"method":"tools/list","params":{{"cursor":"{long}"}}}}"#);
+        assert!(refused(&list).unwrap().contains("the cursor has"));
+    }
+
+    #[test]
+    fn a_modern_client_may_say_much_but_not_of_itself() {
+        let much = "x".repeat(70_000);
+        let call = |meta: &str| {
+            format!(
+                r#"{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{{"name":"t","_meta":{{"io.modelcontextprotocol/protocolVersion":"2026-07-28",{meta}}}}}}}"#
+            )
+        };
+        assert_eq!(refused(&call(&format!(r#""mine":"{much}""#))), None);
+        let told = refused(&call(&format!(r#""io.modelcontextprotocol/clientInfo":{{"name":"{much}"}}"#))).unwrap();
+        assert!(told.contains("have 69 kB; at most 64 kB"), "{told}");
+    }
+
+    #[test]
+    fn subscriptions_are_counted_for_session_identity_and_all() {
+        let limits = ClientLimits { session_subscriptions: 2, identity_subscriptions: 3, subscriptions: 4, ..ClientLimits::default() };
+        let refused = |session, identity, all| {
+            limits.refusal_of_subscriptions(Subscriptions { session, identity, all }, &["r://1"]).unwrap_or_default()
+        };
+        assert_eq!(refused(1, 2, 3), "");
+        assert!(refused(2, 2, 3).contains("this session may have 2"));
+        assert!(refused(1, 3, 3).contains("subscriptions-per-token"));
+        assert!(refused(1, 2, 4).contains("all clients together may have 4"));
+        assert!(limits.refusal_of_subscriptions(Subscriptions::default(), &[&"u".repeat(9000)]).is_some());
+    }
+}
