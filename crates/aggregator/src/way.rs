@@ -104,7 +104,7 @@ impl Way for Outbox {
 
 impl Message<'_> {
     /// Appends the whole message, without its newline.
-    pub fn write_to(self, out: &mut Vec<u8>) {
+    pub fn write_to(&self, out: &mut Vec<u8>) {
         match self {
             Self::Own(bytes) => out.extend_from_slice(bytes.strip_suffix(b"\n").unwrap_or(bytes)),
             Self::Parts(parts) => {

@@ -9,13 +9,14 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use hyper::body::{Body as _, Frame, Incoming, SizeHint};
-use hyper::header::{ACCEPT, HeaderValue, WWW_AUTHENTICATE};
+use hyper::header::{ACCEPT, CONNECTION, HeaderValue, WWW_AUTHENTICATE};
 use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
 
 use crate::answer;
 use crate::body::Body;
 use crate::front::Shared;
+use crate::guard::Door;
 use crate::intake;
 use crate::place::Place;
 use crate::tokens::Denied;
@@ -117,7 +118,13 @@ pub(crate) fn at<'s>(shared: &'s Shared, path: &str) -> Option<&'s Arc<dyn Annex
 }
 
 /// Lets a request in and has it answered.
-pub(crate) async fn answer(shared: &Shared, annexe: &Arc<dyn Annexe>, parts: Parts, body: Incoming) -> Response<Body> {
+pub(crate) async fn answer(
+    shared: &Shared,
+    door: &Door,
+    annexe: &Arc<dyn Annexe>,
+    parts: Parts,
+    body: Incoming,
+) -> Response<Body> {
     let principal = match admit(shared, &parts) {
         Some(Ok(name)) => name,
         None => Arc::clone(&shared.nobody),
@@ -129,8 +136,16 @@ pub(crate) async fn answer(shared: &Shared, annexe: &Arc<dyn Annexe>, parts: Par
             return response;
         }
     };
+    let identity = match door.identify(&shared.identities, &principal) {
+        Ok(identity) => identity,
+        Err(full) => {
+            let mut response = refuse(annexe, StatusCode::TOO_MANY_REQUESTS, &full.why);
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            return response;
+        }
+    };
     let taken_away = shared.tokens.as_ref().and_then(|tokens| tokens.taken_away(&parts.headers));
-    match intake::whole(body, &shared.limits).await {
+    match intake::whole(body, &shared.limits, &identity).await {
         Ok(body) => {
             let response = Arc::clone(annexe).answer(parts, body, principal).await;
             response.map(|body| Body::Foreign(body.while_welcome(taken_away)))

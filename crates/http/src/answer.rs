@@ -1,7 +1,7 @@
 //! The responses we give: JSON, events, nothing at all, or a refusal that says why.
 
 use bytes::Bytes;
-use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use hyper::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use hyper::{Response, StatusCode};
 use protocol::reply::{self, code};
 use upstream::ancestry::{self, Circle};
@@ -87,9 +87,17 @@ pub(crate) fn not_allowed(methods: &'static str) -> Response<Body> {
 
 /// The client must wait for answers before it asks more.
 pub(crate) fn too_many_requests(id: &[u8]) -> Response<Body> {
-    let why = "Too many requests of this session wait for their answers";
+    let why = "Too many requests of this session wait for their answers (limit `requests-per-session`)";
     let mut response = refuse_request(StatusCode::TOO_MANY_REQUESTS, id, code::INTERNAL_ERROR, why);
     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    response
+}
+
+/// Whoever asks has too many connections, so this one ends.
+pub(crate) fn too_many_connections(why: &str) -> Response<Body> {
+    let mut response = refuse_request(StatusCode::TOO_MANY_REQUESTS, b"null", code::INTERNAL_ERROR, why);
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     response
 }
 

@@ -145,6 +145,7 @@ impl hyper::body::Body for Body {
 
 #[cfg(test)]
 mod tests {
+    use crate::identity::Identity;
     use super::*;
     use crate::limits::Limits;
     use aggregator::way::{Message, Way, What};
@@ -157,7 +158,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_silent_stream_says_that_it_is_still_there() {
-        let stream = Arc::new(Stream::of_request(&Limits::default(), true));
+        let stream = Arc::new(Stream::of_request(&Limits::default(), true, &Identity::alone(&Limits::default())));
         let reader = stream.open().number;
         let opening = Some(Bytes::from_static(b"hello"));
         let period = Duration::from_secs(15);

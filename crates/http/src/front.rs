@@ -10,6 +10,7 @@ use hyper::http::uri::Authority;
 
 use crate::annexe::Annexe;
 use crate::guard::{Guard, GuardError};
+use crate::identity::{Identities, Identity};
 use crate::limits::Limits;
 use crate::session::Session;
 use crate::sessions::Sessions;
@@ -54,6 +55,7 @@ pub(crate) struct Shared {
     pub(crate) limits: Limits,
     pub(crate) annexe: Option<Arc<dyn Annexe>>,
     pub(crate) sessions: Sessions,
+    pub(crate) identities: Identities,
     pub(crate) nowhere: Arc<dyn Way>,
     /// On whose behalf everybody acts if there are no tokens.
     pub(crate) nobody: Arc<str>,
@@ -66,6 +68,7 @@ pub(crate) struct Shared {
 pub(crate) struct Asker {
     /// The name of its token, or nothing.
     pub(crate) principal: Arc<str>,
+    pub(crate) identity: Arc<Identity>,
     pub(crate) scope: Scope,
     pub(crate) surface: Surface,
 }
@@ -73,10 +76,12 @@ pub(crate) struct Asker {
 impl Shared {
     pub(crate) fn new(front: Front) -> Result<Self, GuardError> {
         let guard = Guard::new(&front.allowed_hosts, &front.allowed_origins)?;
+        let has_tokens = front.tokens.is_some();
         Ok(Self {
             aggregator: front.aggregator,
             tokens: front.tokens,
             guard,
+            identities: Identities::new(&front.limits, has_tokens),
             limits: front.limits,
             annexe: front.annexe,
             sessions: Sessions::default(),
@@ -98,10 +103,20 @@ impl Shared {
         })
     }
 
-    /// Lets a session in; the one that was left alone the longest makes room for it.
+    /// Lets a session in. If there are too many, one of the same identity or of the one that has the most makes room.
     pub(crate) fn admit(&self, session: &Arc<Session>) {
-        for surplus in self.sessions.add(session, self.limits.sessions) {
-            tracing::warn!(most = self.limits.sessions, "too many sessions; the one left alone the longest was ended");
+        // Without tokens there is only one identity.
+        let of_identity = match self.tokens {
+            Some(_) => self.limits.sessions_of_identity,
+            None => self.limits.sessions,
+        };
+        for surplus in self.sessions.add(session, self.limits.sessions, of_identity) {
+            tracing::warn!(
+                token = %surplus.asker.principal,
+                most = self.limits.sessions,
+                most_of_one = of_identity,
+                "too many sessions; the one left alone the longest was ended (limits `sessions`, `sessions-per-token`)"
+            );
             self.farewell(&surplus);
         }
         self.aggregator.fleet.tell(&session.client);

@@ -4,11 +4,13 @@
 //! the page was loaded from, even if that name now points here) or the `Origin` the browser sends along.
 
 use std::net::IpAddr;
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use hyper::header::{HOST, HeaderMap, HeaderValue, ORIGIN};
 use hyper::http::uri::Authority;
 use hyper::{StatusCode, Uri};
+
+use crate::identity::{Connected, Full, Identities, Identity};
 
 /// Whom we answer to.
 #[derive(Debug, Default)]
@@ -24,11 +26,29 @@ pub(crate) struct Door {
     local: IpAddr,
     /// The host that was asked for first. It is asked for every time, and need not be looked at every time.
     let_in: OnceLock<HeaderValue>,
+    /// Whose connection it is, once a request has told.
+    connected: Mutex<Option<Connected>>,
 }
 
 impl Door {
     pub(crate) fn new(local: IpAddr) -> Self {
-        Self { local, let_in: OnceLock::new() }
+        Self { local, let_in: OnceLock::new(), connected: Mutex::default() }
+    }
+
+    /// A request on this connection comes from the identity of that name, which has one more connection then.
+    pub(crate) fn identify(&self, identities: &Identities, name: &Arc<str>) -> Result<Arc<Identity>, Full> {
+        let mut connected = self.connected.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = connected.as_ref().filter(|known| known.identity().name == *name) {
+            return Ok(Arc::clone(known.identity()));
+        }
+        let now = connected.insert(identities.of(name).connect()?);
+        Ok(Arc::clone(now.identity()))
+    }
+
+    /// Whose connection it is, if that is known.
+    pub(crate) fn whose(&self) -> Option<Arc<str>> {
+        let connected = self.connected.lock().unwrap_or_else(PoisonError::into_inner);
+        connected.as_ref().map(|connected| Arc::clone(&connected.identity().name))
     }
 
     /// Whether a request is like one that was let in, and from no web page.

@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::Poll;
 
 use bytes::{Bytes, BytesMut};
@@ -11,15 +12,17 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::answer;
 use crate::body;
+use crate::identity::{Full, Identity, Receiving};
 use crate::limits::Limits;
 
 /// Room for a body of unknown length, and the most that a promised length gets in advance.
 const FIRST_ROOM: usize = 64 << 10;
 
 /// Why a body could not be taken in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Refused {
     TooLarge { most: usize },
+    TooMuch(Full),
     TooSlow,
     BrokenOff,
 }
@@ -34,8 +37,11 @@ impl Refused {
     pub(crate) fn told(self) -> (StatusCode, String) {
         match self {
             Self::TooLarge { most } => {
-                (StatusCode::PAYLOAD_TOO_LARGE, format!("Request too large: at most {} MB", most >> 20))
+                let most = most >> 20;
+                (StatusCode::PAYLOAD_TOO_LARGE, format!("Request too large: at most {most} MB (limit `body-mb`)"))
             }
+            Self::TooMuch(Full { is_own: true, why }) => (StatusCode::TOO_MANY_REQUESTS, why),
+            Self::TooMuch(Full { is_own: false, why }) => (StatusCode::SERVICE_UNAVAILABLE, why),
             Self::TooSlow => (StatusCode::REQUEST_TIMEOUT, "The request took too long to arrive".to_owned()),
             Self::BrokenOff => (StatusCode::BAD_REQUEST, "The request broke off".to_owned()),
         }
@@ -43,24 +49,52 @@ impl Refused {
 }
 
 /// Takes in a body as one line. A body that comes in one piece is not copied.
-pub(crate) async fn read<B: Body<Data = Bytes> + Unpin>(body: B, limits: &Limits) -> Result<Bytes, Refused> {
-    whole(body, limits).await.map(one_line)
+pub(crate) async fn read<B: Body<Data = Bytes> + Unpin>(
+    body: B,
+    limits: &Limits,
+    identity: &Arc<Identity>,
+) -> Result<Bytes, Refused> {
+    let (body, receiving) = gather(body, limits, identity).await?;
+    Ok(held(one_line(body), receiving))
 }
 
 /// Takes in a body as it is.
-pub(crate) async fn whole<B: Body<Data = Bytes> + Unpin>(mut body: B, limits: &Limits) -> Result<Bytes, Refused> {
+pub(crate) async fn whole<B: Body<Data = Bytes> + Unpin>(
+    body: B,
+    limits: &Limits,
+    identity: &Arc<Identity>,
+) -> Result<Bytes, Refused> {
+    let (body, receiving) = gather(body, limits, identity).await?;
+    Ok(held(body, receiving))
+}
+
+fn held(body: Bytes, receiving: Option<Receiving>) -> Bytes {
+    match receiving {
+        Some(receiving) => receiving.hold(body),
+        None => body,
+    }
+}
+
+/// All of a body, with the room that a large one takes.
+async fn gather<B: Body<Data = Bytes> + Unpin>(
+    mut body: B,
+    limits: &Limits,
+    identity: &Arc<Identity>,
+) -> Result<(Bytes, Option<Receiving>), Refused> {
     let promised = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     let too_large = Refused::TooLarge { most: limits.body };
     if promised > limits.body {
         return Err(too_large);
     }
     let mut latest = None;
-    let Some(first) = next(&mut body, limits, &mut latest).await? else { return Ok(Bytes::new()) };
+    let Some(first) = next(&mut body, limits, &mut latest).await? else { return Ok((Bytes::new(), None)) };
     if first.len() > limits.body {
         return Err(too_large);
     }
+    let mut receiving = None;
+    count(identity, &mut receiving, first.len())?;
     if body.is_end_stream() {
-        return Ok(first);
+        return Ok((first, receiving));
     }
     let mut whole = BytesMut::with_capacity(promised.clamp(first.len(), FIRST_ROOM.max(first.len())));
     whole.extend_from_slice(&first);
@@ -68,9 +102,18 @@ pub(crate) async fn whole<B: Body<Data = Bytes> + Unpin>(mut body: B, limits: &L
         if whole.len() + more.len() > limits.body {
             return Err(too_large);
         }
+        count(identity, &mut receiving, whole.len() + more.len())?;
         whole.extend_from_slice(&more);
     }
-    Ok(whole.freeze())
+    Ok((whole.freeze(), receiving))
+}
+
+/// A body that is so long by now counts, unless it is small: of those there are no more than connections.
+fn count(identity: &Arc<Identity>, receiving: &mut Option<Receiving>, length: usize) -> Result<(), Refused> {
+    if length <= FIRST_ROOM {
+        return Ok(());
+    }
+    receiving.get_or_insert_with(|| identity.receive()).grow(length).map_err(Refused::TooMuch)
 }
 
 /// The next stretch of data, if another comes.
@@ -160,6 +203,22 @@ mod tests {
 
     fn limits() -> Limits {
         Limits { body: 10, body_pause: Duration::from_secs(10), ..Limits::default() }
+    }
+
+    async fn read<B: Body<Data = Bytes> + Unpin>(body: B, limits: &Limits) -> Result<Bytes, Refused> {
+        super::read(body, limits, &Identity::alone(limits)).await
+    }
+
+    #[tokio::test]
+    async fn a_large_body_counts_until_it_is_dropped() {
+        let limits = Limits { body: 1 << 20, received: 300 << 10, ..Limits::default() };
+        let identity = Identity::alone(&limits);
+        let large = || body::Body::Whole(Bytes::from(vec![b'x'; 200 << 10]));
+        let first = super::read(large(), &limits, &identity).await.unwrap();
+        let refused = super::read(large(), &limits, &identity).await.unwrap_err();
+        assert!(refused.clone().told().1.contains("the local user"), "{refused:?}");
+        drop(first);
+        super::read(large(), &limits, &identity).await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]

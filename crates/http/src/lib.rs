@@ -10,6 +10,7 @@
 //! - `respond`: JSON if the answer comes first, else a stream of events; `answer`: responses and refusals
 //! - `stream`: messages on their way to one reader, who may come back; `parcel`: one message in its frame; `body`: what
 //!   the connection writes; `leaving`: what is to be done when nobody reads any more
+//! - `identity`: how much of the front each token, or the local user, uses
 //! - `session`, `sessions`, `usage`: legacy clients, one and all, and how much they do
 //! - `annexe`: what else is served at the same address, by somebody else
 //! - `front`: what all of it shares; `limits`
@@ -25,6 +26,7 @@ mod cors;
 mod front;
 mod guard;
 mod health;
+mod identity;
 mod intake;
 mod leaving;
 mod legacy;

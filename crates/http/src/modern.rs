@@ -75,7 +75,7 @@ fn request(posted: Posted<'_>, envelope: &Envelope, id: Span, method: &str) -> B
         return Begun::Answered(refusal);
     }
     let client = shared.client(&asker, Arc::clone(&shared.nowhere));
-    let stream = Arc::new(Stream::of_request(&shared.limits, accepts.events));
+    let stream = Arc::new(Stream::of_request(&shared.limits, accepts.events, &asker.identity));
     let to = Answering::to(&client, Arc::clone(&stream) as Arc<dyn Way>);
     if method == LISTEN {
         shared.remember_listener(&client);

@@ -38,7 +38,7 @@ pub(crate) async fn answer(shared: &Arc<Shared>, asker: Asker, parts: &Parts, bo
         let why = "Unsupported media type: send Content-Type: application/json";
         return answer::refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, why);
     }
-    let line = match intake::read(body, &shared.limits).await {
+    let line = match intake::read(body, &shared.limits, &asker.identity).await {
         Ok(line) => line,
         Err(refused) => return refused.response(),
     };

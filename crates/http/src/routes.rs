@@ -33,9 +33,9 @@ pub(crate) async fn answer(shared: &Arc<Shared>, door: &Door, request: Request<I
         cors::preflight(&parts.headers)
     } else if let Some(annexe) = annexe::at(shared, parts.uri.path()).or_else(|| annexe::for_people(shared, &parts)) {
         // Boxed: the way of every other request need not carry it about.
-        Box::pin(annexe::answer(shared, annexe, parts.clone(), body)).await
+        Box::pin(annexe::answer(shared, door, annexe, parts.clone(), body)).await
     } else {
-        route(shared, &parts, body).await
+        route(shared, door, &parts, body).await
     };
     if let Some(origin) = origin {
         cors::allow(&mut response, origin);
@@ -52,7 +52,7 @@ pub(crate) fn too_late(shared: &Arc<Shared>, path: &str) -> Response<Body> {
     }
 }
 
-async fn route(shared: &Arc<Shared>, parts: &Parts, body: Incoming) -> Response<Body> {
+async fn route(shared: &Arc<Shared>, door: &Door, parts: &Parts, body: Incoming) -> Response<Body> {
     let place = Place::at(parts.uri.path());
     if place == Place::Health {
         return match parts.method {
@@ -64,6 +64,10 @@ async fn route(shared: &Arc<Shared>, parts: &Parts, body: Incoming) -> Response<
         None => Arc::clone(&shared.nobody),
         Some(Ok(name)) => name,
         Some(Err(denied)) => return answer::unauthorized(denied),
+    };
+    let identity = match door.identify(&shared.identities, &principal) {
+        Ok(identity) => identity,
+        Err(full) => return answer::too_many_connections(&full.why),
     };
     // Only those who may come in are believed.
     if let Some(circle) = came_from_us(shared, parts) {
@@ -81,7 +85,7 @@ async fn route(shared: &Arc<Shared>, parts: &Parts, body: Incoming) -> Response<
         Some(Ok(surface)) => surface,
         Some(Err(error)) => return bad_surface(&error),
     };
-    let asker = Asker { principal, scope, surface };
+    let asker = Asker { principal, identity, scope, surface };
     match (place, &parts.method) {
         (Place::Mcp(_), &Method::POST) => post::answer(shared, asker, parts, body).await,
         (Place::Mcp(_), &Method::GET) => legacy::listen(shared, &asker, parts),

@@ -14,6 +14,7 @@ use hyper::body::{Frame, SizeHint};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use protocol::reply::{self, code};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, Id, JoinSet};
@@ -32,9 +33,6 @@ const ROUND: Duration = Duration::from_secs(1);
 const BREATHER: Duration = Duration::from_millis(100);
 /// How long it may take to tell who waits for an answer that none will come.
 const LAST_WORD: Duration = Duration::from_millis(500);
-/// What a client is told that comes when there are too many.
-const TOO_MANY: &[u8] =
-    b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 
 /// Serves clients that connect to `listener` until `shutdown` is ready. Then nobody new is let in, whoever only listens
 /// is told that it is over, and requests may go on for a while. Dropped before that, everything ends at once.
@@ -95,21 +93,44 @@ struct House {
 
 struct Guest {
     watch: Arc<Watch>,
+    door: Arc<Door>,
     task: AbortHandle,
 }
 
 impl House {
     fn welcome(&mut self, shared: &Arc<Shared>, stream: TcpStream) {
-        if self.guests.len() >= shared.limits.connections {
-            tracing::warn!(most = shared.limits.connections, "too many connections; one was refused");
-            turn_away(stream);
+        if self.guests.len() >= shared.limits.connections && !self.make_room() {
+            tracing::warn!(most = shared.limits.connections, "too many connections; one was refused (limit `connections`)");
+            turn_away(stream, shared.limits.connections);
             return;
         }
         let watch = Arc::new(Watch::new());
+        let local = stream.local_addr().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |address| address.ip());
+        let door = Arc::new(Door::new(local));
         let ends = Ends { is_closing: self.is_closing.subscribe(), is_over: self.is_over.subscribe() };
-        let connection = connection(Arc::clone(shared), stream, Arc::clone(&watch), ends);
+        let connection = connection(Arc::clone(shared), stream, Arc::clone(&watch), Arc::clone(&door), ends);
         let task = self.connections.spawn(connection);
-        self.guests.insert(task.id(), Guest { watch, task });
+        self.guests.insert(task.id(), Guest { watch, door, task });
+    }
+
+    /// Makes room for one more connection: whoever has the most gives up the one that has been idle the longest. Whether
+    /// there was one.
+    fn make_room(&mut self) -> bool {
+        let mut counts = HashMap::<_, usize>::new();
+        let idle: Vec<_> = self
+            .guests
+            .iter()
+            .filter_map(|(&id, guest)| {
+                let whose = guest.door.whose();
+                *counts.entry(whose.clone()).or_default() += 1;
+                Some((id, whose, guest.watch.idle_for()?))
+            })
+            .collect();
+        let needed_least = idle.iter().max_by_key(|(_, whose, idle_for)| (counts.get(whose), *idle_for));
+        let Some(guest) = needed_least.and_then(|(id, ..)| self.guests.remove(id)) else { return false };
+        tracing::debug!("too many connections; one that was idle was closed");
+        guest.task.abort();
+        true
     }
 
     fn forget(&mut self, ended: &Result<(Id, ()), tokio::task::JoinError>) {
@@ -162,21 +183,27 @@ struct Ends {
 }
 
 /// Says that there is no room. If even that cannot be written at once, the client sees that the connection is closed.
-fn turn_away(stream: TcpStream) {
-    if let Err(error) = stream.into_std().and_then(|mut stream| stream.write_all(TOO_MANY)) {
+fn turn_away(stream: TcpStream, most: usize) {
+    let why = format!("Too many connections: {most} are all there may be (limit `connections`)");
+    let body = reply::error(b"null", code::INTERNAL_ERROR, &why, None);
+    let mut response = format!(
+        "HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    )
+    .into_bytes();
+    response.extend(body);
+    if let Err(error) = stream.into_std().and_then(|mut stream| stream.write_all(&response)) {
         tracing::debug!(%error, "a connection could not be told that there are too many");
     }
 }
 
 /// One connection from its first request to its last.
-async fn connection(shared: Arc<Shared>, stream: TcpStream, watch: Arc<Watch>, ends: Ends) {
+async fn connection(shared: Arc<Shared>, stream: TcpStream, watch: Arc<Watch>, door: Arc<Door>, ends: Ends) {
     let Ends { mut is_closing, is_over } = ends;
     // Answers are small and awaited.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "could not set TCP_NODELAY");
     }
-    let local = stream.local_addr().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |address| address.ip());
-    let door = Door::new(local);
     let limit = shared.limits.head;
     let service = service_fn(|request| {
         let watch = Arc::clone(&watch);

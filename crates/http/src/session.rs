@@ -46,7 +46,7 @@ impl Session {
     pub(crate) fn new(shared: &Shared, asker: Asker, transport: Transport) -> Arc<Self> {
         let usage = Arc::new(Usage::new());
         let number = (transport == Transport::Streamable).then_some(GENERAL);
-        let general = Arc::new(Stream::lasting(&shared.limits, number, &usage));
+        let general = Arc::new(Stream::lasting(&shared.limits, number, &usage, &asker.identity));
         let client = shared.client(&asker, Arc::clone(&general) as Arc<dyn Way>);
         let way = match transport {
             Transport::Streamable => Arc::clone(&shared.nowhere),
@@ -78,7 +78,7 @@ impl Session {
             return None;
         }
         let number = self.last_stream.fetch_add(1, Ordering::Relaxed) + 1;
-        Some(Arc::new(Stream::in_session(limits, number, takes_asides, &self.usage)))
+        Some(Arc::new(Stream::in_session(limits, number, takes_asides, &self.usage, &self.asker.identity)))
     }
 
     /// From now on the stream can be resumed.
@@ -98,7 +98,8 @@ impl Session {
         streams.retain(|_, stream| !stream.is_stale(limits.stream_kept_for));
         let mut weight: usize = streams.values().map(|stream| stream.weight()).sum();
         let mut ended = streams.values().filter(|stream| stream.is_left()).count();
-        let is_too_much = |weight, ended| weight > limits.session_bytes_kept || ended > limits.streams_kept;
+        let most = if self.asker.identity.is_crowded() { 0 } else { limits.session_bytes_kept };
+        let is_too_much = |weight, ended| weight > most || ended > limits.streams_kept;
         let mut surplus = Vec::new();
         for (&number, stream) in streams.iter() {
             if !is_too_much(weight, ended) {

@@ -1,6 +1,7 @@
 //! All sessions: found by their ids, bounded in number, ended when nobody needs them.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -23,13 +24,16 @@ impl Sessions {
         Some(session)
     }
 
-    /// Adds one, and takes out those that are one too many.
-    pub(crate) fn add(&self, session: &Arc<Session>, most: usize) -> Vec<Arc<Session>> {
+    /// Adds one, and takes out those that are one too many: of its own identity if that has too many, else of the one
+    /// that has the most. So nobody loses a session because somebody else begins many.
+    pub(crate) fn add(&self, session: &Arc<Session>, most: usize, most_of_one: usize) -> Vec<Arc<Session>> {
         let mut sessions = self.lock();
         let mut surplus = Vec::new();
-        while sessions.len() >= most.max(1) {
-            let used = sessions.iter().map(|(id, session)| (id, &*session.usage));
-            let Some(id) = least_needed(used).cloned() else { break };
+        loop {
+            let owners = sessions.values().map(|session| &session.asker.principal);
+            let Some(owner) = whose_turn(owners, &session.asker.principal, most, most_of_one).cloned() else { break };
+            let used = sessions.iter().filter(|(_, session)| session.asker.principal == owner);
+            let Some(id) = least_needed(used.map(|(id, session)| (id, &*session.usage))).cloned() else { break };
             surplus.extend(sessions.remove(&id));
         }
         sessions.insert(session.id.clone(), Arc::clone(session));
@@ -61,6 +65,31 @@ impl Sessions {
     }
 }
 
+/// Whose session must make room before `newcomer` has one more; nobody's if there is room.
+fn whose_turn<'o, O: Eq + Hash>(
+    owners: impl Iterator<Item = &'o O>,
+    newcomer: &'o O,
+    most: usize,
+    most_of_one: usize,
+) -> Option<&'o O> {
+    let mut counts = HashMap::<&O, usize>::new();
+    let mut all = 1;
+    for owner in owners {
+        *counts.entry(owner).or_default() += 1;
+        all += 1;
+    }
+    let own = counts.get(newcomer).copied().unwrap_or_default();
+    if own >= most_of_one.max(1) {
+        return Some(newcomer);
+    }
+    if all <= most.max(1) {
+        return None;
+    }
+    // One more makes the newcomer's own count; where that is no less than any other, it gives up one of its own.
+    let (owner, count) = counts.into_iter().max_by_key(|(_, count)| *count)?;
+    Some(if own > 0 && own + 1 >= count { newcomer } else { owner })
+}
+
 /// The one left alone the longest; one that somebody waits for only if somebody waits for all.
 fn least_needed<'s, K>(sessions: impl Iterator<Item = (K, &'s Usage)>) -> Option<K> {
     let need = |usage: &Usage| (!usage.is_busy(), usage.idle());
@@ -70,6 +99,18 @@ fn least_needed<'s, K>(sessions: impl Iterator<Item = (K, &'s Usage)>) -> Option
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_identity_never_ends_the_sessions_of_another_that_has_fewer() {
+        let owners = ["a", "a", "a", "b", "b", "c"];
+        let turn = |newcomer, most, of_one| whose_turn(owners.iter(), newcomer, most, of_one).copied();
+        assert_eq!(turn(&"a", 10, 10), None);
+        assert_eq!(turn(&"a", 10, 3), Some("a"), "it has as many as one may have");
+        assert_eq!(turn(&"a", 6, 10), Some("a"), "it has the most itself");
+        assert_eq!(turn(&"b", 6, 10), Some("b"), "with one more it would have as many");
+        assert_eq!(turn(&"c", 6, 10), Some("a"));
+        assert_eq!(turn(&"d", 6, 10), Some("a"));
+    }
 
     #[test]
     fn whoever_waits_for_nothing_goes_first_and_then_the_oldest() {

@@ -13,9 +13,12 @@ use std::time::{Duration, Instant};
 
 use aggregator::way::{CatchingUp, Message, Way, What};
 use bytes::Bytes;
+use protocol::reply::{self, code};
+use protocol::splice::Edit;
 use protocol::{Envelope, Kind};
 use tokio::sync::Notify;
 
+use crate::identity::Identity;
 use crate::limits::Limits;
 use crate::parcel::{EventId, Parcel, Pieces};
 use crate::usage::Usage;
@@ -35,6 +38,7 @@ pub(crate) struct Stream {
     takes_asides: bool,
     bounds: Bounds,
     usage: Option<Arc<Usage>>,
+    identity: Arc<Identity>,
     state: Mutex<State>,
     /// Something was handed out, or never will be.
     progress: Notify,
@@ -71,19 +75,30 @@ pub(crate) enum First {
 
 impl Stream {
     /// The way of one request that stands for itself.
-    pub(crate) fn of_request(limits: &Limits, takes_asides: bool) -> Self {
-        Self::new(limits, None, true, takes_asides, None)
+    pub(crate) fn of_request(limits: &Limits, takes_asides: bool, identity: &Arc<Identity>) -> Self {
+        Self::new(limits, None, true, takes_asides, None, identity)
     }
 
     /// The way of one request in a session. The request must have begun in `usage`.
-    pub(crate) fn in_session(limits: &Limits, number: u32, takes_asides: bool, usage: &Arc<Usage>) -> Self {
+    pub(crate) fn in_session(
+        limits: &Limits,
+        number: u32,
+        takes_asides: bool,
+        usage: &Arc<Usage>,
+        identity: &Arc<Identity>,
+    ) -> Self {
         usage.begin_reading();
-        Self::new(limits, Some(number), true, takes_asides, Some(Arc::clone(usage)))
+        Self::new(limits, Some(number), true, takes_asides, Some(Arc::clone(usage)), identity)
     }
 
     /// The way for what is about no request, or, without a number, for everything.
-    pub(crate) fn lasting(limits: &Limits, number: Option<u32>, usage: &Arc<Usage>) -> Self {
-        let stream = Self::new(limits, number, false, true, Some(Arc::clone(usage)));
+    pub(crate) fn lasting(
+        limits: &Limits,
+        number: Option<u32>,
+        usage: &Arc<Usage>,
+        identity: &Arc<Identity>,
+    ) -> Self {
+        let stream = Self::new(limits, number, false, true, Some(Arc::clone(usage)), identity);
         stream.lock().has_reader = false;
         stream
     }
@@ -94,6 +109,7 @@ impl Stream {
         ends_with_answer: bool,
         takes_asides: bool,
         usage: Option<Arc<Usage>>,
+        identity: &Arc<Identity>,
     ) -> Self {
         let bounds = Bounds {
             waiting: limits.bytes_waiting,
@@ -103,7 +119,8 @@ impl Stream {
             away: limits.away,
         };
         let state = Mutex::new(State::new());
-        Self { number, ends_with_answer, takes_asides, bounds, usage, state, progress: Notify::new() }
+        let identity = Arc::clone(identity);
+        Self { number, ends_with_answer, takes_asides, bounds, usage, identity, state, progress: Notify::new() }
     }
 
     /// Waits for what decides how the request is answered. A reader who `wants_events` gets the answer as one.
@@ -124,6 +141,7 @@ impl Stream {
         state.is_closed = true;
         state.waiting = 0;
         let answer = state.parcels.pop_front();
+        self.count(&mut state);
         self.end_reading(&mut state);
         Poll::Ready(answer.map_or(First::Nothing, |answer| First::Answer(answer.into_message())))
     }
@@ -178,6 +196,7 @@ impl Stream {
             state.wait(context);
             return Poll::Pending;
         };
+        self.count(&mut state);
         let has_caught_up = state.waiting <= self.bounds.waiting;
         drop(state);
         if has_caught_up {
@@ -265,7 +284,19 @@ impl Stream {
 
     /// Nobody will read what is sent from now on.
     fn forget(&self) {
-        self.lock().forget();
+        let mut state = self.lock();
+        state.forget();
+        self.count(&mut state);
+    }
+
+    /// Tells its identity how much it holds now. An answer that comes first and alone is taken at once.
+    fn count(&self, state: &mut State) {
+        let is_taken_at_once = state.is_complete && !state.is_open && state.parcels.len() == 1;
+        let holds = if is_taken_at_once { 0 } else { state.waiting + state.kept };
+        if holds != state.counted {
+            self.identity.change_unread(state.counted, holds);
+            state.counted = holds;
+        }
     }
 
     fn complete(&self, state: &mut State) {
@@ -295,7 +326,21 @@ impl Stream {
             (true, true) => 0,
             (false, _) => self.bounds.kept,
         };
-        state.waiting < bound || state.waiting < beyond && is_question(parcel)
+        state.waiting < bound && !self.identity.is_crowded() || state.waiting < beyond && is_question(parcel)
+    }
+
+    /// The answer, or what its client is told if too much waits to be read already.
+    fn pack_answer(&self, state: &State, id: Option<EventId>, message: &Message<'_>) -> Parcel {
+        let is_alone = self.ends_with_answer && state.parcels.is_empty();
+        match self.identity.refusal_of_answer().filter(|_| !is_alone) {
+            Some(why) => {
+                tracing::warn!(why, "an answer was dropped");
+                let text = format!("The answer was dropped: {why}");
+                let refusal = reply::error(&id_of(message), code::INTERNAL_ERROR, &text, None);
+                Parcel::pack(id, &Message::Own(&refusal))
+            }
+            None => Parcel::pack(id, message),
+        }
     }
 
     async fn caught_up(&self) {
@@ -325,7 +370,10 @@ impl Way for Stream {
         }
         if !state.is_closed {
             let id = self.number.map(|stream| EventId { stream, number: state.number_of(state.parcels.len()) });
-            let parcel = Parcel::pack(id, &message);
+            let parcel = match what {
+                What::Answer => self.pack_answer(&state, id, &message),
+                What::Aside => Parcel::pack(id, &message),
+            };
             let is_kept = match what {
                 What::Answer => state.has_reader || parcel.len() <= self.bounds.largest_kept,
                 What::Aside => self.has_room(&state, &parcel),
@@ -339,6 +387,7 @@ impl Way for Stream {
         if what == What::Answer && self.ends_with_answer {
             self.complete(&mut state);
         }
+        self.count(&mut state);
         drop(state);
         if what == What::Answer && !self.ends_with_answer {
             self.one_less();
@@ -381,6 +430,27 @@ impl Way for Stream {
     fn is_gone(&self) -> bool {
         let state = self.lock();
         state.is_closed || !self.ends_with_answer && !state.is_open
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        self.identity.change_unread(state.counted, 0);
+    }
+}
+
+/// The id of an answer.
+fn id_of(message: &Message<'_>) -> Vec<u8> {
+    // Usually it is all that is replaced in what a server wrote, and that may be long.
+    if let Message::Spliced { edits: [Edit { with, .. }], .. } = message {
+        return with.to_vec();
+    }
+    let mut line = Vec::new();
+    message.write_to(&mut line);
+    match Envelope::scan(&line) {
+        Ok(Envelope { kind: Kind::Response { id, .. }, .. }) => id.of(&line).to_vec(),
+        _ => b"null".to_vec(),
     }
 }
 

@@ -68,6 +68,12 @@ impl Watch {
         }
     }
 
+    /// For how long no request has been answered on it; `None` while one is.
+    pub(crate) fn idle_for(&self) -> Option<u64> {
+        let is_idle = self.phase.load(Ordering::Relaxed) != BUSY;
+        is_idle.then(|| self.now().saturating_sub(self.since.load(Ordering::Relaxed)))
+    }
+
     fn enter(&self, phase: u8) {
         self.since.store(self.now(), Ordering::Relaxed);
         self.phase.store(phase, Ordering::Relaxed);

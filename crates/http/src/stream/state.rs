@@ -20,6 +20,8 @@ pub(super) struct State {
     /// Bytes that wait, and bytes that are kept.
     pub(super) waiting: usize,
     pub(super) kept: usize,
+    /// How much of both its identity was told of.
+    pub(super) counted: usize,
     /// Nothing will be added.
     pub(super) is_complete: bool,
     /// Nobody will ever read it again.
@@ -48,6 +50,7 @@ impl State {
             next_piece: 0,
             waiting: 0,
             kept: 0,
+            counted: 0,
             is_complete: false,
             is_closed: false,
             has_reader: true,

@@ -6,6 +6,10 @@ fn limits() -> Limits {
     Limits { bytes_waiting: 1000, bytes_kept: 500, session_bytes_kept: 2000, ..Limits::default() }
 }
 
+fn identity() -> Arc<Identity> {
+    Identity::alone(&limits())
+}
+
 fn say(stream: &Stream, what: What, text: &str) {
     stream.send(what, Message::Own(text.as_bytes()));
     stream.flush();
@@ -14,7 +18,7 @@ fn say(stream: &Stream, what: What, text: &str) {
 fn in_session(takes_asides: bool) -> (Stream, Arc<Usage>) {
     let usage = Arc::new(Usage::new());
     assert!(usage.begin_request(1));
-    (Stream::in_session(&limits(), 7, takes_asides, &usage), usage)
+    (Stream::in_session(&limits(), 7, takes_asides, &usage, &identity()), usage)
 }
 
 /// Everything the reader gets before it must wait or the stream ends, and whether it ended.
@@ -104,7 +108,7 @@ fn a_reader_that_comes_back_gets_what_it_missed() {
 #[test]
 fn a_second_reader_replaces_the_first() {
     let usage = Arc::new(Usage::new());
-    let stream = Stream::lasting(&limits(), Some(0), &usage);
+    let stream = Stream::lasting(&limits(), Some(0), &usage, &identity());
     say(&stream, What::Aside, "before anybody reads");
     let first = stream.take_over(None).unwrap().number;
     assert!(read(&stream, first).0.contains("before anybody reads"));
@@ -122,7 +126,7 @@ fn a_second_reader_replaces_the_first() {
 
 #[test]
 fn whoever_cannot_say_where_it_was_cannot_come_back() {
-    let stream = Stream::of_request(&limits(), true);
+    let stream = Stream::of_request(&limits(), true, &identity());
     let Reader { number: reader, at } = stream.open();
     assert_eq!(at, None);
     say(&stream, What::Aside, "1");
@@ -232,7 +236,7 @@ fn a_closed_stream_ends_for_everybody() {
 #[test]
 fn a_stream_that_retires_waits_for_the_answers_of_its_requests() {
     let usage = Arc::new(Usage::new());
-    let stream = Stream::lasting(&limits(), None, &usage);
+    let stream = Stream::lasting(&limits(), None, &usage, &identity());
     let reader = stream.take_over(None).unwrap().number;
     assert!(usage.begin_request(9) && usage.begin_request(9));
     stream.retire();
@@ -245,7 +249,7 @@ fn a_stream_that_retires_waits_for_the_answers_of_its_requests() {
 #[test]
 fn nobody_is_asked_on_a_stream_that_was_never_opened() {
     let usage = Arc::new(Usage::new());
-    let stream = Stream::lasting(&limits(), Some(0), &usage);
+    let stream = Stream::lasting(&limits(), Some(0), &usage, &identity());
     assert!(stream.is_gone());
     let reader = stream.take_over(None).unwrap().number;
     stream.leave(reader);
@@ -255,7 +259,7 @@ fn nobody_is_asked_on_a_stream_that_was_never_opened() {
 #[test]
 fn a_finished_stream_is_read_to_its_end() {
     let usage = Arc::new(Usage::new());
-    let stream = Stream::lasting(&limits(), None, &usage);
+    let stream = Stream::lasting(&limits(), None, &usage, &identity());
     let reader = stream.take_over(None).unwrap().number;
     say(&stream, What::Answer, "1");
     say(&stream, What::Answer, "2");
