@@ -165,6 +165,7 @@ fn over_http(upstream: &Upstream, wanted: &Container, here: u16) -> Upstream {
         lineage: Arc::clone(&upstream.lineage),
         ancestry: Arc::clone(&upstream.ancestry),
         watchdog: Arc::clone(&upstream.watchdog),
+        limits: Arc::clone(&upstream.limits),
         sweeps: false,
     }
 }

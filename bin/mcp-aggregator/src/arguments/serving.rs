@@ -69,6 +69,19 @@ Who may come in:
   Clients send `Authorization: Bearer <token>`. Servers never see it.
   Requests for other host names, or from web pages of other origins, are refused unless allowed.
 
+Limits of clients (--limit NAME=VALUE, or several in MCP_AGGREGATOR_LIMITS; what servers may do is a setting):
+  connections=4096             connections at once; connections-per-token=2048
+  sessions=1000                sessions at once; sessions-per-token=500
+  requests-per-session=256     requests that wait for their answers
+  body-mb=64                   one request
+  received-mb=512              all requests that are not done with; received-mb-per-token=256
+  unread-mb=1024               what clients have not read, or may read again; unread-mb-per-token=512
+  kept-kb-per-session=4096     what one session keeps to be read again
+  client-info-kb=64            a client's name, version and capabilities
+  id-bytes=1024                a request id, a progress token or a cursor
+  subscriptions=20000          to resources; subscriptions-per-token=5000, subscriptions-per-session=1000
+  uri-bytes=8192               a URI that is subscribed to
+
 Traces of calls, for an OpenTelemetry collector (OTLP, http/protobuf):
   OTEL_EXPORTER_OTLP_ENDPOINT          its address, as in http://127.0.0.1:4318; unset: no traces
   OTEL_EXPORTER_OTLP_TRACES_ENDPOINT   the same for traces alone, with the whole path
@@ -139,6 +152,9 @@ pub(crate) struct ServeArguments {
     /// Append the log to a file instead of writing it to stderr
     #[arg(long, value_name = "FILE")]
     pub(crate) log_file: Option<PathBuf>,
+    /// A limit of clients, as in sessions=2000; may be repeated. The list is below
+    #[arg(long = "limit", value_name = "NAME=VALUE", value_parser = limit)]
+    pub(crate) limits: Vec<String>,
     /// Keep no account of the calls of MCP clients: for the benchmark, which shows what that costs
     #[arg(long, hide = true)]
     pub(crate) no_history: bool,
@@ -157,6 +173,10 @@ pub(super) fn listen_address(text: &str) -> Result<SocketAddr, String> {
     parsed.ok_or_else(|| "expected an address and a port, like 127.0.0.1:8808 or [::1]:8808, or only a port".to_owned())
 }
 
+fn limit(text: &str) -> Result<String, String> {
+    front::Limits::default().set(text).map(|()| text.to_owned())
+}
+
 fn host(text: &str) -> Result<String, front::GuardError> {
     front::check_host(text).map(|()| text.to_owned())
 }
@@ -168,6 +188,16 @@ fn origin(text: &str) -> Result<String, front::GuardError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_help_lists_every_limit_with_its_default() {
+        use clap::Args as _;
+        let command = ServeArguments::augment_args(clap::Command::new("serve"));
+        let help = command.get_after_help().unwrap().to_string();
+        for (name, default, _) in front::Limits::changeable() {
+            assert!(help.contains(&format!("{name}={default}")), "{name}={default}");
+        }
+    }
 
     #[test]
     fn an_address_to_listen_at_may_be_short() {

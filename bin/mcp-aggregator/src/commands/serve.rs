@@ -69,8 +69,10 @@ pub(crate) fn run_announced(
         json: _,
         debug,
         log_file,
+        limits,
         no_history,
     } = arguments;
+    let limits = limits_of(&limits)?;
     logging::init(debug, log_file.as_deref()).map_err(|error| {
         let path = log_file.as_deref().unwrap_or("-".as_ref()).display();
         Failure::new(format!("could not open log file {path}: {error}"))
@@ -78,7 +80,7 @@ pub(crate) fn run_announced(
     let tokens = tokens(token_file.as_deref(), std::env::var(TOKEN_VARIABLE).ok().as_deref())?;
     check_door(listen, tokens.is_some())?;
     let options = session::options(&name, names.separator.separator, names.names, session::OF_MANY)?;
-    let options = Options { surface, ..options };
+    let options = Options { surface, client_limits: limits.clients.clone(), ..options };
     let model = assistant.model(config.as_deref())?;
     let config = config.map(config_file).transpose()?;
     let skills = skills.as_deref().map(skills_in).transpose()?.unwrap_or_default();
@@ -143,7 +145,7 @@ pub(crate) fn run_announced(
             tokens,
             allowed_hosts: allow_host,
             allowed_origins: allow_origin,
-            limits: Limits::default(),
+            limits,
             annexe: Some(Arc::new(Beside { api, console })),
         };
         let served = serve(front, listener, &mut signals).await;
@@ -159,6 +161,23 @@ pub(crate) fn run_announced(
         drop(tenancy);
         served.map_err(|error| Failure::new(format!("could not serve: {error}")))
     })
+}
+
+/// The variable that holds limits of clients, `NAME=VALUE` each.
+const LIMITS_VARIABLE: &str = "MCP_AGGREGATOR_LIMITS";
+
+/// The limits of clients: what the environment says, then what the command line says.
+fn limits_of(given: &[String]) -> Result<Limits, Failure> {
+    let mut limits = Limits::default();
+    let text = std::env::var(LIMITS_VARIABLE).unwrap_or_default();
+    let words = text.split([' ', ',', '\n']).filter(|word| !word.is_empty());
+    for word in words {
+        limits.set(word).map_err(|why| Failure::usage(format!("{LIMITS_VARIABLE}: {why}")))?;
+    }
+    for limit in given {
+        limits.set(limit).map_err(|why| Failure::usage(format!("--limit: {why}")))?;
+    }
+    Ok(limits)
 }
 
 /// The REST API, the documents that it may read, and the model that answers questions.

@@ -10,6 +10,7 @@ use testkit::raw;
 
 use crate::flood_stderr;
 use crate::grandchild::Grandchild;
+use crate::hostile;
 use crate::session::{OnCancel, Session};
 
 /// A `tools/call` as it arrived, in the client's own bytes.
@@ -134,6 +135,7 @@ pub(crate) fn run(session: &Arc<Session>, call: &Call<'_>) {
         }
         "pending" => output.result(id, &value_result("ids", &format!("[{}]", session.open_ids().join(",")))),
         "most_open" => output.result(id, &value_result("count", &session.most_open().to_string())),
+        name if session.options.hostile.tools && hostile_call(session, call, name) => {}
         name if session.definitions().contains(name) => output.result(id, &echo(call)),
         name => {
             let message = raw::quote(&format!("Unknown tool: {name}"));
@@ -141,6 +143,13 @@ pub(crate) fn run(session: &Arc<Session>, call: &Call<'_>) {
             output.error(id, &format!(r#"{{"code":-32602,"message":{message},"data":{{"tool":{data}}}}}"#));
         }
     }
+}
+
+/// Does what a tool of [`hostile`] is for; whether it is one of them.
+fn hostile_call(session: &Session, call: &Call<'_>, name: &str) -> bool {
+    let token = call.meta.and_then(|meta| raw::at(meta.as_bytes(), &["progressToken"]));
+    let bytes = call.number("bytes").unwrap_or(0) as usize;
+    hostile::call(session, call.id, name, token, bytes, call.number("times").unwrap_or(1))
 }
 
 pub(crate) fn text_result(text: &str) -> String {

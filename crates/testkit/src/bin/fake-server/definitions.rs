@@ -5,6 +5,7 @@ use std::fs;
 use anyhow::Context;
 use testkit::raw;
 
+use crate::hostile;
 use crate::options::Options;
 
 /// Name, description and the `properties` of the input schema of each behaviour tool.
@@ -56,10 +57,11 @@ impl Definitions {
             None => String::new(),
         };
         let behaviours = if options.only_generated { &[] } else { BEHAVIOURS };
+        let hostile = if options.hostile.tools { hostile::TOOLS } else { &[] };
         Ok(Self {
             generated: (0..options.tools).map(|number| generated(&format!("tool_{number}"))).collect(),
             from_file: from_file.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect(),
-            behaviours: behaviours.iter().map(|behaviour| definition(*behaviour)).collect(),
+            behaviours: behaviours.iter().chain(hostile).map(|behaviour| definition(*behaviour)).collect(),
         })
     }
 

@@ -2,11 +2,12 @@
 //!
 //! It writes raw bytes and hands back what it received unchanged, so that a test can compare bytes through
 //! whatever stands between. Flags choose how it starts and which phase goes wrong ([`options`]); tools choose
-//! what a single call does ([`behaviours`]).
+//! what a single call does ([`behaviours`]); [`hostile`] is about too much of everything.
 
 mod behaviours;
 mod definitions;
 mod grandchild;
+mod hostile;
 mod options;
 mod output;
 mod session;

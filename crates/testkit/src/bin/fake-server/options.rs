@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 
+use crate::hostile::Hostile;
+
 /// A moment in the life of a connection at which something can go wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
@@ -48,6 +50,8 @@ pub(crate) struct Options {
     pub(crate) close_stdout_after_list: bool,
     /// Say after every list that it has changed.
     pub(crate) restless: bool,
+    /// What there is too much of.
+    pub(crate) hostile: Hostile,
 }
 
 impl Options {
@@ -80,6 +84,7 @@ impl Options {
                 "--close-stdout-after-init" => options.close_stdout_after_init = true,
                 "--close-stdout-after-list" => options.close_stdout_after_list = true,
                 "--restless" => options.restless = true,
+                _ if options.hostile.take(&flag, value)? => {}
                 _ => bail!("unknown flag `{flag}`"),
             }
         }
@@ -115,6 +120,7 @@ impl Options {
             close_stdout_after_init: false,
             close_stdout_after_list: false,
             restless: false,
+            hostile: Hostile::default(),
         }
     }
 }

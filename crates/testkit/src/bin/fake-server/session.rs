@@ -80,7 +80,14 @@ impl Session {
     fn request(self: &Arc<Self>, id: &str, method: &str, params: &str, line: &[u8]) {
         match method {
             "initialize" => self.at_phase(Phase::Initialize, id, || self.initialize(id, params)),
+            _ if self.options.hostile.page(method, params).map(|page| self.output.result(id, &page)).is_some() => {}
             "tools/list" => self.at_phase(Phase::List, id, || self.list(id, params)),
+            "prompts/list" if self.options.hostile.is_talkative() => self.output.result(id, r#"{"prompts":[]}"#),
+            "resources/list" if self.options.hostile.is_talkative() => self.output.result(id, r#"{"resources":[]}"#),
+            "resources/templates/list" if self.options.hostile.is_talkative() => {
+                self.output.result(id, r#"{"resourceTemplates":[]}"#);
+            }
+            "logging/setLevel" if self.options.hostile.is_talkative() => self.output.result(id, "{}"),
             "tools/call" => {
                 let line_bytes = line.strip_suffix(b"\n").unwrap_or(line).len();
                 match Call::read(id, params, line_bytes) {
@@ -93,9 +100,12 @@ impl Session {
         }
     }
 
-    fn notification(&self, method: &str, params: &str) {
+    fn notification(self: &Arc<Self>, method: &str, params: &str) {
         match method {
-            "notifications/initialized" => self.initialized(),
+            "notifications/initialized" => {
+                self.initialized();
+                self.options.hostile.begin(self);
+            }
             "notifications/cancelled" => {
                 if let Some(id) = raw::at(params.as_bytes(), &["requestId"]) {
                     self.cancel(id);
@@ -126,11 +136,18 @@ impl Session {
             Some(version) => raw::quote(version),
             None => raw::at(params.as_bytes(), &["protocolVersion"]).unwrap_or("\"2025-11-25\"").to_owned(),
         };
-        let name = raw::quote(&self.options.name);
+        let hostile = &self.options.hostile;
+        let padding = "x".repeat(hostile.info_bytes);
+        let name = raw::quote(&format!("{}{padding}", self.options.name));
+        let capabilities = match hostile.is_talkative() {
+            true => hostile.capabilities(),
+            false => r#"{"tools":{"listChanged":true}}"#.to_owned(),
+        };
+        let instructions = hostile.instructions();
         self.output.result(
             id,
             &format!(
-                r#"{{"protocolVersion":{version},"capabilities":{{"tools":{{"listChanged":true}}}},"serverInfo":{{"name":{name},"version":"1.0.0"}}}}"#
+                r#"{{"protocolVersion":{version},"capabilities":{capabilities},"serverInfo":{{"name":{name},"version":"1.0.0{padding}"}}{instructions}}}"#
             ),
         );
     }
