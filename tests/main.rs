@@ -2,6 +2,7 @@
 
 mod assistant;
 mod bad_input;
+mod bounds;
 mod browser;
 mod calls;
 mod command_line;

@@ -36,6 +36,16 @@ options:
 
 environment:
   MCP_AGGREGATOR_START_TIMEOUT   seconds a server may take to become ready [default: 60]
+  what servers may make us hold, in kB; a server that exceeds it fails, and no other:
+  MCP_AGGREGATOR_SERVER_HANDSHAKE_KB     its answer to `initialize` [default: 1024]
+  MCP_AGGREGATOR_SERVER_LIST_PAGES       pages of its list [default: 1000]
+  MCP_AGGREGATOR_SERVER_CATALOG_KB       its list [default: 32768]
+  MCP_AGGREGATOR_ALL_CATALOGS_KB         the lists of all servers [default: 262144]
+  MCP_AGGREGATOR_SERVER_NOTIFICATION_KB  a notification [default: 4096]
+  MCP_AGGREGATOR_SERVER_REQUESTS_KB      its requests that wait for answers [default: 32768]
+  MCP_AGGREGATOR_SERVER_MESSAGE_KB       a message, results included [default: 524288]
+  MCP_AGGREGATOR_SERVER_UNDELIVERED_KB   large messages that are not delivered yet [default: 1048576]
+  MCP_AGGREGATOR_ALL_UNDELIVERED_KB      the same of all servers [default: 2097152]
 
 exit status: 0 ended in order, 1 the config cannot be run, 2 the command line makes no sense";
 
@@ -147,6 +157,15 @@ mod tests {
         assert_eq!((options.separator.as_str(), options.names), (":", NamePolicy::Auto));
         assert_eq!(options.start_timeout, Duration::from_secs(60));
         assert!(!debug && log_file.is_none());
+    }
+
+    #[test]
+    fn the_help_lists_every_limit_with_its_default() {
+        for limit in aggregator::Limit::ALL {
+            let line = HELP.lines().find(|line| line.split_whitespace().next() == Some(&limit.variable()));
+            let default = format!("[default: {}]", limit.default_value());
+            assert!(line.is_some_and(|line| line.ends_with(&default)), "{} {default}", limit.variable());
+        }
     }
 
     #[test]

@@ -66,7 +66,7 @@ fn expectation(posted: &Posted<'_>, session: &Session) -> Expected {
 }
 
 /// Whether there is a request in a batch. What is no message is answered too, with a complaint, and so is an empty batch.
-fn batch_wants_answer(line: &[u8]) -> bool {
+pub(crate) fn batch_wants_answer(line: &[u8]) -> bool {
     let parts = elements(line, Span { start: 0, end: line.len() }).unwrap_or_default();
     let wants_answer = |part: &Span| match Envelope::scan(part.of(line)) {
         Ok(Envelope { kind, .. }) => matches!(kind, Kind::Request { .. }),
@@ -171,12 +171,12 @@ fn opening(session: &Session, reader: Reader, limits: &Limits) -> Bytes {
     }
 }
 
-fn last_event(headers: &HeaderMap) -> Option<EventId> {
+pub(crate) fn last_event(headers: &HeaderMap) -> Option<EventId> {
     EventId::parse(headers.get(&LAST_EVENT_ID)?.to_str().ok()?)
 }
 
 /// Modern clients neither listen like this nor have sessions to end.
-fn refusal_of_revision(headers: &HeaderMap) -> Option<Response<Body>> {
+pub(crate) fn refusal_of_revision(headers: &HeaderMap) -> Option<Response<Body>> {
     match headers.get(&PROTOCOL_VERSION)?.to_str() {
         Ok(revision) if Revision::named(revision).is_some() => None,
         Ok(protocol::revision::MODERN) => Some(answer::not_allowed("POST")),

@@ -13,7 +13,7 @@
 //! - `identity`: how much of the front each token, or the local user, uses
 //! - `session`, `sessions`, `usage`: legacy clients, one and all, and how much they do
 //! - `annexe`: what else is served at the same address, by somebody else
-//! - `front`: what all of it shares; `limits`
+//! - `front`: what all of it shares; `limits`; `fuzzing`: what the fuzz target calls
 //!
 //! Bytes, not trees: a body goes to the aggregator as it came, and an answer comes back as it was written.
 
@@ -24,6 +24,7 @@ mod at_once;
 mod body;
 mod cors;
 mod front;
+mod fuzzing;
 mod guard;
 mod health;
 mod identity;
@@ -48,6 +49,7 @@ mod watch;
 
 pub use annexe::{Annexe, Foreign, ForeignBody};
 pub use front::{Front, check_host, check_origin, has_port};
+pub use fuzzing::check_request;
 pub use guard::GuardError;
 pub use limits::Limits;
 pub use serve::serve;

@@ -1,5 +1,6 @@
 //! Modern messages: each stands for itself, and its headers repeat what its body says.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use aggregator::answering::Answering;
@@ -101,7 +102,20 @@ pub(crate) fn conclude(shared: &Shared, is_relayed: bool, outcome: Outcome) -> R
 
 /// Whether a request tells what it must, and its headers the same.
 fn check(posted: &Posted<'_>, method: &str, params: &Params) -> Result<(), Problem> {
-    let (line, headers) = (&posted.line, &posted.parts.headers);
+    let name = check_headers(&posted.line, &posted.parts.headers, method, params)?;
+    match name.filter(|_| method == "tools/call") {
+        Some(tool) => check_arguments(posted, &tool, params),
+        None => Ok(()),
+    }
+}
+
+/// The same but for arguments; what the request names.
+pub(crate) fn check_headers<'l>(
+    line: &'l Bytes,
+    headers: &HeaderMap,
+    method: &str,
+    params: &Params,
+) -> Result<Option<Cow<'l, str>>, Problem> {
     let revision = params.version.and_then(|version| text::decode(version.of(line)));
     match (only(headers, &PROTOCOL_VERSION)?, revision) {
         (None, Some(_)) => return Err(missing(&PROTOCOL_VERSION)),
@@ -117,16 +131,14 @@ fn check(posted: &Posted<'_>, method: &str, params: &Params) -> Result<(), Probl
         Some(said) if said != method => return Err(mismatch(&METHOD)),
         Some(_) => {}
     }
-    if let Some(name) = headers::name_of(method, line, params) {
+    let name = headers::name_of(method, line, params);
+    if let Some(name) = &name {
         let said = only(headers, &NAME)?.ok_or_else(|| missing(&NAME))?;
         if headers::decode(said).is_none_or(|said| said != name) {
             return Err(mismatch(&NAME));
         }
-        if method == "tools/call" {
-            check_arguments(posted, &name, params)?;
-        }
     }
-    Ok(())
+    Ok(name)
 }
 
 /// A tool may want some of its arguments repeated in headers.

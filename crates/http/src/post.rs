@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hyper::body::Incoming;
+use hyper::header::HeaderMap;
 use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
 use protocol::envelope::{Fault, Reason, is_id};
@@ -52,19 +53,17 @@ pub(crate) async fn answer(shared: &Arc<Shared>, asker: Asker, parts: &Parts, bo
 fn begin(shared: &Arc<Shared>, asker: Asker, parts: &Parts, accepts: Accepts, line: Bytes) -> Begun {
     let envelope = Envelope::scan(&line);
     let posted = Posted { shared, asker, parts, accepts, line, envelope };
-    if posted.is_modern() { modern::begin(posted) } else { legacy::begin(posted) }
+    if is_modern(&posted.envelope, &parts.headers) { modern::begin(posted) } else { legacy::begin(posted) }
 }
 
-impl Posted<'_> {
-    /// A request says itself that it is a modern one. What says nothing, like a notification, is known by its header.
-    fn is_modern(&self) -> bool {
-        let says_so = |envelope: &Envelope| envelope.params.version.is_some();
-        let is_foreign = || {
-            let revision = self.parts.headers.get(&PROTOCOL_VERSION);
-            revision.is_some_and(|revision| revision.to_str().ok().and_then(Revision::named).is_none())
-        };
-        self.envelope.as_ref().is_ok_and(says_so) || is_foreign()
-    }
+/// A request says itself that it is a modern one. What says nothing, like a notification, is known by its header.
+pub(crate) fn is_modern(envelope: &Result<Envelope, Fault>, headers: &HeaderMap) -> bool {
+    let says_so = |envelope: &Envelope| envelope.params.version.is_some();
+    let is_foreign = || {
+        let revision = headers.get(&PROTOCOL_VERSION);
+        revision.is_some_and(|revision| revision.to_str().ok().and_then(Revision::named).is_none())
+    };
+    envelope.as_ref().is_ok_and(says_so) || is_foreign()
 }
 
 /// The response to what is no message.

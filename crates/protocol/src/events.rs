@@ -138,10 +138,40 @@ impl Events {
     }
 }
 
+/// Reads a stream whole and in small pieces, for the fuzz target `sse` and the test that replays its corpus. Panics if
+/// something comes out that must not.
+pub fn check_stream(data: &[u8]) {
+    let mut whole = Events::default();
+    whole.push(data);
+    let expected: Vec<Event> = std::iter::from_fn(|| whole.next_event()).collect();
+    assert!(whole.pending() <= data.len(), "no more is pending than has come");
+    let told: usize = expected.iter().map(|event| event.data.len()).sum();
+    assert!(told <= data.len(), "events say no more than has come");
+    // The first byte decides how it is cut up.
+    let piece = 1 + usize::from(data.first().copied().unwrap_or_default());
+    let (mut pieces, mut got) = (Events::default(), Vec::new());
+    for part in data.chunks(piece) {
+        pieces.push(part);
+        got.extend(std::iter::from_fn(|| pieces.next_event()));
+    }
+    assert_eq!(got, expected, "events depend on how they arrive");
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn every_stream_of_the_fuzz_corpus_is_read() {
+        let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/sse");
+        let mut count = 0;
+        for file in std::fs::read_dir(corpus).expect("the corpus is part of the repository") {
+            check_stream(&std::fs::read(file.unwrap().path()).unwrap());
+            count += 1;
+        }
+        assert!(count >= 15, "only {count} streams");
+    }
 
     fn all(stream: &[u8]) -> Vec<Event> {
         let mut events = Events::default();

@@ -52,6 +52,10 @@ Environment:
   MCP_AGGREGATOR_START_TIMEOUT   seconds a server may take to become ready [default: 60]
   MCP_AGGREGATOR_ANSWER_TIMEOUT  seconds a client of 2026-07-28 may take to come back with what an older
                                  server has asked it; then the call is cancelled [default: 300]
+  MCP_AGGREGATOR_SERVER_CATALOG_KB and others
+                                 what servers may make us hold; docs/security.md has all of them. `serve` has
+                                 settings instead
+  MCP_AGGREGATOR_LIMITS          limits of clients of `serve`; see `mcp-aggregator help serve`
   MCP_AGGREGATOR_TOKEN           a token that clients of `serve` must have, and that commands send to a service
   MCP_CREDENTIAL_KEY             the key that credentials in the registry are sealed with
                                  [default: the file credential.key in the data directory]

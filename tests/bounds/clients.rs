@@ -1,0 +1,244 @@
+//! Clients that say too much of themselves, or want more than their share.
+
+use serde_json::{Value, json};
+use tempfile::NamedTempFile;
+use testkit::http_client::{Ask, Connection};
+use testkit::http_session::Hello;
+use testkit::{Config, HttpSession, Puppet, Serve, Spec, Talk, fake, rss_kb, wait_until};
+
+use super::{USUAL_KB, assert_well, message_of};
+use crate::http_front::PING;
+
+/// A service with a server that is well, and these limits.
+#[track_caller]
+fn limited(limits: &[&str]) -> Serve {
+    let flags = limits.iter().flat_map(|limit| ["--limit", limit]);
+    Serve::start_as(&Config::new().server("well", fake()), |launch| launch.args(flags))
+}
+
+/// The same with two tokens, `ann` and `ben`.
+#[track_caller]
+fn limited_with_tokens(limits: &[&str]) -> (Serve, NamedTempFile) {
+    let tokens = NamedTempFile::new().expect("a temporary file can be made");
+    std::fs::write(tokens.path(), "ann:secret-token-of-ann\nben:secret-token-of-ben\n").expect("it can be written");
+    let flags = limits.iter().flat_map(|limit| ["--limit", limit]);
+    let serve = Serve::start_as(&Config::new().server("well", fake()), |launch| {
+        launch.args(flags).arg("--token-file").arg(tokens.path())
+    });
+    (serve, tokens)
+}
+
+fn of(name: &str) -> String {
+    format!("Bearer secret-token-of-{name}")
+}
+
+#[track_caller]
+fn session_of(serve: &Serve, name: &str) -> HttpSession {
+    let hello = Hello::default().with_token(&format!("secret-token-of-{name}"));
+    HttpSession::introduce(serve.address(), "/mcp", &hello)
+}
+
+fn initialize(info: &Value, capabilities: &Value) -> String {
+    let params = json!({"protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": info});
+    json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}).to_string()
+}
+
+#[test]
+fn a_client_that_says_too_much_of_itself_gets_no_session() {
+    let serve = limited(&[]);
+    let long = "x".repeat(60_000_000);
+    let much = [
+        initialize(&json!({"name": long, "version": "1"}), &json!({})),
+        initialize(&json!({"name": "x", "version": long}), &json!({})),
+        initialize(&json!({"name": "x", "version": "1"}), &json!({"experimental": {"x": {"y": long}}})),
+    ];
+    // One after the other: each is as large as a request may be.
+    for message in much.iter().cycle().take(12) {
+        let refused = serve.fetch(&Ask::post("/mcp", message));
+        assert!(!refused.headers.contains_key("mcp-session-id"), "{:?}", refused.headers);
+        let answer = refused.json();
+        assert!(message_of(&answer).contains("have 58594 kB; at most 64 kB are accepted (limit `client-info-kb`)"), "{answer}");
+    }
+    assert_well(&mut serve.session("/mcp"));
+    wait_until("nothing of it is kept", || (rss_kb(serve.pid()) < USUAL_KB).then_some(()));
+}
+
+#[test]
+fn a_modern_client_may_not_say_too_much_of_itself_either() {
+    let serve = limited(&["client-info-kb=1"]);
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "x".repeat(2000), "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let message = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": meta}}).to_string();
+    let ask = Ask::post("/mcp", message).header("Mcp-Protocol-Version", "2026-07-28").header("Mcp-Method", "tools/list");
+    let answer = serve.fetch(&ask).json();
+    assert!(message_of(&answer).contains("`client-info-kb`"), "{answer}");
+    assert_well(&mut serve.modern("/mcp"));
+}
+
+#[test]
+fn ids_and_tokens_that_are_too_long_are_refused() {
+    let serve = limited(&["id-bytes=100"]);
+    let mut session = serve.session("/mcp");
+    let long = "x".repeat(200);
+    let call = |id: &Value, token: &str| {
+        let params = json!({"name": "well.echo", "_meta": {"progressToken": token}});
+        json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}).to_string()
+    };
+    for (message, what) in [(call(&json!(long), "t"), "the id has 202 bytes"), (call(&json!(1), &long), "the progress token has")] {
+        let answer = serve.fetch(&session.post(&message)).json();
+        assert!(message_of(&answer).contains(what) && message_of(&answer).contains("(limit `id-bytes`)"), "{answer}");
+    }
+    let answer = session.ask("tools/list", json!({"cursor": long}));
+    assert!(message_of(&answer).contains("the cursor has 202 bytes"), "{answer}");
+    assert_well(&mut session);
+}
+
+#[test]
+fn subscriptions_are_bounded_for_each_session() {
+    let puppet = Puppet::new((0..6).fold(Spec::legacy(), |spec, number| spec.resource(&format!("r://{number}"))));
+    let config = Config::new().server("s", puppet.entry()).server("well", fake());
+    let limits = ["--limit", "subscriptions-per-session=3", "--limit", "subscriptions=5", "--limit", "uri-bytes=100"];
+    let serve = Serve::start_as(&config, |launch| launch.args(limits));
+    let mut one = serve.session("/mcp");
+    one.ids("tools/list");
+    let subscribe = |session: &mut HttpSession, uri: &str| session.ask("resources/subscribe", json!({"uri": uri}));
+    for number in 0..3 {
+        assert!(subscribe(&mut one, &format!("r://{number}"))["result"].is_object());
+    }
+    let refused = subscribe(&mut one, "r://3");
+    assert!(message_of(&refused).contains("this session may have 3 subscriptions at most (limit `subscriptions-per-session`)"), "{refused}");
+    let mut other = serve.session("/mcp");
+    for number in 0..2 {
+        assert!(subscribe(&mut other, &format!("r://{number}"))["result"].is_object());
+    }
+    let refused = subscribe(&mut other, "r://2");
+    assert!(message_of(&refused).contains("all clients together may have 5"), "{refused}");
+    let refused = subscribe(&mut other, &format!("r://{}", "x".repeat(200)));
+    assert!(message_of(&refused).contains("`uri-bytes`"), "{refused}");
+    // Whoever gives one back may have another.
+    assert!(one.ask("resources/unsubscribe", json!({"uri": "r://0"}))["result"].is_object());
+    assert!(subscribe(&mut one, "r://3")["result"].is_object());
+    assert_well(&mut one);
+}
+
+#[test]
+fn a_token_with_many_sessions_ends_its_own_and_nobody_elses() {
+    let (serve, _tokens) = limited_with_tokens(&["sessions=4", "sessions-per-token=3"]);
+    let mut of_ben: Vec<_> = (0..2).map(|_| session_of(&serve, "ben")).collect();
+    let of_ann: Vec<_> = (0..8).map(|_| session_of(&serve, "ann")).collect();
+    for session in &mut of_ben {
+        assert_well(session);
+    }
+    let is_alive = |session: &HttpSession| {
+        serve.fetch(&session.post(PING)).status == 200
+    };
+    let alive = of_ann.iter().filter(|session| is_alive(session)).count();
+    assert_eq!(alive, 2, "with the two of ben there are four");
+    assert!(of_ann.iter().rev().take(2).all(is_alive), "the newest stay");
+}
+
+#[test]
+fn a_token_with_many_connections_is_refused_and_others_are_served() {
+    let (serve, _tokens) = limited_with_tokens(&["connections-per-token=3"]);
+    let (ann, mut ben) = (session_of(&serve, "ann"), session_of(&serve, "ben"));
+    let ping = |session: &HttpSession| session.post(PING);
+    // What the session's own connection was is closed, sooner or later.
+    let mut open: Vec<Connection> = Vec::new();
+    let refused = wait_until("ann has all her connections", || {
+        let mut connection = serve.connect();
+        let mut answer = connection.ask(&ping(&ann));
+        let (status, body) = (answer.status, answer.bytes());
+        if status == 200 {
+            open.push(connection);
+            return None;
+        }
+        Some((status, String::from_utf8_lossy(&body).into_owned()))
+    });
+    assert_eq!(refused.0, 429);
+    assert!(refused.1.contains("Too many connections: token `ann` may have 3 (limit `connections-per-token`)"), "{refused:?}");
+    assert!(open.len() <= 3);
+    assert_well(&mut ben);
+    let rest = serve.fetch(&Ask::new("GET", "/api/v1/aggregator/servers").header("Authorization", &of("ann")));
+    assert_eq!(rest.status, 429, "REST counts as well: {rest:?}");
+    open.clear();
+    wait_until("ann is served again", || (serve.fetch(&ping(&ann)).status == 200).then_some(()));
+}
+
+#[test]
+fn a_newcomer_gets_the_place_of_an_idle_connection() {
+    let (serve, _tokens) = limited_with_tokens(&["connections=6", "connections-per-token=5"]);
+    // Nobody knows whose these are.
+    let idle: Vec<Connection> = (0..20).map(|_| serve.connect()).collect();
+    let mut ben = session_of(&serve, "ben");
+    assert_well(&mut ben);
+    drop(idle);
+}
+
+#[test]
+fn bodies_that_come_in_are_bounded_for_each_token() {
+    let (serve, _tokens) = limited_with_tokens(&["received-mb-per-token=2", "received-mb=3"]);
+    let (ann, mut ben) = (session_of(&serve, "ann"), session_of(&serve, "ben"));
+    let mut slow = serve.connect();
+    let half = " ".repeat(1_500_000);
+    slow.send(&ann.post(&half).header("Content-Length", "3000000"));
+    let large = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"well.size","arguments":{{"x":"{}"}}}}}}"#, "x".repeat(1_200_000));
+    let refused = wait_until("a second large request of ann is refused", || {
+        let answer = serve.fetch(&ann.post(&large));
+        (answer.status != 200).then_some(answer)
+    });
+    assert_eq!(refused.status, 429, "{refused:?}");
+    assert!(refused.body.contains("requests of token `ann` that are not done with have more than 2 MB (limit `received-mb-per-token`)"), "{refused:?}");
+    assert_well(&mut ben);
+    assert_eq!(serve.fetch(&ben.post(&large)).status, 200, "ben has room");
+    drop(slow);
+    wait_until("ann has room again", || (serve.fetch(&ann.post(&large)).status == 200).then_some(()));
+}
+
+#[test]
+fn answers_that_nobody_reads_are_bounded() {
+    let serve = limited(&["unread-mb=2"]);
+    let mut stream = serve.connect();
+    stream.send(&Ask::stream("/sse"));
+    let mut answer = stream.answer();
+    let endpoint = answer.next_event().expect("the stream names its address").data;
+    let post = |message: &str| assert_eq!(serve.fetch(&Ask::post(&endpoint, message)).status, 202);
+    post(&initialize(&json!({"name": "x", "version": "1"}), &json!({})));
+    for id in 1..=30 {
+        let params = json!({"name": "well.blob", "arguments": {"bytes": 1_000_000}});
+        post(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}).to_string());
+    }
+    // What was dropped is told; what waits, and what the system holds for a slow reader, is delivered.
+    let mut session = serve.session("/mcp");
+    serve.wait_for_stderr("an answer was dropped");
+    let (mut delivered, mut dropped) = (0, 0);
+    while delivered + dropped < 30 {
+        let message: Value = serde_json::from_str(&answer.next_message().expect("all are answered").data).unwrap();
+        if message["id"] == 0 {
+            continue;
+        }
+        if message["result"].is_object() {
+            delivered += 1;
+        } else {
+            assert!(message_of(&message).contains("`unread-mb"), "{message}");
+            dropped += 1;
+        }
+    }
+    assert!(delivered >= 2 && dropped >= 1, "{delivered} delivered, {dropped} dropped");
+    assert_well(&mut session);
+}
+
+#[test]
+fn limits_can_come_from_the_environment_and_make_sense() {
+    let config = Config::new().server("well", fake());
+    let serve = Serve::start_as(&config, |launch| launch.env("MCP_AGGREGATOR_LIMITS", "id-bytes=10, sessions=5"));
+    let session = serve.session("/mcp");
+    let answer = serve.fetch(&session.post(r#"{"jsonrpc":"2.0","id":"0123456789","method":"ping"}"#)).json();
+    assert!(message_of(&answer).contains("at most 10 are accepted"), "{answer}");
+    let wrong = testkit::run::run_command(
+        std::process::Command::new(testkit::program("mcp-aggregator")).args(["serve", "--limit", "sessoins=5"]),
+    );
+    assert!(wrong.stderr.contains("there is no limit `sessoins`; there are connections,"), "{wrong:?}");
+}
