@@ -57,7 +57,10 @@ fn a_client_that_says_too_much_of_itself_gets_no_session() {
         let refused = serve.fetch(&Ask::post("/mcp", message));
         assert!(!refused.headers.contains_key("mcp-session-id"), "{:?}", refused.headers);
         let answer = refused.json();
-        assert!(message_of(&answer).contains("have 58594 kB; at most 64 kB are accepted (limit `client-info-kb`)"), "{answer}");
+        assert!(
+            message_of(&answer).contains("have 58594 kB; at most 64 kB are accepted (limit `client-info-kb`)"),
+            "{answer}"
+        );
     }
     assert_well(&mut serve.session("/mcp"));
     wait_until("nothing of it is kept", || (rss_kb(serve.pid()) < USUAL_KB).then_some(()));
@@ -72,7 +75,8 @@ fn a_modern_client_may_not_say_too_much_of_itself_either() {
         "io.modelcontextprotocol/clientCapabilities": {},
     });
     let message = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": meta}}).to_string();
-    let ask = Ask::post("/mcp", message).header("Mcp-Protocol-Version", "2026-07-28").header("Mcp-Method", "tools/list");
+    let ask =
+        Ask::post("/mcp", message).header("Mcp-Protocol-Version", "2026-07-28").header("Mcp-Method", "tools/list");
     let answer = serve.fetch(&ask).json();
     assert!(message_of(&answer).contains("`client-info-kb`"), "{answer}");
     assert_well(&mut serve.modern("/mcp"));
@@ -87,7 +91,9 @@ fn ids_and_tokens_that_are_too_long_are_refused() {
         let params = json!({"name": "well.echo", "_meta": {"progressToken": token}});
         json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}).to_string()
     };
-    for (message, what) in [(call(&json!(long), "t"), "the id has 202 bytes"), (call(&json!(1), &long), "the progress token has")] {
+    for (message, what) in
+        [(call(&json!(long), "t"), "the id has 202 bytes"), (call(&json!(1), &long), "the progress token has")]
+    {
         let answer = serve.fetch(&session.post(&message)).json();
         assert!(message_of(&answer).contains(what) && message_of(&answer).contains("(limit `id-bytes`)"), "{answer}");
     }
@@ -109,7 +115,11 @@ fn subscriptions_are_bounded_for_each_session() {
         assert!(subscribe(&mut one, &format!("r://{number}"))["result"].is_object());
     }
     let refused = subscribe(&mut one, "r://3");
-    assert!(message_of(&refused).contains("this session may have 3 subscriptions at most (limit `subscriptions-per-session`)"), "{refused}");
+    assert!(
+        message_of(&refused)
+            .contains("this session may have 3 subscriptions at most (limit `subscriptions-per-session`)"),
+        "{refused}"
+    );
     let mut other = serve.session("/mcp");
     for number in 0..2 {
         assert!(subscribe(&mut other, &format!("r://{number}"))["result"].is_object());
@@ -132,9 +142,7 @@ fn a_token_with_many_sessions_ends_its_own_and_nobody_elses() {
     for session in &mut of_ben {
         assert_well(session);
     }
-    let is_alive = |session: &HttpSession| {
-        serve.fetch(&session.post(PING)).status == 200
-    };
+    let is_alive = |session: &HttpSession| serve.fetch(&session.post(PING)).status == 200;
     let alive = of_ann.iter().filter(|session| is_alive(session)).count();
     assert_eq!(alive, 2, "with the two of ben there are four");
     assert!(of_ann.iter().rev().take(2).all(is_alive), "the newest stay");
@@ -158,7 +166,10 @@ fn a_token_with_many_connections_is_refused_and_others_are_served() {
         Some((status, String::from_utf8_lossy(&body).into_owned()))
     });
     assert_eq!(refused.0, 429);
-    assert!(refused.1.contains("Too many connections: token `ann` may have 3 (limit `connections-per-token`)"), "{refused:?}");
+    assert!(
+        refused.1.contains("Too many connections: token `ann` may have 3 (limit `connections-per-token`)"),
+        "{refused:?}"
+    );
     assert!(open.len() <= 3);
     assert_well(&mut ben);
     let rest = serve.fetch(&Ask::new("GET", "/api/v1/aggregator/servers").header("Authorization", &of("ann")));
@@ -184,13 +195,21 @@ fn bodies_that_come_in_are_bounded_for_each_token() {
     let mut slow = serve.connect();
     let half = " ".repeat(1_500_000);
     slow.send(&ann.post(&half).header("Content-Length", "3000000"));
-    let large = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"well.size","arguments":{{"x":"{}"}}}}}}"#, "x".repeat(1_200_000));
+    let large = format!(
+        r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"well.size","arguments":{{"x":"{}"}}}}}}"#,
+        "x".repeat(1_200_000)
+    );
     let refused = wait_until("a second large request of ann is refused", || {
         let answer = serve.fetch(&ann.post(&large));
         (answer.status != 200).then_some(answer)
     });
     assert_eq!(refused.status, 429, "{refused:?}");
-    assert!(refused.body.contains("requests of token `ann` that are not done with have more than 2 MB (limit `received-mb-per-token`)"), "{refused:?}");
+    assert!(
+        refused.body.contains(
+            "requests of token `ann` that are not done with have more than 2 MB (limit `received-mb-per-token`)"
+        ),
+        "{refused:?}"
+    );
     assert_well(&mut ben);
     assert_eq!(serve.fetch(&ben.post(&large)).status, 200, "ben has room");
     drop(slow);
@@ -237,8 +256,10 @@ fn limits_can_come_from_the_environment_and_make_sense() {
     let session = serve.session("/mcp");
     let answer = serve.fetch(&session.post(r#"{"jsonrpc":"2.0","id":"0123456789","method":"ping"}"#)).json();
     assert!(message_of(&answer).contains("at most 10 are accepted"), "{answer}");
-    let wrong = testkit::run::run_command(
-        std::process::Command::new(testkit::program("mcp-aggregator")).args(["serve", "--limit", "sessoins=5"]),
-    );
+    let wrong = testkit::run::run_command(std::process::Command::new(testkit::program("mcp-aggregator")).args([
+        "serve",
+        "--limit",
+        "sessoins=5",
+    ]));
     assert!(wrong.stderr.contains("there is no limit `sessoins`; there are connections,"), "{wrong:?}");
 }

@@ -19,12 +19,14 @@ fn beside_well(name: &str, arguments: &[&str]) -> Serve {
 fn a_list_without_end_fails_its_server_and_nobody_else() {
     let lists = ["tools", "prompts", "resources", "templates"];
     let entry = |list: &str| fake().args(["--endless-list", list, "--page-bytes", "1048576"]);
-    let config = lists.iter().fold(Config::new(), |config, list| config.server(&format!("endless-{list}"), entry(list)));
+    let config =
+        lists.iter().fold(Config::new(), |config, list| config.server(&format!("endless-{list}"), entry(list)));
     let serve = Serve::start(&config.server("well", fake()));
     for list in lists {
         serve.wait_for_stderr(&format!("server `endless-{list}` failed during initialization"));
     }
-    serve.wait_for_stderr("but it lists more than 32 MB, which is the limit; the setting `server_catalog_kb` raises it");
+    serve
+        .wait_for_stderr("but it lists more than 32 MB, which is the limit; the setting `server_catalog_kb` raises it");
     assert_well(&mut serve.session("/mcp"));
     // Each of four may hold what it listed so far.
     let peak = peak_rss_kb(serve.pid());
@@ -49,7 +51,9 @@ fn the_number_of_pages_is_bounded_and_a_cursor_that_comes_again_ends_the_list() 
     let config = Config::new().server("pages", endless()).server("circle", endless().arg("--repeat-cursors"));
     let launch = Launch::aggregator(&config).env("MCP_AGGREGATOR_SERVER_LIST_PAGES", "5");
     let client = initialized(launch);
-    client.wait_for_stderr("the list has more than 5 pages, which is the limit; MCP_AGGREGATOR_SERVER_LIST_PAGES raises it");
+    client.wait_for_stderr(
+        "the list has more than 5 pages, which is the limit; MCP_AGGREGATOR_SERVER_LIST_PAGES raises it",
+    );
     client.wait_for_stderr("it answered `tools/list` with the same cursor again and again");
 }
 
@@ -81,7 +85,9 @@ fn a_huge_handshake_fails_its_server_and_nobody_else() {
         assert!(now < USUAL_KB, "{hostile:?}: {now} kB");
     }
     let serve = beside_well("loud", &["--instructions-bytes", "2000000"]);
-    serve.wait_for_stderr("the answer is more than 1 MB, which is the limit; the setting `server_handshake_kb` raises it");
+    serve.wait_for_stderr(
+        "the answer is more than 1 MB, which is the limit; the setting `server_handshake_kb` raises it",
+    );
 }
 
 #[test]
@@ -108,7 +114,8 @@ fn sessions_share_the_bytes_of_a_log_line() {
     sessions[0].ids("tools/list");
     assert_well(&mut sessions[0]);
     let before = rss_kb(serve.pid());
-    let done = sessions[0].ask("tools/call", json!({"name": "loud.log_bytes", "arguments": {"bytes": 3_000_000, "times": 5}}));
+    let done =
+        sessions[0].ask("tools/call", json!({"name": "loud.log_bytes", "arguments": {"bytes": 3_000_000, "times": 5}}));
     assert_eq!(text_of(&done), "done");
     let grown = rss_kb(serve.pid()).saturating_sub(before);
     // A copy for each would be 300 MB.
@@ -162,10 +169,16 @@ fn a_result_that_is_too_large_fails_with_the_limit_that_a_setting_raises() {
     let mut session = serve.session("/mcp");
     session.ids("tools/list");
     set(&serve, &json!({"server_message_kb": 2048}));
-    for call in [json!({"name": "large.blob", "arguments": {"bytes": 5_000_000}}), json!({"name": "large.error_bytes", "arguments": {"bytes": 5_000_000}})] {
+    for call in [
+        json!({"name": "large.blob", "arguments": {"bytes": 5_000_000}}),
+        json!({"name": "large.error_bytes", "arguments": {"bytes": 5_000_000}}),
+    ] {
         let answer = session.ask("tools/call", call);
         let message = message_of(&answer);
-        assert!(message.starts_with("server `large` sent an answer that cannot be passed on: it is more than 2 MB"), "{message}");
+        assert!(
+            message.starts_with("server `large` sent an answer that cannot be passed on: it is more than 2 MB"),
+            "{message}"
+        );
         assert!(message.contains("the setting `server_message_kb` raises it"), "{message}");
     }
     assert_well(&mut session);
@@ -199,7 +212,10 @@ fn what_nobody_reads_is_bounded_for_all_servers_and_counts_until_it_is_read() {
 
 #[test]
 fn a_server_over_http_has_the_same_bounds() {
-    let large = format!(r#"{{"jsonrpc":"2.0","method":"notifications/message","params":{{"level":"info","data":"{}"}}}}"#, "x".repeat(10 << 20));
+    let large = format!(
+        r#"{{"jsonrpc":"2.0","method":"notifications/message","params":{{"level":"info","data":"{}"}}}}"#,
+        "x".repeat(10 << 20)
+    );
     let puppet = testkit::Puppet::over_http(testkit::Spec::legacy().tool("t").echoes());
     let serve = Serve::start(&Config::new().server("far", puppet.entry()).server("well", fake()));
     let mut session = serve.session("/mcp");

@@ -150,7 +150,12 @@ mod tests {
 
     #[test]
     fn subscriptions_are_counted_for_session_identity_and_all() {
-        let limits = ClientLimits { session_subscriptions: 2, identity_subscriptions: 3, subscriptions: 4, ..ClientLimits::default() };
+        let limits = ClientLimits {
+            session_subscriptions: 2,
+            identity_subscriptions: 3,
+            subscriptions: 4,
+            ..ClientLimits::default()
+        };
         let refused = |session, identity, all| {
             limits.refusal_of_subscriptions(Subscriptions { session, identity, all }, &["r://1"]).unwrap_or_default()
         };

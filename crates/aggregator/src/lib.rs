@@ -57,5 +57,5 @@ pub use dispatch::{Aggregator, Options};
 pub use fleet::Fleet;
 pub use reach::Reach;
 pub use surface::Surface;
-pub use upstream::{Limit, ServerLimits};
 pub use upstream::watchdog::run_if_asked as become_watchdog_if_asked;
+pub use upstream::{Limit, ServerLimits};

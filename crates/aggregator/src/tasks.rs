@@ -22,8 +22,12 @@ use crate::client::{Client, era_of};
 use crate::dispatch::{Aggregator, Incoming};
 use crate::fleet::Fleet;
 
-/// So many tasks are remembered; the oldest are forgotten first.
+/// So many tasks are remembered, and so many of one token. One more makes the oldest forgotten, of the token that has the
+/// most: nobody loses a task because somebody else begins many.
 const MOST_TASKS: usize = 10_000;
+const MOST_TASKS_OF_TOKEN: usize = 5_000;
+/// Bytes of a task's id. One that is longer cannot be asked for again.
+const LONGEST_ID: usize = 1 << 10;
 /// How long a server may take to say that a task nobody wants any more is cancelled.
 const CANCEL_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -34,7 +38,8 @@ pub(crate) struct Tasks {
     known: HashMap<String, Task>,
     /// That id, by server and the id it gave.
     visible: HashMap<(usize, String), String>,
-    order: VecDeque<String>,
+    /// Their ids by token, oldest first.
+    order: HashMap<Arc<str>, VecDeque<String>>,
 }
 
 struct Task {
@@ -198,16 +203,29 @@ impl Tasks {
             era: connection.era(),
         };
         self.visible.insert((server, original.to_owned()), visible.clone());
+        let principal = Arc::clone(&task.principal);
         if self.known.insert(visible.clone(), task).is_none() {
-            self.order.push_back(visible.clone());
+            self.order.entry(Arc::clone(&principal)).or_default().push_back(visible.clone());
         }
-        if self.order.len() > MOST_TASKS
-            && let Some(oldest) = self.order.pop_front()
-            && let Some(task) = self.known.remove(&oldest)
-        {
+        self.forget_surplus(&principal);
+        visible
+    }
+
+    /// Forgets the oldest task if there are too many now that `principal` has one more.
+    fn forget_surplus(&mut self, principal: &Arc<str>) {
+        let own = self.order.get(principal).map_or(0, VecDeque::len);
+        let of_token = if principal.is_empty() { MOST_TASKS } else { MOST_TASKS_OF_TOKEN };
+        let whose = if own > of_token {
+            Some(Arc::clone(principal))
+        } else if self.known.len() > MOST_TASKS {
+            self.order.iter().max_by_key(|(_, ids)| ids.len()).map(|(principal, _)| Arc::clone(principal))
+        } else {
+            None
+        };
+        let oldest = whose.and_then(|whose| self.order.get_mut(&whose)?.pop_front());
+        if let Some(task) = oldest.and_then(|oldest| self.known.remove(&oldest)) {
             self.visible.remove(&(task.server, task.original));
         }
-        visible
     }
 
     fn is_known(&self, server: usize, visible: &str) -> bool {
@@ -259,7 +277,12 @@ impl Fleet {
             Era::Legacy => member(line, result, "task")?,
             Era::Modern => result,
         };
-        let original = text::decode(member(line, task, "taskId")?.of(line))?;
+        let id = member(line, task, "taskId")?;
+        if id.end - id.start > LONGEST_ID {
+            tracing::warn!(server = %connection.server(), most = LONGEST_ID, "a task whose id is too long is not remembered");
+            return None;
+        }
+        let original = text::decode(id.of(line))?;
         let visible = self.tasks().remember(connection, &original, client);
         (visible != original).then(|| Alias { original: original.into_owned(), visible })
     }
@@ -286,5 +309,39 @@ impl Fleet {
 
     pub(crate) fn tasks(&self) -> MutexGuard<'_, Tasks> {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn begin(tasks: &mut Tasks, principal: &str, number: usize) {
+        let (id, principal) = (format!("{principal}-{number}"), Arc::<str>::from(principal));
+        let task = Task {
+            server: 0,
+            original: id.clone(),
+            client: Weak::new(),
+            number: 1,
+            principal: Arc::clone(&principal),
+            era: Era::Modern,
+        };
+        tasks.visible.insert((0, id.clone()), id.clone());
+        tasks.known.insert(id.clone(), task);
+        tasks.order.entry(Arc::clone(&principal)).or_default().push_back(id);
+        tasks.forget_surplus(&principal);
+    }
+
+    #[test]
+    fn a_token_that_begins_many_tasks_makes_nobody_elses_forgotten() {
+        let mut tasks = Tasks::default();
+        begin(&mut tasks, "ben", 0);
+        (0..MOST_TASKS_OF_TOKEN + 10).for_each(|number| begin(&mut tasks, "ann", number));
+        assert_eq!(tasks.known.len(), MOST_TASKS_OF_TOKEN + 1);
+        assert!(tasks.known.contains_key("ben-0") && !tasks.known.contains_key("ann-9"));
+        // Three tokens together have more than there may be: the one with the most loses its oldest.
+        (0..MOST_TASKS_OF_TOKEN).for_each(|number| begin(&mut tasks, "cid", number));
+        assert_eq!((tasks.known.len(), tasks.visible.len()), (MOST_TASKS, MOST_TASKS));
+        assert!(tasks.known.contains_key("ben-0"));
     }
 }

@@ -3,6 +3,7 @@
 //! The cookie is a random id. The secret for changes is made from it, so nothing has to be kept for who only looks.
 //! What a token opened is kept here, by id, and forgotten when it was not used for half a day or we stop.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -71,10 +72,15 @@ impl Sessions {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         opened.retain(|_, session| now.duration_since(session.used) < IDLE);
-        if opened.len() >= MOST
-            && let Some(oldest) = opened.iter().min_by_key(|(_, session)| session.used).map(|(id, _)| id.clone())
-        {
-            opened.remove(&oldest);
+        // Of the token that has the most: nobody is signed out because somebody else signs in often.
+        if opened.len() >= MOST {
+            let mut counts = HashMap::<Arc<str>, usize>::new();
+            opened.values().for_each(|session| *counts.entry(Arc::clone(&session.principal)).or_default() += 1);
+            let surplus =
+                opened.iter().max_by_key(|(_, session)| (counts.get(&session.principal), Reverse(session.used)));
+            if let Some(id) = surplus.map(|(id, _)| id.clone()) {
+                opened.remove(&id);
+            }
         }
         let session =
             Opened { principal: Arc::clone(&principal), token: token.into(), used: now, alive: watch::Sender::new(()) };

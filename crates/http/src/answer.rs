@@ -1,7 +1,9 @@
 //! The responses we give: JSON, events, nothing at all, or a refusal that says why.
 
 use bytes::Bytes;
-use hyper::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use hyper::header::{
+    ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
+};
 use hyper::{Response, StatusCode};
 use protocol::reply::{self, code};
 use upstream::ancestry::{self, Circle};

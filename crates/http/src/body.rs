@@ -145,8 +145,8 @@ impl hyper::body::Body for Body {
 
 #[cfg(test)]
 mod tests {
-    use crate::identity::Identity;
     use super::*;
+    use crate::identity::Identity;
     use crate::limits::Limits;
     use aggregator::way::{Message, Way, What};
     use hyper::body::Body as _;

@@ -77,8 +77,7 @@ pub(crate) struct Full {
 impl Identities {
     /// Without tokens there is one identity, which may use everything.
     pub(crate) fn new(limits: &Limits, has_tokens: bool) -> Self {
-        let of_all =
-            Counts { connections: limits.connections, received: limits.received, unread: limits.unread };
+        let of_all = Counts { connections: limits.connections, received: limits.received, unread: limits.unread };
         let of_one = Counts {
             connections: limits.connections_of_identity,
             received: limits.received_of_identity,
@@ -120,10 +119,7 @@ impl Identity {
         let connected = Connected(Arc::clone(self));
         let most = self.most.of_one.connections;
         if own > most {
-            let why = format!(
-                "Too many connections: {} may have {most} (limit `connections-per-token`)",
-                self.shown()
-            );
+            let why = format!("Too many connections: {} may have {most} (limit `connections-per-token`)", self.shown());
             return Err(Full { is_own: true, why });
         }
         Ok(connected)
@@ -224,8 +220,9 @@ impl Receiving {
         }
         if all > most_of_all {
             let most = most_of_all >> 20;
-            let why =
-                format!("Too much at once: requests that are not done with have more than {most} MB (limit `received-mb`)");
+            let why = format!(
+                "Too much at once: requests that are not done with have more than {most} MB (limit `received-mb`)"
+            );
             return Err(Full { is_own: false, why });
         }
         Ok(())

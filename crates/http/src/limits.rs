@@ -104,12 +104,7 @@ const CHANGEABLE: [Changeable; 17] = [
     }),
 ];
 
-const fn limit(
-    name: &'static str,
-    about: &'static str,
-    unit: usize,
-    at: fn(&mut Limits) -> &mut usize,
-) -> Changeable {
+const fn limit(name: &'static str, about: &'static str, unit: usize, at: fn(&mut Limits) -> &mut usize) -> Changeable {
     Changeable { name, about, unit, at }
 }
 

@@ -100,7 +100,10 @@ struct Guest {
 impl House {
     fn welcome(&mut self, shared: &Arc<Shared>, stream: TcpStream) {
         if self.guests.len() >= shared.limits.connections && !self.make_room() {
-            tracing::warn!(most = shared.limits.connections, "too many connections; one was refused (limit `connections`)");
+            tracing::warn!(
+                most = shared.limits.connections,
+                "too many connections; one was refused (limit `connections`)"
+            );
             turn_away(stream, shared.limits.connections);
             return;
         }

@@ -92,12 +92,7 @@ impl Stream {
     }
 
     /// The way for what is about no request, or, without a number, for everything.
-    pub(crate) fn lasting(
-        limits: &Limits,
-        number: Option<u32>,
-        usage: &Arc<Usage>,
-        identity: &Arc<Identity>,
-    ) -> Self {
+    pub(crate) fn lasting(limits: &Limits, number: Option<u32>, usage: &Arc<Usage>, identity: &Arc<Identity>) -> Self {
         let stream = Self::new(limits, number, false, true, Some(Arc::clone(usage)), identity);
         stream.lock().has_reader = false;
         stream

@@ -288,7 +288,8 @@ impl Session {
         if self.lock().id.as_ref() != forgotten {
             return Ok(());
         }
-        let introduction = timeout(RENEWAL_PATIENCE, self.introduce(connection)).await.unwrap_or(Err(Trouble::NoAnswer))?;
+        let introduction =
+            timeout(RENEWAL_PATIENCE, self.introduce(connection)).await.unwrap_or(Err(Trouble::NoAnswer))?;
         tracing::debug!(server = %connection.server(), "the server had forgotten us; introduced us anew");
         self.lock().introduction = Some(introduction);
         self.start_listening();
@@ -316,7 +317,8 @@ impl Session {
         // The old id stays until there is a new one, for it is how we learn that we are still forgotten.
         let id = response.headers().get(SESSION_ID).cloned();
         let answer = news::first_answer(connection, response).await?;
-        let met = read_introduction(answer, connection.limits()).map_err(|cause| Trouble::NotRenewed(cause.to_string()))?;
+        let met =
+            read_introduction(answer, connection.limits()).map_err(|cause| Trouble::NotRenewed(cause.to_string()))?;
         let version = met.revision.and_then(|revision| HeaderValue::from_str(&revision).ok());
         self.change(|state| {
             state.id = id;

@@ -168,7 +168,8 @@ impl Endpoint {
         let (mut stream, url) = open(&self.http).await?;
         self.post(&url, reply::request(0, "initialize", Some(&self.introduction)).into()).await?;
         let answer = stream.answer_to_introduction(connection).await?;
-        let met = read_introduction(answer, connection.limits()).map_err(|cause| Trouble::NotRenewed(cause.to_string()))?;
+        let met =
+            read_introduction(answer, connection.limits()).map_err(|cause| Trouble::NotRenewed(cause.to_string()))?;
         self.post(&url, reply::notification("notifications/initialized", None).into()).await?;
         Ok((stream, url, met.offer))
     }

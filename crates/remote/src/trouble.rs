@@ -90,7 +90,10 @@ impl Trouble {
 
     /// Whether the server certainly did not do what it was asked.
     pub(crate) fn left_untouched(&self) -> bool {
-        !matches!(self, Self::BrokeOff(_) | Self::TooLarge(_) | Self::NoAnswer | Self::Status { .. } | Self::ForeignAnswer(_))
+        !matches!(
+            self,
+            Self::BrokeOff(_) | Self::TooLarge(_) | Self::NoAnswer | Self::Status { .. } | Self::ForeignAnswer(_)
+        )
     }
 
     /// Whether nobody may be there any more.

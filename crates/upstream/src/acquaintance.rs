@@ -301,7 +301,11 @@ async fn list(connection: &Connection, kind: Kind) -> Result<Listing, Cause> {
             return Ok(Listing { items, hints, notices: notices.into_lines(kind) });
         };
         if cursor.len() > LONGEST_CURSOR {
-            return Err(nonsense(format!("a cursor of {} kB; at most {} are read", cursor.len() >> 10, LONGEST_CURSOR >> 10)));
+            return Err(nonsense(format!(
+                "a cursor of {} kB; at most {} are read",
+                cursor.len() >> 10,
+                LONGEST_CURSOR >> 10
+            )));
         }
         if !cursors.insert(hash(&cursor)) {
             return Err(nonsense("the same cursor again and again".to_owned()));

@@ -53,7 +53,7 @@ pub use caller::{Answered, Caller, Notice, Party, Question};
 pub use connection::{Connection, Request};
 pub use failure::{CallError, Ending, Phase, Report};
 pub use housing::{Housing, Tenancy, Usage};
-pub use limits::{Limit, OverLimit, ServerLimits};
 pub use lifecycle::{Finding, Life, Living, Probe, Stop, Upstream, Watcher};
+pub use limits::{Limit, OverLimit, ServerLimits};
 pub use outbox::Outbox;
 pub use signs::Signs;

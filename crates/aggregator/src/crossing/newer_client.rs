@@ -164,6 +164,11 @@ impl NewerClient {
         self.number
     }
 
+    /// On whose behalf it was made.
+    pub(super) fn principal(&self) -> &str {
+        &self.binding.principal
+    }
+
     /// Whether a request of `client`, under `id` if given, waits for this call.
     pub(super) fn is_for(&self, client: u64, id: Option<&[u8]>) -> bool {
         let state = self.lock();

@@ -7,28 +7,42 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use super::newer_client::NewerClient;
 use super::seal::{Binding, Sealer, Slip};
 
-/// So many calls may be under way across the eras, parked or not.
+/// So many calls may be under way across the eras, parked or not; and so many of one token.
 const MOST_CALLS: usize = 10_000;
+const MOST_CALLS_OF_TOKEN: usize = 5_000;
 
 /// All calls of modern clients at legacy servers.
 #[derive(Default)]
 pub struct Crossings {
     sealer: OnceLock<Sealer>,
     calls: Mutex<HashMap<u64, Arc<NewerClient>>>,
+    /// How many of them there are, by token.
+    counts: Mutex<HashMap<Box<str>, usize>>,
 }
 
 impl Crossings {
     pub(super) fn enter(&self, call: &Arc<NewerClient>) -> bool {
         let mut calls = self.lock();
-        let has_room = calls.len() < MOST_CALLS;
-        if has_room {
-            calls.insert(call.number(), Arc::clone(call));
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = counts.entry(call.principal().into()).or_default();
+        // Without tokens everybody is the same user.
+        let most = if call.principal().is_empty() { MOST_CALLS } else { MOST_CALLS_OF_TOKEN };
+        let has_room = calls.len() < MOST_CALLS && *own < most;
+        if has_room && calls.insert(call.number(), Arc::clone(call)).is_none() {
+            *own += 1;
         }
         has_room
     }
 
     pub(super) fn leave(&self, number: u64) {
-        self.lock().remove(&number);
+        let Some(call) = self.lock().remove(&number) else { return };
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(own) = counts.get_mut(call.principal()) {
+            *own = own.saturating_sub(1);
+            if *own == 0 {
+                counts.remove(call.principal());
+            }
+        }
     }
 
     pub(super) fn seal(&self, call: u64, round: u64, good_for: Duration, binding: &Binding) -> String {

@@ -87,7 +87,9 @@ fn each_setting() -> Vec<(&'static str, Schema)> {
         "idle_timeout_s" => "How long a lazy server may be idle before it is stopped.",
         "keep_executions_days" => "Older executions are forgotten.",
         "keep_executions" => "More executions than this are forgotten, oldest first.",
-        "server_handshake_kb" => "What a server may answer to `initialize` or `server/discover`, instructions included.",
+        "server_handshake_kb" => {
+            "What a server may answer to `initialize` or `server/discover`, instructions included."
+        }
         "server_list_pages" => "Pages of one list of a server.",
         "server_catalog_kb" => "Everything one server lists: tools, prompts, resources and templates.",
         "all_catalogs_kb" => "Everything all servers list.",

@@ -97,10 +97,22 @@ const ITEM_BYTES: usize = 4096;
 
 /// Name, description and the `properties` of the input schema of each tool.
 pub(crate) const TOOLS: &[(&str, &str, &str)] = &[
-    ("log_bytes", "Sends log messages of this size, then answers", r#"{"bytes":{"type":"integer"},"times":{"type":"integer"}}"#),
-    ("progress_bytes", "Reports progress of this size, then answers", r#"{"bytes":{"type":"integer"},"times":{"type":"integer"}}"#),
+    (
+        "log_bytes",
+        "Sends log messages of this size, then answers",
+        r#"{"bytes":{"type":"integer"},"times":{"type":"integer"}}"#,
+    ),
+    (
+        "progress_bytes",
+        "Reports progress of this size, then answers",
+        r#"{"bytes":{"type":"integer"},"times":{"type":"integer"}}"#,
+    ),
     ("error_bytes", "Answers with an error of this size", r#"{"bytes":{"type":"integer"}}"#),
-    ("ask_bytes", "Sends requests of this size, then answers", r#"{"bytes":{"type":"integer"},"times":{"type":"integer"}}"#),
+    (
+        "ask_bytes",
+        "Sends requests of this size, then answers",
+        r#"{"bytes":{"type":"integer"},"times":{"type":"integer"}}"#,
+    ),
     ("line_bytes", "Writes this many bytes of a line, and never its end", r#"{"bytes":{"type":"integer"}}"#),
 ];
 
@@ -130,10 +142,9 @@ impl Hostile {
     /// The capabilities, with what the endless list and log messages need.
     pub(crate) fn capabilities(&self) -> String {
         let padding = "x".repeat(self.info_bytes);
-        let padding = if padding.is_empty() { String::new() } else { format!(r#","experimental":{{"{padding}":{{}}}}"#) };
-        format!(
-            r#"{{"tools":{{"listChanged":true}},"prompts":{{}},"resources":{{}},"logging":{{}}{padding}}}"#
-        )
+        let padding =
+            if padding.is_empty() { String::new() } else { format!(r#","experimental":{{"{padding}":{{}}}}"#) };
+        format!(r#"{{"tools":{{"listChanged":true}},"prompts":{{}},"resources":{{}},"logging":{{}}{padding}}}"#)
     }
 
     /// Whether the server says more of itself than an ordinary one.
