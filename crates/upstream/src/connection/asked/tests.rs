@@ -181,3 +181,24 @@ async fn who_waits_for_somebody_elses_turn_hears_when_that_begins_and_ends() {
     assert_eq!(other.heard(), ["held", "released", "answered"]);
     assert_eq!(one.heard(), ["answered"], "who never waited hears nothing of it");
 }
+
+#[tokio::test(start_paused = true)]
+async fn requests_count_until_they_are_answered() {
+    let (connection, client) = (connection(), Client::new(1));
+    connection.limits.set(Limit::Requests, 1);
+    call(&connection, &client);
+    let ask = async |id: u32| {
+        let text = "x".repeat(600);
+        let request =
+            format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"elicitation/create","params":{{"message":"{text}"}}}}"#);
+        connection.take(request.into(), None).await;
+        client.question.lock().unwrap().take()
+    };
+    let first = ask(1).await;
+    assert!(first.is_some());
+    assert!(ask(2).await.is_none(), "with the first it would be more than 1 kB");
+    drop(first);
+    assert!(ask(3).await.is_some());
+    connection.take(format!(r#"{{"jsonrpc":"2.0","id":"{}","method":"ping"}}"#, "x".repeat(2000)).into(), None).await;
+    assert_eq!(connection.open_request_bytes.load(Ordering::Relaxed), 0);
+}
