@@ -134,7 +134,7 @@ pub(crate) fn check_headers<'l>(
     let name = headers::name_of(method, line, params);
     if let Some(name) = &name {
         let said = only(headers, &NAME)?.ok_or_else(|| missing(&NAME))?;
-        if headers::decode(said).is_none_or(|said| said != name) {
+        if headers::decode(said).is_none_or(|said| said != *name) {
             return Err(mismatch(&NAME));
         }
     }
