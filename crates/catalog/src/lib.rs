@@ -24,6 +24,7 @@ pub mod container;
 mod expand;
 pub mod item;
 pub mod jsonc;
+pub mod limits;
 mod mending;
 pub mod names;
 pub mod offer;
