@@ -22,6 +22,8 @@
 pub mod config;
 pub mod container;
 mod expand;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod item;
 pub mod jsonc;
 pub mod limits;

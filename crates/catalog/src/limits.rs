@@ -30,6 +30,9 @@ pub const MAX_NAME_BYTES: usize = 1024;
 /// Bytes of a URI or URI template; longer URIs are not matched with templates either.
 pub const MAX_URI_BYTES: usize = 8192;
 
+/// Bytes of a server's `capabilities`, and of its `serverInfo`: each of ours that needs them reads them again.
+pub const MAX_INTRODUCTION_BYTES: usize = 64 * 1024;
+
 /// How large a value is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Extent {
@@ -105,6 +108,14 @@ fn is_reference(token: &[u8]) -> bool {
 /// Whether a definition is within every limit.
 pub(crate) fn fits(definition: &[u8]) -> bool {
     Extent::of(definition, Span { start: 0, end: definition.len() }).excess().is_none()
+}
+
+/// What is too much about a server's `capabilities` or `serverInfo`.
+pub fn excess_of_introduction(value: &[u8]) -> Option<String> {
+    if value.len() > MAX_INTRODUCTION_BYTES {
+        return Some(format!("is larger than {MAX_INTRODUCTION_BYTES} bytes"));
+    }
+    Extent::of(value, Span { start: 0, end: value.len() }).excess()
 }
 
 /// A definition without what exceeds a limit, and what that was.

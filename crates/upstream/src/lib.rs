@@ -34,6 +34,7 @@ pub mod failure;
 pub mod housing;
 pub mod lifecycle;
 pub mod lineage;
+mod list_reader;
 mod notices;
 mod numbers;
 mod open;

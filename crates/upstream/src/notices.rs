@@ -5,6 +5,9 @@ use catalog::Kind;
 /// Names are shown of so many entries.
 const NAMED: usize = 3;
 
+/// So much is shown of each.
+const NAME_CHARACTERS: usize = 80;
+
 /// What is noted while a list is read.
 #[derive(Debug, Default)]
 pub(crate) struct Notices(Vec<Notice>);
@@ -35,13 +38,21 @@ impl Notices {
         let notice = &mut self.0[at];
         notice.count += 1;
         if notice.names.len() < NAMED {
-            notice.names.extend(name.map(str::to_owned));
+            notice.names.extend(name.map(short));
         }
     }
 
     /// ``left out 2 tools: `inputSchema.type` is not `object` (a, b)``, and so on.
     pub(crate) fn into_lines(self, kind: Kind) -> Vec<String> {
         self.0.iter().map(|notice| notice.line(kind)).collect()
+    }
+}
+
+/// The beginning of a name that may be of any length.
+fn short(name: &str) -> String {
+    match name.char_indices().nth(NAME_CHARACTERS) {
+        Some((end, _)) => format!("{}…", &name[..end]),
+        None => name.to_owned(),
     }
 }
 
