@@ -208,6 +208,14 @@ mod tests {
     }
 
     #[test]
+    fn a_definition_at_the_limit_is_read_by_our_own_readers_with_room_for_what_is_around_it() {
+        let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+        let reads = |levels: usize| serde_json::from_str::<serde_json::Value>(&nested(levels)).is_ok();
+        assert!(reads(127) && !reads(128), "as documented in docs/security.md");
+        assert!(reads(MAX_DEPTH + 40), "a list adds 4 levels, an answer of REST about 6");
+    }
+
+    #[test]
     fn a_definition_of_too_many_small_members_is_left_out() {
         let many = vec![r#""title":"x""#; MAX_VALUES].join(",");
         let refused = trim(Kind::Tool, format!(r#"{{"name":"a",{many}}}"#).as_bytes(), "a");

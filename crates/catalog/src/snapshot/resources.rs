@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn templates_that_take_long_to_match_cost_their_own_server_only() {
-        let hostile = "{a:32}".repeat(64);
+        let hostile = "{+a:32}".repeat(64);
         let many: Vec<String> = (0..50).map(|n| format!("{hostile}{n}")).collect();
         let mut templates: Vec<&str> = many.iter().map(String::as_str).collect();
         templates.push("x://{id}");
