@@ -10,6 +10,7 @@ mod config_errors;
 mod console;
 mod containers;
 mod cycles;
+mod definitions;
 mod documents;
 mod endurance;
 mod eras;

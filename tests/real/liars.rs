@@ -8,6 +8,7 @@ use super::clients::{Client, Mode, Plan};
 use super::parts::{Part, Parts};
 use super::sandbox::Sandbox;
 use super::steps::{list, other_lists};
+use crate::definitions::{nested, referring, repetitive, with_input, with_output};
 use crate::relay::serving;
 
 /// One thing is wrong with each of these tools.
@@ -84,6 +85,53 @@ fn one_server_that_lists_nonsense_takes_no_list_from_any_client() {
             let counts: Vec<_> = session.answers.iter().map(|answer| answer.as_array().map(Vec::len)).collect();
             let expected = [USABLE_TOOLS + 1, 4, 2, 4].map(Some);
             assert_eq!(counts, expected, "{client:?}: {}", Value::from(session.answers));
+        }
+    }
+}
+
+/// A schema in which each of so many objects refers to the next.
+fn chain(length: usize) -> String {
+    let link =
+        |n: usize| format!(r##""d{n}":{{"type":"object","properties":{{"a":{{"$ref":"#/$defs/d{}"}}}}}}"##, n + 1);
+    let links: Vec<_> = (0..length).map(link).collect();
+    format!(r##"{{"type":"object","$ref":"#/$defs/d0","$defs":{{{},"d{length}":{{}}}}}}"##, links.join(","))
+}
+
+#[test]
+fn definitions_beyond_the_limits_take_no_list_from_any_client() {
+    let Some(parts) = Parts::with(&[Part::Npm, Part::Python]) else { return };
+    let sandbox = Sandbox::new();
+    let alternatives = format!(r#"{{"type":"object","anyOf":[{}]}}"#, vec![r#"{"required":["a"]}"#; 5000].join(","));
+    let mut tools: Vec<String> = Vec::new();
+    for objects in [27, 70, 110, 1000, 100_000] {
+        tools.push(with_input(&format!("in{objects}"), &nested(objects)));
+        tools.push(with_output(&format!("out{objects}"), &nested(objects)));
+    }
+    tools.extend([
+        with_output("referring", &referring(20_000)),
+        with_output("repetitive", &repetitive(40_000)),
+        with_output("most", &referring(2000)),
+        with_output("chain", &chain(1000)),
+        with_output("alternatives", &alternatives),
+    ]);
+    let hostile = Puppet::new(tools.iter().fold(Spec::legacy(), |spec, tool| spec.raw_tool(tool)));
+    let honest = Puppet::new(Spec::legacy().tool("t"));
+    let serve = serving(&[("hostile", &hostile), ("honest", &honest)]);
+    let plan = |mode| Plan {
+        server: json!({"type": "http", "url": format!("http://{}/mcp", serve.address())}),
+        mode,
+        offers: &[],
+        steps: vec![list(["hostile", "honest"])],
+    };
+    for (client, modes) in [
+        (Client::Python, [Mode::Legacy, Mode::Modern].as_slice()),
+        (Client::TypeScriptV1, &[Mode::Legacy]),
+        (Client::TypeScriptV2, &[Mode::Legacy, Mode::Modern]),
+    ] {
+        let plans: Vec<_> = modes.iter().map(|mode| plan(*mode)).collect();
+        for session in client.run(&parts, &sandbox, &plans) {
+            let count = session.answers[0].as_array().map(Vec::len);
+            assert_eq!(count, Some(tools.len() + 1), "{client:?}: {}", session.answers[0]);
         }
     }
 }

@@ -103,8 +103,16 @@ impl Client {
         if answer.is_empty() {
             return Ok(Value::Null);
         }
-        serde_json::from_slice(&answer)
-            .map_err(|error| Denial::Other(refusal::foreign(&self.url, &format!("its answer is no JSON: {error}"))))
+        serde_json::from_slice(&answer).map_err(|error| {
+            let problem = match error.to_string() {
+                // It is JSON, but nested deeper than this program reads.
+                error if error.starts_with("recursion limit") => {
+                    "its answer is nested too deeply to be read".to_owned()
+                }
+                error => format!("its answer is no JSON: {error}"),
+            };
+            Denial::Other(refusal::foreign(&self.url, &problem))
+        })
     }
 
     /// Sends a request, and gives the bytes of a good answer.

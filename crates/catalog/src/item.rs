@@ -8,6 +8,7 @@ use protocol::scan::{self, Span};
 use protocol::splice::{Edit, Piece, in_order, splice};
 use protocol::text;
 
+use crate::limits::{self, Trimmed};
 use crate::mending::{self, edited, mend, without_halves};
 use crate::offer::Hints;
 use crate::shape;
@@ -128,8 +129,11 @@ impl Item {
             return None;
         }
         let for_legacy = match kind {
-            Kind::Tool => mend(&definition, id_span, &shape::LEGACY_TOOL).map(|mending| mending.edits),
-            Kind::Prompt | Kind::Resource | Kind::Template => Ok(Vec::new()),
+            // One beyond the limits is trimmed before anybody sees it, and read again then.
+            Kind::Tool if limits::fits(&definition) => {
+                mend(&definition, id_span, &shape::LEGACY_TOOL).map(|mending| mending.edits)
+            }
+            Kind::Tool | Kind::Prompt | Kind::Resource | Kind::Template => Ok(Vec::new()),
         };
         Some(Self { id, definition, id_span, for_legacy: for_legacy.unwrap_or_default() })
     }
@@ -137,6 +141,15 @@ impl Item {
     /// Takes out of the definition what clients would refuse a whole list for, and says what was wrong with it: each time
     /// ``"`annotations.readOnlyHint` is not true or false"``. There is none left if it is of no use without that.
     pub fn mended(self, kind: Kind) -> (Option<Self>, Vec<String>) {
+        match limits::trim(kind, &self.definition, &self.id) {
+            Ok(None) => {}
+            Ok(Some(Trimmed { definition, mut flaws })) => {
+                let (item, more) = Self::read(kind, definition.into()).map_or((None, Vec::new()), |it| it.mended(kind));
+                flaws.extend(more);
+                return (item, flaws);
+            }
+            Err(flaw) => return (None, vec![flaw]),
+        }
         if let Some(whole) = without_halves(&self.definition) {
             let (item, mut flaws) = Self::read(kind, whole.into()).map_or((None, Vec::new()), |it| it.mended(kind));
             flaws.push("a `\\u` escape is half a character".to_owned());

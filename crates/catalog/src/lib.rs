@@ -22,8 +22,11 @@
 pub mod config;
 pub mod container;
 mod expand;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod item;
 pub mod jsonc;
+pub mod limits;
 mod mending;
 pub mod names;
 pub mod offer;

@@ -9,6 +9,34 @@ mod compile;
 /// Longer URIs are not looked at. Everybody else's limit is below this.
 const LONGEST_URI: usize = 8192;
 
+/// How many steps of programs may be visited to find out which templates of a server fit a URI: about ten milliseconds. A
+/// real template takes a few for each character of the URI.
+const STEPS_PER_SERVER: usize = 1_000_000;
+
+/// How much work may still be done.
+#[derive(Debug)]
+pub struct Budget(usize);
+
+impl Budget {
+    /// Enough for all templates of a server.
+    pub fn new() -> Self {
+        Self(STEPS_PER_SERVER)
+    }
+
+    /// Whether there was enough left.
+    fn spend(&mut self, steps: usize) -> bool {
+        let left = self.0.checked_sub(steps);
+        self.0 = left.unwrap_or(0);
+        left.is_some()
+    }
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 /// A template ready to be held against URIs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UriTemplate {
@@ -85,7 +113,12 @@ impl UriTemplate {
 
     /// Whether some values would make `uri` of the template.
     pub fn matches(&self, uri: &str) -> bool {
-        if uri.len() > LONGEST_URI {
+        self.matches_within(uri, &mut Budget::new())
+    }
+
+    /// The same within a budget for several templates. What would exceed it does not match.
+    pub fn matches_within(&self, uri: &str, budget: &mut Budget) -> bool {
+        if uri.len() > LONGEST_URI || !budget.spend(self.steps.len()) {
             return false;
         }
         let mut run = Run { steps: &self.steps, now: Vec::new(), seen: vec![0; self.steps.len() + 1], round: 0 };
@@ -95,7 +128,10 @@ impl UriTemplate {
             if next.is_empty() {
                 return false;
             }
-            run.enter_all(next);
+            let visited = run.enter_all(next);
+            if !budget.spend(visited) {
+                return false;
+            }
         }
         run.seen[self.steps.len()] == run.round
     }
@@ -123,11 +159,14 @@ impl Run<'_> {
         takes.then_some(at + 1)
     }
 
-    fn enter_all(&mut self, places: impl IntoIterator<Item = usize>) {
+    /// Goes on from these places; returns how many steps were visited.
+    fn enter_all(&mut self, places: impl IntoIterator<Item = usize>) -> usize {
         self.round += 1;
         self.now.clear();
         let mut open: Vec<usize> = places.into_iter().collect();
+        let mut visited = 0;
         while let Some(at) = open.pop() {
+            visited += 1;
             if std::mem::replace(&mut self.seen[at], self.round) == self.round {
                 continue;
             }
@@ -138,6 +177,7 @@ impl Run<'_> {
                 Some(_) => self.now.push(at),
             }
         }
+        visited
     }
 }
 

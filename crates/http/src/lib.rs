@@ -33,6 +33,7 @@ mod leaving;
 mod legacy;
 mod limits;
 mod modern;
+mod panics;
 mod parcel;
 mod place;
 mod post;

@@ -13,6 +13,7 @@ use upstream::ancestry::Circle;
 use crate::body::Body;
 use crate::front::{Asker, Shared};
 use crate::guard::Door;
+use crate::panics::Panicked;
 use crate::place::{Place, query};
 use crate::{annexe, answer, cors, health, legacy, post, sse};
 
@@ -49,6 +50,16 @@ pub(crate) fn too_late(shared: &Arc<Shared>, path: &str) -> Response<Body> {
     match annexe::at(shared, path) {
         Some(annexe) => annexe::refuse(annexe, StatusCode::SERVICE_UNAVAILABLE, why),
         None => answer::refuse_request(StatusCode::SERVICE_UNAVAILABLE, b"null", code::INTERNAL_ERROR, why),
+    }
+}
+
+/// The answer to a request over which something of ours panicked.
+pub(crate) fn panicked(shared: &Arc<Shared>, path: &str, Panicked(problem): &Panicked) -> Response<Body> {
+    tracing::error!(path, problem, "a request could not be answered: this is a defect of mcp-aggregator");
+    let why = "Internal error: something went wrong in mcp-aggregator; its log says what";
+    match annexe::at(shared, path) {
+        Some(annexe) => annexe::refuse(annexe, StatusCode::INTERNAL_SERVER_ERROR, why),
+        None => answer::refuse_request(StatusCode::INTERNAL_SERVER_ERROR, b"null", code::INTERNAL_ERROR, why),
     }
 }
 

@@ -24,6 +24,7 @@ use crate::at_once::at_once;
 use crate::body::Body;
 use crate::front::{Front, Shared};
 use crate::guard::Door;
+use crate::panics::caught;
 use crate::routes;
 use crate::watch::{Watch, Watched};
 
@@ -217,7 +218,9 @@ async fn connection(shared: Arc<Shared>, stream: TcpStream, watch: Arc<Watch>, d
             let path = request.uri().clone();
             let response = tokio::select! {
                 biased;
-                response = routes::answer(shared, door, request) => response,
+                response = caught(routes::answer(shared, door, request)) => response.unwrap_or_else(|panicked| {
+                    routes::panicked(shared, path.path(), &panicked)
+                }),
                 // Who asked can then tell the end of the service from its death.
                 _ = is_over.wait_for(|&is_over| is_over) => routes::too_late(shared, path.path()),
             };

@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::document::Document;
 use crate::problem::Fault;
-pub use pattern::{bindings_for, matches_path};
+pub use pattern::{MAX_PATTERN_LENGTH, bindings_for, fuzz_glob, matches_path};
 
 /// A part of a document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -52,7 +52,9 @@ mod toolbox;
 mod yaml;
 
 pub use apply::{Applied, ApplyOptions, Edit, Fate, Placement, apply};
-pub use binding::{Binding, Bindings, Bound, Origin, Section, bindings_for, matches_path};
+#[doc(hidden)]
+pub use binding::fuzz_glob;
+pub use binding::{Binding, Bindings, Bound, MAX_PATTERN_LENGTH, Origin, Section, bindings_for, matches_path};
 pub use block::{Addressee, Block, Display, Format, blocks};
 pub use document::{Document, Fence, Heading};
 pub use file::{FileError, Saved, assets_folder, check_writable, read, save, write_attachments};

@@ -73,6 +73,16 @@ pub struct ToolRecord {
     pub embedding_model: Option<String>,
 }
 
+impl ToolRecord {
+    /// The record as a tree, whatever its server wrote into its schema.
+    pub fn to_value(&self) -> serde_json::Value {
+        let schema = self.input_schema.as_ref().map(RawJson::to_value);
+        let mut shown = serde_json::json!(Self { input_schema: None, ..self.clone() });
+        shown["input_schema"] = schema.unwrap_or_default();
+        shown
+    }
+}
+
 /// Which tools are wanted. The default is all of them.
 #[derive(Debug, Clone, Default)]
 pub struct ToolFilter {

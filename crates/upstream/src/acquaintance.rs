@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use catalog::item::Page;
-use catalog::{Hints, Item, Kind, Offer};
+use catalog::{Hints, Kind, Offer};
 use protocol::era::meta::Introduction;
 use protocol::reply::code;
 use protocol::scan::{Span, member};
@@ -18,7 +17,7 @@ use crate::changes::News;
 use crate::connection::{Answer, Connection, NoAnswer};
 use crate::failure::Cause;
 use crate::limits::{Limit, ListBytes, ServerLimits};
-use crate::notices::{Deed, Notices};
+use crate::list_reader::{ListReader, Listing, NoList};
 
 /// Bytes of the cursor of a page.
 const LONGEST_CURSOR: usize = 64 << 10;
@@ -118,7 +117,7 @@ impl Manners {
         }
         let result = object(&answer, "server/discover", connection.limits())?;
         Ok(Met {
-            offer: offer(Era::Modern, &answer.line, result, "serverInfo"),
+            offer: offer(Era::Modern, &answer.line, result, "server/discover")?,
             revision: Some(protocol::revision::MODERN.to_owned()),
         })
     }
@@ -197,7 +196,7 @@ fn initialized(answer: &Answer, limits: &ServerLimits) -> Result<Met, Cause> {
     let result = object(answer, "initialize", limits)?;
     let revision = member(&answer.line, result, "protocolVersion");
     let revision = revision.and_then(|span| text::decode(span.of(&answer.line))).map(|text| text.into_owned());
-    Ok(Met { offer: offer(Era::Legacy, &answer.line, result, "serverInfo"), revision })
+    Ok(Met { offer: offer(Era::Legacy, &answer.line, result, "initialize")?, revision })
 }
 
 /// The `result` of a handshake.
@@ -211,35 +210,33 @@ fn object(answer: &Answer, method: &'static str, limits: &ServerLimits) -> Resul
     Ok(result)
 }
 
-/// What a server says of itself.
-fn offer(era: Era, line: &Bytes, result: Span, info: &str) -> Offer {
-    let taken = |name: &str| {
-        let value = member(line, result, name).filter(|value| line[value.start] == b'{');
-        value.map(|value| Bytes::copy_from_slice(value.of(line)))
+/// What a server says of itself. Clients are shown it, and we look at it often, so it must not be of any size.
+fn offer(era: Era, line: &Bytes, result: Span, method: &'static str) -> Result<Offer, Cause> {
+    let checked = |what: &str, value: Span| match catalog::limits::excess_of_introduction(value.of(line)) {
+        None => Ok(Bytes::copy_from_slice(value.of(line))),
+        Some(excess) => Err(Cause::Nonsense { method, problem: format!("a `{what}` that {excess}") }),
     };
+    let is_object = |value: &Span| line[value.start] == b'{';
+    let taken = |name: &str| member(line, result, name).filter(is_object).map(|value| checked(name, value)).transpose();
     let mut offer = Offer::new(era);
-    if let Some(capabilities) = taken("capabilities") {
+    if let Some(capabilities) = taken("capabilities")? {
         offer.capabilities = capabilities;
     }
     // A modern server tells who it is in `_meta`.
     let in_meta = || {
         let meta = member(line, result, "_meta")?;
-        let info = member(line, meta, protocol::era::meta::SERVER_INFO).filter(|info| line[info.start] == b'{')?;
-        Some(Bytes::copy_from_slice(info.of(line)))
+        member(line, meta, protocol::era::meta::SERVER_INFO).filter(is_object)
     };
-    if let Some(info) = taken(info).or_else(in_meta) {
+    let info = match taken("serverInfo")? {
+        Some(info) => Some(info),
+        None => in_meta().map(|info| checked("serverInfo", info)).transpose()?,
+    };
+    if let Some(info) = info {
         offer.info = info;
     }
     let instructions = member(line, result, "instructions").and_then(|text| text::decode(text.of(line)));
     offer.instructions = instructions.filter(|text| !text.trim().is_empty()).map(|text| Arc::from(&*text));
-    offer
-}
-
-/// One of a server's lists, complete.
-struct Listing {
-    items: Vec<Item>,
-    hints: Hints,
-    notices: Vec<String>,
+    Ok(offer)
 }
 
 impl Listing {
@@ -261,44 +258,26 @@ async fn list(connection: &Connection, kind: Kind) -> Result<Listing, Cause> {
     let limits = connection.limits();
     let mut bytes = ListBytes::new(limits, connection.index(), kind);
     let mut cursors = HashSet::new();
-    let (mut items, mut ids, mut params) = (Vec::new(), HashSet::new(), None);
-    let mut notices = Notices::default();
-    let mut hints: Option<Hints> = None;
+    let (mut reader, mut params) = (ListReader::new(kind), None);
     for _ in 0..limits.most(Limit::Pages) {
         let answer = answered(connection, method, params.as_deref()).await?;
         let result = match answer.outcome {
             Ok(result) => result,
             // Servers that offer only other things need not know the method at all.
-            Err(error) if items.is_empty() && is_unknown_method(error.of(&answer.line)) => {
-                return Ok(Listing { items, hints: Hints::NONE, notices: Vec::new() });
+            Err(error) if reader.is_empty() && is_unknown_method(error.of(&answer.line)) => {
+                return Ok(Listing { items: Vec::new(), hints: Hints::NONE, notices: Vec::new() });
             }
             Err(error) => return Err(refused(method, error.of(&answer.line))),
         };
-        let page = Page::read(kind, &answer.line, result);
-        let page = page.ok_or_else(|| nonsense(format!("no array `{}`", kind.array_key())))?;
         // All of the page counts, for its items keep it in memory.
-        bytes.add(answer.line.len() + EVERY_ITEM * (page.items.len() + page.unusable)).map_err(too_much)?;
-        for _ in 0..page.unusable {
-            notices.note(Deed::LeftOut, "no usable name", None);
-        }
-        let here = page.hints.unwrap_or(Hints::NONE);
-        hints = Some(hints.map_or(here, |before| before.and(here)));
-        for item in page.items {
-            if !ids.insert(item.id.clone()) {
-                notices.note(Deed::LeftOut, "a second one of the same name", Some(&item.id));
-                continue;
-            }
-            let name = item.id.clone();
-            // One server's slip would take what all others offer away from strict clients.
-            let (item, flaws) = item.mended(kind);
-            let deed = if item.is_some() { Deed::Mended } else { Deed::LeftOut };
-            flaws.iter().for_each(|flaw| notices.note(deed, flaw, Some(&name)));
-            items.extend(item);
-        }
+        bytes.add(answer.line.len()).map_err(too_much)?;
+        let read = reader.read_page(answer.line, result).await.ok_or(Cause::ClosedOutput)?;
+        reader = read.0;
+        let page = read.1.map_err(|NoList| nonsense(format!("no array `{}`", kind.array_key())))?;
+        bytes.add(EVERY_ITEM * page.entries).map_err(too_much)?;
         let Some(cursor) = page.next_cursor else {
-            let hints = hints.unwrap_or(Hints::NONE);
             bytes.complete();
-            return Ok(Listing { items, hints, notices: notices.into_lines(kind) });
+            return Ok(reader.finish());
         };
         if cursor.len() > LONGEST_CURSOR {
             return Err(nonsense(format!(
@@ -348,4 +327,25 @@ fn is_unknown_method(error: &[u8]) -> bool {
     let whole = Span { start: 0, end: error.len() };
     let expected = code::METHOD_NOT_FOUND.to_string();
     member(error, whole, "code").is_some_and(|code| code.of(error) == expected.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_says_of_itself_has_a_limit() {
+        let introduced = |capabilities: &str, info: &str| {
+            let result =
+                format!(r#"{{"protocolVersion":"2025-06-18","capabilities":{capabilities},"serverInfo":{info}}}"#);
+            read_introduction(Bytes::from(format!(r#"{{"jsonrpc":"2.0","id":1,"result":{result}}}"#)))
+        };
+        assert_eq!(introduced(r#"{"tools":{}}"#, r#"{"name":"s"}"#).unwrap().offer.info, r#"{"name":"s"}"#);
+        let long = format!(r#"{{"name":"{}"}}"#, "x".repeat(1 << 16));
+        let refused = introduced("{}", &long).unwrap_err().to_string();
+        assert!(refused.contains("`serverInfo` that is larger than 65536 bytes"), "{refused}");
+        let deep = r#"{"a":"#.repeat(100) + "{}" + &"}".repeat(100);
+        let refused = introduced(&deep, "{}").unwrap_err().to_string();
+        assert!(refused.contains("`capabilities` that is nested deeper than 56 levels"), "{refused}");
+    }
 }

@@ -36,6 +36,7 @@ pub mod housing;
 pub mod lifecycle;
 pub mod limits;
 pub mod lineage;
+mod list_reader;
 mod notices;
 mod numbers;
 mod open;

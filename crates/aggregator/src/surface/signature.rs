@@ -1,10 +1,14 @@
 //! What a tool takes, in one line: `(path: string, head?: integer)`.
 
+use std::collections::HashSet;
+
 use protocol::scan::{Span, member, members};
 use protocol::text;
 
 /// So many parameters are told; whoever needs more looks at the definition.
 const PARAMETERS: usize = 12;
+/// So many lists within each other.
+const LISTS: usize = 4;
 /// So many of the values a parameter can have.
 const VALUES: usize = 6;
 
@@ -12,12 +16,12 @@ const VALUES: usize = 6;
 pub(super) fn signature(definition: &[u8]) -> String {
     let whole = Span { start: 0, end: definition.len() };
     let Some(schema) = member(definition, whole, "inputSchema") else { return "()".to_owned() };
-    let required = strings(definition, member(definition, schema, "required"));
+    let required: HashSet<String> = strings(definition, member(definition, schema, "required")).into_iter().collect();
     let mut parameters = Vec::new();
     if let Some(properties) = member(definition, schema, "properties") {
         members(definition, properties, |key, value| {
             if let Some(name) = text::decode(key.of(definition)) {
-                let is_required = required.iter().any(|known| *known == name);
+                let is_required = required.contains(&*name);
                 parameters.push((is_required, name.into_owned(), value));
             }
         });
@@ -29,7 +33,7 @@ pub(super) fn signature(definition: &[u8]) -> String {
         .take(PARAMETERS)
         .map(|(is_required, name, value)| {
             let mark = if *is_required { "" } else { "?" };
-            format!("{}{mark}: {}", super::own::one_line(name, 60), type_of(definition, *value))
+            format!("{}{mark}: {}", super::own::one_line(name, 60), type_of(definition, *value, LISTS))
         })
         .collect();
     if parameters.len() > PARAMETERS {
@@ -38,7 +42,8 @@ pub(super) fn signature(definition: &[u8]) -> String {
     format!("({})", told.join(", "))
 }
 
-fn type_of(text: &[u8], schema: Span) -> String {
+/// `lists` is how many lists within each other are still told.
+fn type_of(text: &[u8], schema: Span, lists: usize) -> String {
     let values = elements(text, member(text, schema, "enum"));
     if !values.is_empty() {
         let mut told: Vec<String> = values.iter().take(VALUES).map(|&value| token(text, value)).collect();
@@ -52,9 +57,12 @@ fn type_of(text: &[u8], schema: Span) -> String {
         Some(kind) => vec![kind.into_owned()],
         None => strings(text, Some(kind)),
     };
+    let mut seen = HashSet::new();
+    // Each type once: of a list of types that repeats one, each would be told with all that is in it.
+    let kinds: Vec<_> = kinds.into_iter().filter(|kind| seen.insert(kind.clone())).take(VALUES).collect();
     let one = |kind: &String| match kind.as_str() {
-        "array" => {
-            let of = member(text, schema, "items").map_or("any".to_owned(), |items| type_of(text, items));
+        "array" if lists > 0 => {
+            let of = member(text, schema, "items").map_or("any".to_owned(), |items| type_of(text, items, lists - 1));
             if of.contains('|') { format!("({of})[]") } else { format!("{of}[]") }
         }
         kind => super::own::one_line(kind, 20),
@@ -94,6 +102,13 @@ mod tests {
         assert_eq!(signature(br#"{"name":"x"}"#), "()");
         assert_eq!(signature(br#"{"name":"x","inputSchema":{"type":"object"}}"#), "()");
         assert_eq!(signature(br#"{"name":"x","inputSchema":7}"#), "()");
+    }
+
+    #[test]
+    fn lists_within_lists_and_types_that_repeat_are_told_once() {
+        let nested = r#"{"type":["array","array"],"items":"#.repeat(40) + "{}" + &"}".repeat(40);
+        let definition = format!(r#"{{"inputSchema":{{"properties":{{"a":{nested}}}}}}}"#);
+        assert_eq!(signature(definition.as_bytes()), "(a?: array[][][][])");
     }
 
     #[test]

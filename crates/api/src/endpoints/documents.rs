@@ -249,7 +249,7 @@ impl Context {
             "the text is not known here, so what the registry binds by heading or block could not be placed; send the text",
         );
         shown["remarks"] = json!(self.place.remarks.iter().map(String::as_str).chain(remark).collect::<Vec<_>>());
-        shown["tools"] = json!(self.tools);
+        shown["tools"] = self.tools.iter().map(ToolRecord::to_value).collect();
         shown
     }
 }

@@ -15,7 +15,7 @@ pub(crate) fn new_binding() -> Schema {
             Schema::kept_text().about(
                 "The document's path, or a pattern: `*` is anything but `/`, `**` anything. One that does not begin \
                  with `/` may begin at any folder.",
-            ).such_as("notes/*.md"),
+            ).at_most(notebook::MAX_PATTERN_LENGTH).such_as("notes/*.md"),
         )
         .with("server_id", Schema::kept_text().about("The server, by id or name."))
         .may_have("heading_text", Schema::kept_text().or_null().about("`Issues`, or `## Issues` of that level only."))

@@ -200,6 +200,76 @@ fn a_tool_that_cannot_be_called_is_left_out() {
     is_left_out(Kind::Tool, r#"{"name":"d","title":5,"inputSchema":5}"#, "`inputSchema` is no object");
 }
 
+/// A schema of so many objects within each other.
+fn nested(objects: usize) -> String {
+    r#"{"type":"object","properties":{"a":"#.repeat(objects) + "{}" + &"}}".repeat(objects)
+}
+
+#[test]
+fn what_is_nested_too_deeply_is_taken_out_or_replaced() {
+    for objects in [70, 110, 1000, 100_000] {
+        let deep = nested(objects);
+        becomes(
+            Kind::Tool,
+            &format!(r#"{{"name":"a", "outputSchema":{deep},"inputSchema":{{"type":"object"}}}}"#),
+            r#"{"name":"a","inputSchema":{"type":"object"}}"#,
+            &["`outputSchema` is nested deeper than 56 levels"],
+        );
+        becomes(
+            Kind::Tool,
+            &format!(r#"{{"name":"a","inputSchema":{deep},"x":{deep},"_meta":{{"y":1.0}}}}"#),
+            r#"{"name":"a","inputSchema":{"type":"object"},"_meta":{"y":1.0}}"#,
+            &[
+                "`inputSchema` is nested deeper than 56 levels",
+                "a member that the protocol does not know is nested deeper than 56 levels",
+            ],
+        );
+        becomes(
+            Kind::Prompt,
+            &format!(r#"{{"name":"p","arguments":[{{"name":"x","y":{deep}}}]}}"#),
+            r#"{"name":"p"}"#,
+            &["`arguments` is nested deeper than 56 levels"],
+        );
+        becomes(
+            Kind::Resource,
+            &format!(r#"{{"uri":"x://a","name":"a","annotations":{deep}}}"#),
+            r#"{"uri":"x://a","name":"a"}"#,
+            &["`annotations` is nested deeper than 56 levels"],
+        );
+    }
+    let (kept, flaws) = shown(Kind::Tool, &format!(r#"{{"name":"a","inputSchema":{}}}"#, nested(25)));
+    assert!(kept.unwrap()[0].contains("properties") && flaws.is_empty(), "deeper than any real schema");
+}
+
+#[test]
+fn what_has_too_many_parts_is_taken_out_or_replaced() {
+    let many = |part: &dyn Fn(usize) -> String, count| (0..count).map(part).collect::<Vec<_>>().join(",");
+    let references = many(&|n| format!(r##""p{n}":{{"$ref":"#/$defs/a"}}"##), 5000);
+    let references = format!(r#"{{"type":"object","$defs":{{"a":{{}}}},"properties":{{{references}}}}}"#);
+    let repeated = format!(r#"{{"type":"object",{}}}"#, many(&|_| r#""nullable":true"#.to_owned(), 40_000));
+    let long = format!(r#"{{"type":"object","description":"{}"}}"#, "x".repeat(1 << 20));
+    for (schema, excess) in [
+        (references, "has more than 2000 references"),
+        (repeated, "has more than 20000 members and elements"),
+        (long, "is larger than 1048576 bytes"),
+    ] {
+        for (member, rest) in [("outputSchema", r#","inputSchema":{"type":"object"}"#), ("inputSchema", "")] {
+            becomes(
+                Kind::Tool,
+                &format!(r#"{{"name":"a","{member}":{schema}{rest}}}"#),
+                r#"{"name":"a","inputSchema":{"type":"object"}}"#,
+                &[&format!("`{member}` {excess}")],
+            );
+        }
+    }
+    let title = format!(r#""title":"{}""#, "x".repeat(1 << 19));
+    is_left_out(
+        Kind::Prompt,
+        &format!(r#"{{"name":"p",{title},{title}}}"#),
+        "the definition is larger than 1048576 bytes",
+    );
+}
+
 #[test]
 fn prompts_keep_the_arguments_that_make_sense() {
     becomes(Kind::Prompt, r#"{"name":"p1","arguments":"x"}"#, r#"{"name":"p1"}"#, &["`arguments` is no list"]);

@@ -2,7 +2,7 @@
 
 use super::{Route, Scope, Snapshot, names};
 use crate::item::Kind;
-use crate::uri_template::UriTemplate;
+use crate::uri_template::{Budget, UriTemplate};
 
 /// A resource or template that several servers offer. The first in configuration order is listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,7 +24,16 @@ impl Snapshot {
         let names = self.names(Kind::Resource);
         let hidden = names.shadowed.iter().copied().filter(|&route| *self.item(Kind::Resource, route).id == *uri);
         let listing = names.route(uri).into_iter().chain(hidden).map(|route| route.server);
-        let fitting = self.templates().iter().filter(|(_, template)| template.matches(uri)).map(|(server, _)| *server);
+        // The templates of a server are side by side. One server's cannot use up what there is for another's.
+        let mut budget = (usize::MAX, Budget::new());
+        let mut fits = |server: usize, template: &UriTemplate| {
+            if budget.0 != server {
+                budget = (server, Budget::new());
+            }
+            template.matches_within(uri, &mut budget.1)
+        };
+        let fitting =
+            self.templates().iter().filter(|(server, template)| fits(*server, template)).map(|(server, _)| *server);
         let mut owners = Vec::new();
         for server in listing.chain(fitting) {
             if (scope == Scope::All || scope == Scope::One(server)) && !owners.contains(&server) {
@@ -103,6 +112,18 @@ mod tests {
         assert_eq!(snapshot.owners_of_uri(Scope::One(2), "x://2"), [2]);
         assert_eq!(snapshot.owners_of_uri(Scope::One(2), "x://1"), [2], "by its template");
         assert!(snapshot.owners_of_uri(Scope::One(1), "x://7").is_empty());
+    }
+
+    #[test]
+    fn templates_that_take_long_to_match_cost_their_own_server_only() {
+        let hostile = "{+a:32}".repeat(64);
+        let many: Vec<String> = (0..50).map(|n| format!("{hostile}{n}")).collect();
+        let mut templates: Vec<&str> = many.iter().map(String::as_str).collect();
+        templates.push("x://{id}");
+        let snapshot = snapshot(vec![server("hostile", &[], &templates), server("honest", &[], &["x://{+id}"])]);
+        let uri = format!("x://{}", "y".repeat(8000));
+        assert_eq!(snapshot.owners_of_uri(Scope::All, &uri), [1], "what could not be found out in time does not fit");
+        assert_eq!(snapshot.owners_of_uri(Scope::All, "x://1"), [0, 1]);
     }
 
     #[test]

@@ -2,17 +2,19 @@
 
 // A schema as it is meant: what it refers to is put in, all that it must be is put together, and what only allows `null`
 // as well is left out, but for a word about it: `canBeNull`.
-function meant(schema, root, depth = 0) {
-  if (!isObject(schema) || depth > 10) return {};
+// A small schema can stand for a huge one, so there is a limit to the parts that are looked into.
+function meant(schema, root, depth = 0, parts = { left: 2000 }) {
+  if (!isObject(schema) || depth > 10 || parts.left <= 0) return {};
+  parts.left -= 1;
   const { $ref: ref, ...said } = schema;
   if (typeof ref === 'string' && ref.startsWith('#')) {
     const target = referred(ref, root);
-    return meant({ ...(isObject(target) ? target : {}), ...said }, root, depth + 1);
+    return meant({ ...(isObject(target) ? target : {}), ...said }, root, depth + 1, parts);
   }
   if (Array.isArray(said.type) && said.type.includes('null')) said.canBeNull = true;
   if (Array.isArray(said.allOf)) {
     const { allOf, ...others } = said;
-    return meant([...allOf.map((one) => meant(one, root, depth + 1)), others].reduce(together, {}), root, depth + 1);
+    return meant([...allOf.map((one) => meant(one, root, depth + 1, parts)), others].reduce(together, {}), root, depth + 1, parts);
   }
   for (const key of ['anyOf', 'oneOf']) {
     const { [key]: all, ...others } = said;
@@ -21,7 +23,7 @@ function meant(schema, root, depth = 0) {
     if (left.length < all.length) others.canBeNull = true;
     // The only one that can be chosen is still to be chosen: it may be what somebody agrees to.
     if (left.length && left.every((one) => isObject(one) && 'const' in one)) return { ...others, oneOf: left };
-    if (left.length === 1 && isObject(left[0])) return meant({ ...left[0], ...others }, root, depth + 1);
+    if (left.length === 1 && isObject(left[0])) return meant({ ...left[0], ...others }, root, depth + 1, parts);
     return { ...others, [key]: left };
   }
   return said;

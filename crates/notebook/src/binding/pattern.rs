@@ -2,6 +2,11 @@
 
 use crate::binding::Binding;
 
+/// Characters of a pattern. Longer ones match nothing.
+pub const MAX_PATTERN_LENGTH: usize = 1024;
+/// Bytes of a path. Linux takes none of more.
+const MAX_PATH_BYTES: usize = 4096;
+
 /// Of bindings that are for documents by path or pattern, those for this one. Where they bind the same part, paths win
 /// over patterns, and longer ones over shorter ones.
 pub fn bindings_for(path: &str, all: impl IntoIterator<Item = (String, Binding)>) -> Vec<Binding> {
@@ -13,7 +18,12 @@ pub fn bindings_for(path: &str, all: impl IntoIterator<Item = (String, Binding)>
 
 /// Whether a path is meant by a pattern: `*` and `?` stand for what has no `/` in it, `**` for anything. A pattern that
 /// does not begin with `/` may begin at any folder of the path.
+///
+/// Longer patterns and paths than any file system has do not match: the work grows with the product of both lengths.
 pub fn matches_path(pattern: &str, path: &str) -> bool {
+    if pattern.chars().count() > MAX_PATTERN_LENGTH || path.len() > MAX_PATH_BYTES {
+        return false;
+    }
     let (pattern, path) = (tidy(pattern), tidy(path));
     let steps: Vec<&str> = path.split('/').collect();
     let anywhere = (!pattern.starts_with('/')).then_some("**");
@@ -65,9 +75,21 @@ fn match_step(wanted: &str, step: &str) -> bool {
     reached[step.len()]
 }
 
+/// What the fuzz target `glob` calls: a pattern and, behind the first line break, a path. Panics only if something is wrong
+/// with us.
+#[doc(hidden)]
+pub fn fuzz_glob(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let (pattern, path) = text.split_once('\n').unwrap_or((text, ""));
+    matches_path(pattern, path);
+    if path.len() <= MAX_PATTERN_LENGTH && !path.is_empty() {
+        assert!(matches_path("**", path) && matches_path(path, path), "a path is meant by itself");
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{bindings_for, matches_path};
+    use super::{bindings_for, fuzz_glob, matches_path};
     use crate::binding::{Binding, Origin, Section};
 
     #[test]
@@ -105,6 +127,17 @@ mod tests {
             ("daily/*.md", "C:\\Users\\me\\daily\\1.md", true),
         ] {
             assert_eq!(matches_path(pattern, path), expected, "{pattern} {path}");
+        }
+    }
+
+    #[test]
+    fn the_corpus_is_fine() {
+        let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/glob");
+        let files: Vec<_> = std::fs::read_dir(corpus).unwrap().map(|file| file.unwrap().path()).collect();
+        assert!(files.len() > 5);
+        for file in files {
+            println!("{}", file.display());
+            fuzz_glob(&std::fs::read(&file).unwrap());
         }
     }
 

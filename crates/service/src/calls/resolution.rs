@@ -44,6 +44,9 @@ pub(super) enum Miss {
     Several(Vec<String>),
 }
 
+/// In how many ways a full name is cut into server and tool. Real names have a handful of dots.
+const MAX_CUTS: usize = 64;
+
 impl Executions {
     /// The tool that a call means.
     pub(super) fn resolve(&self, view: &View, call: &Call) -> Result<Target, Miss> {
@@ -91,7 +94,8 @@ impl Executions {
             return Ok(Some(route));
         }
         let mut owner = None;
-        for (at, _) in name.rmatch_indices('.') {
+        // Each way costs a look at everything; a name of dots alone would be many.
+        for (at, _) in name.rmatch_indices('.').take(MAX_CUTS) {
             let Some(place) = self.place_of(snapshot, &name[..at]) else { continue };
             if let Some(route) = snapshot.resolve(Scope::One(place), Kind::Tool, &name[at + 1..]) {
                 return Ok(Some(route));

@@ -59,13 +59,17 @@ pub(super) async fn missing(visit: &Visit<'_>, name: &str) -> Result<Html, Error
     ))
 }
 
+/// In how many ways a full name is cut into server and tool. Real names have a handful of dots.
+const MAX_CUTS: usize = 64;
+
 /// The server that a name begins with.
 async fn owner(visit: &Visit<'_>, name: &str) -> Result<Option<String>, Error> {
     let ends = name.match_indices("__").chain(name.match_indices(['.', ':', '/'])).map(|(at, _)| at);
     let mut ends: Vec<usize> = ends.chain([name.len()]).collect();
     // The name of a server may be the beginning of another's: the longest is meant.
     ends.sort_unstable_by(|one, other| other.cmp(one));
-    for end in ends {
+    // Each costs a look into the registry; a name of dots alone would cost as many.
+    for end in ends.into_iter().take(MAX_CUTS) {
         match visit.service().server(&name[..end]).await {
             Ok(server) => return Ok(Some(server.record.name)),
             Err(Error::ServerNotFound { .. }) => {}

@@ -1,37 +1,60 @@
 //! Arguments to begin with: what can be nothing else or what its server proposes, and nothing that somebody has to decide.
 
+use std::cell::Cell;
+
 use serde_json::{Map, Value, json};
 
 /// Schemas may name themselves; so deep they are followed.
 const DEEPEST: usize = 6;
 
+/// So many members an example has at most: a small schema can stand for a huge one.
+const MOST_MEMBERS: usize = 1000;
+/// So long a proposed value may be, written as JSON.
+const LONGEST_VALUE: usize = 10_000;
+
 /// Of what a tool must be given only that which needs nobody's word: nobody has agreed to the first of several, nor to a
 /// text without letters, nor to nought.
 pub(super) fn of(schema: &Value) -> Value {
-    members(schema, schema, 0)
+    Example { root: schema, members_left: Cell::new(MOST_MEMBERS) }.members(schema, 0)
 }
 
-fn members(schema: &Value, root: &Value, depth: usize) -> Value {
-    let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    let member = |name: &str| Some((name.to_owned(), value(&schema["properties"][name], root, depth)?));
-    Value::Object(required.filter_map(member).collect::<Map<_, _>>())
+struct Example<'s> {
+    /// What references lead into.
+    root: &'s Value,
+    members_left: Cell<usize>,
 }
 
-fn value(schema: &Value, root: &Value, depth: usize) -> Option<Value> {
-    if let Some(value) = schema.get("default").or(schema.get("const")) {
-        return Some(value.clone());
+impl Example<'_> {
+    fn members(&self, schema: &Value, depth: usize) -> Value {
+        let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let mut members = Map::new();
+        for name in required {
+            // A name may be required more than once.
+            if self.members_left.get() == 0 || members.contains_key(name) {
+                continue;
+            }
+            self.members_left.set(self.members_left.get() - 1);
+            members.extend(self.value(&schema["properties"][name], depth).map(|value| (name.to_owned(), value)));
+        }
+        Value::Object(members)
     }
-    if can_be_null(schema) {
-        return Some(Value::Null);
+
+    fn value(&self, schema: &Value, depth: usize) -> Option<Value> {
+        if let Some(value) = schema.get("default").or(schema.get("const")) {
+            return Some(value.clone()).filter(|value| value.to_string().len() <= LONGEST_VALUE);
+        }
+        if can_be_null(schema) {
+            return Some(Value::Null);
+        }
+        if let Some(meant) = meant(schema, self.root).filter(|_| depth < DEEPEST) {
+            return self.value(meant, depth + 1);
+        }
+        let has_members = schema["properties"].as_object().is_some_and(|members| !members.is_empty());
+        if schema["type"] != "object" || !has_members {
+            return None;
+        }
+        Some(if depth < DEEPEST { self.members(schema, depth + 1) } else { json!({}) })
     }
-    if let Some(meant) = meant(schema, root).filter(|_| depth < DEEPEST) {
-        return value(meant, root, depth + 1);
-    }
-    let has_members = schema["properties"].as_object().is_some_and(|members| !members.is_empty());
-    if schema["type"] != "object" || !has_members {
-        return None;
-    }
-    Some(if depth < DEEPEST { members(schema, root, depth + 1) } else { json!({}) })
 }
 
 /// What a schema refers to, if that is all it says.
@@ -55,6 +78,17 @@ fn can_be_null(schema: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_small_schema_that_stands_for_a_huge_one_makes_a_small_example() {
+        let names: Vec<String> = (0..40).map(|n| format!("p{n}")).collect();
+        let properties: Map<String, Value> = names.iter().map(|name| (name.clone(), json!({"$ref": "#"}))).collect();
+        let schema = json!({"type": "object", "properties": properties, "required": names});
+        assert!(of(&schema).to_string().len() < 100 * MOST_MEMBERS);
+        let repeated = vec!["a"; 10_000];
+        let schema = json!({"type": "object", "properties": {"a": {"$ref": "#"}}, "required": repeated});
+        assert!(of(&schema).to_string().len() < 100);
+    }
 
     #[test]
     fn an_example_has_what_needs_no_word_and_decides_nothing() {

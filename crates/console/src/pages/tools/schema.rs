@@ -1,6 +1,9 @@
 //! A JSON Schema in words: what each member may be, its limits, and what is inside of it. References within the schema
 //! are followed, so that what libraries generate reads like what people write.
 
+use std::cell::Cell;
+use std::collections::HashSet;
+
 use serde_json::{Map, Value};
 
 use super::definition::cut;
@@ -18,13 +21,17 @@ const PARTS: usize = 32;
 /// So many kinds are told that a value may be, and so deep.
 const KINDS: usize = 8;
 const DEEPEST_KIND: usize = 3;
+/// So many values of a schema are copied for one table: references copy what they lead to, each time, so a small schema can
+/// stand for a huge one.
+const COPIES: usize = 100_000;
 /// So many choices are named.
 const CHOICES: usize = 20;
 
 /// The members of an object as a table, with those of the objects inside of it below them.
 pub(super) fn table(schema: &Value) -> Html {
-    let mut table = Table { root: schema, rows: Html::default(), count: 0, patience: PATIENCE };
-    table.members(&resolved(schema, schema), 0);
+    let whole = Whole { root: schema, copies: Cell::new(COPIES) };
+    let mut table = Table { whole: &whole, rows: Html::default(), count: 0, patience: PATIENCE };
+    table.members(&whole.resolved(schema), 0);
     if table.count == 0 {
         return html!(r#"<p class="muted">Nothing, or anything: its schema names no members.</p>"#);
     }
@@ -37,9 +44,46 @@ pub(super) fn table(schema: &Value) -> Html {
     )
 }
 
-struct Table<'s> {
-    /// What references lead into.
+/// A whole schema, which its references lead into.
+struct Whole<'s> {
     root: &'s Value,
+    /// How many values may still be copied.
+    copies: Cell<usize>,
+}
+
+impl Whole<'_> {
+    /// A copy of a part; nothing known of it if too much was copied already.
+    fn copy(&self, part: &Value) -> Value {
+        let left = self.copies.get();
+        match size_up_to(part, left) {
+            Some(size) => {
+                self.copies.set(left - size);
+                part.clone()
+            }
+            None => Value::Object(Map::new()),
+        }
+    }
+}
+
+/// So many bytes of a text count as one value.
+const TEXT_BYTES: usize = 64;
+
+/// How many values there are in a value, itself included, where a long text counts as several; `None` if they are more than
+/// `most`.
+fn size_up_to(value: &Value, most: usize) -> Option<usize> {
+    let left = most.checked_sub(1)?;
+    let add = |sum: usize, part: &Value| Some(sum + size_up_to(part, left.checked_sub(sum)?)?);
+    let within = match value {
+        Value::Object(members) => members.values().try_fold(0, add)?,
+        Value::Array(elements) => elements.iter().try_fold(0, add)?,
+        Value::String(text) => Some(text.len() / TEXT_BYTES).filter(|&parts| parts <= left)?,
+        _ => 0,
+    };
+    Some(within + 1)
+}
+
+struct Table<'s> {
+    whole: &'s Whole<'s>,
     rows: Html,
     count: usize,
     /// So much more is looked into: a schema may lead to itself in many ways.
@@ -50,14 +94,14 @@ impl Table<'_> {
     fn members(&mut self, schema: &Value, level: usize) {
         let nothing = Map::new();
         let members = schema["properties"].as_object().unwrap_or(&nothing);
-        let required: Vec<&str> =
+        let required: HashSet<&str> =
             schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         for (name, member) in members {
             if self.count >= MOST {
                 return;
             }
-            let member = resolved(member, self.root);
-            self.row(name, required.contains(&name.as_str()), &member, level);
+            let member = self.whole.resolved(member);
+            self.row(name, required.contains(name.as_str()), &member, level);
             self.inside(&member, level + 1);
         }
     }
@@ -70,7 +114,7 @@ impl Table<'_> {
             level = level.min(DEEPEST),
             name = clip(name, 120),
             required = is_required.then(|| html!(r#" <span class="tag">required</span>"#)),
-            kind = kind(member, self.root, 0),
+            kind = self.whole.kind(member, 0),
             about = about.map(cut),
         ));
     }
@@ -85,14 +129,15 @@ impl Table<'_> {
             return self.members(member, level);
         }
         if member["items"].is_object() {
-            let items = resolved(&member["items"], self.root);
+            let items = self.whole.resolved(&member["items"]);
             return self.inside(&items, level);
         }
         if member["additionalProperties"].is_object() {
-            let value = resolved(&member["additionalProperties"], self.root);
+            let value = self.whole.resolved(&member["additionalProperties"]);
             return self.inside(&value, level);
         }
-        let branches: Vec<Value> = branches(member).iter().map(|branch| resolved(branch, self.root)).collect();
+        let branches = branches(member).iter().take(self.patience);
+        let branches: Vec<Value> = branches.map(|branch| self.whole.resolved(branch)).collect();
         let objects: Vec<&Value> = branches.iter().filter(|branch| is_deep(branch)).collect();
         for (place, object) in objects.iter().enumerate() {
             if objects.len() > 1 && self.count < MOST {
@@ -121,25 +166,97 @@ fn branches(schema: &Value) -> &[Value] {
     list("anyOf").or(list("oneOf")).unwrap_or_default()
 }
 
-/// A schema without references to other parts of the whole, and with what `allOf` adds to it.
-fn resolved(schema: &Value, root: &Value) -> Value {
-    let mut schema = schema.clone();
-    let mut waiting = Vec::new();
-    // A reference may lead to itself.
-    for _ in 0..PARTS {
-        let Some(members) = schema.as_object_mut() else { break };
-        if let Some(Value::String(place)) = members.remove("$ref") {
-            let target = place.strip_prefix('#').and_then(|pointer| root.pointer(pointer)).cloned();
-            merge(members, target.unwrap_or_default());
-        } else if let Some(Value::Array(parts)) = members.remove("allOf") {
-            waiting.extend(parts.into_iter().take(PARTS));
-        } else if let Some(part) = waiting.pop() {
-            merge(members, part);
-        } else {
-            break;
+impl Whole<'_> {
+    /// A schema without references to other parts of the whole, and with what `allOf` adds to it.
+    fn resolved(&self, schema: &Value) -> Value {
+        let mut schema = self.copy(schema);
+        let mut waiting = Vec::new();
+        // A reference may lead to itself.
+        for _ in 0..PARTS {
+            let Some(members) = schema.as_object_mut() else { break };
+            if let Some(Value::String(place)) = members.remove("$ref") {
+                let target =
+                    place.strip_prefix('#').and_then(|pointer| self.root.pointer(pointer)).map(|part| self.copy(part));
+                merge(members, target.unwrap_or_default());
+            } else if let Some(Value::Array(parts)) = members.remove("allOf") {
+                waiting.extend(parts.into_iter().take(PARTS));
+            } else if let Some(part) = waiting.pop() {
+                merge(members, part);
+            } else {
+                break;
+            }
+        }
+        schema
+    }
+
+    /// What a value may be, in few words.
+    fn kind(&self, schema: &Value, depth: usize) -> String {
+        let schema = self.resolved(schema);
+        let default = match schema.get("default") {
+            Some(Value::Null) | None => String::new(),
+            Some(default) => format!(", else {}", clip(&told(default), 80)),
+        };
+        let mut word = self.main_word(&schema, depth);
+        let limits = limits(&schema);
+        if !limits.is_empty() {
+            word = format!("{word}, {}", limits.join(", "));
+        }
+        word + &default
+    }
+
+    fn main_word(&self, schema: &Value, depth: usize) -> String {
+        if let Some(value) = schema.get("const") {
+            return format!("always {}", clip(&told(value), 80));
+        }
+        if let Some(choices) = schema["enum"].as_array() {
+            let mut named: Vec<String> = choices.iter().take(CHOICES).map(|choice| clip(&told(choice), 80)).collect();
+            if choices.len() > named.len() {
+                named.push(format!("… ({} in all)", choices.len()));
+            }
+            return format!("one of {}", named.join(", "));
+        }
+        let branches = branches(schema);
+        if !branches.is_empty() && depth < DEEPEST_KIND {
+            return one_of(branches.iter().take(KINDS).map(|branch| self.kind(branch, depth + 1)));
+        }
+        match &schema["type"] {
+            Value::String(word) => self.of_type(word, schema, depth),
+            Value::Array(words) => {
+                one_of(words.iter().take(KINDS).filter_map(Value::as_str).map(|word| self.of_type(word, schema, depth)))
+            }
+            _ if schema["properties"].is_object() => "object".to_owned(),
+            _ => "anything".to_owned(),
         }
     }
-    schema
+
+    fn of_type(&self, word: &str, schema: &Value, depth: usize) -> String {
+        match word {
+            "string" => match schema["format"].as_str() {
+                Some("date") => "date, as 2024-01-31".to_owned(),
+                Some("date-time") => "date and time, as 2024-01-31T12:00:00Z".to_owned(),
+                Some("time") => "time, as 12:00:00Z".to_owned(),
+                Some("email") => "mail address".to_owned(),
+                Some("uri" | "url") => "address, as https://example.com".to_owned(),
+                Some(format) => format!("text ({})", clip(format, 40)),
+                None => "text".to_owned(),
+            },
+            "integer" => "whole number".to_owned(),
+            "boolean" => "true or false".to_owned(),
+            "null" => "nothing".to_owned(),
+            "array" if depth < DEEPEST_KIND && schema["items"].is_object() => {
+                format!("list of {}", self.kind(&schema["items"], depth + 1))
+            }
+            "array" => "list".to_owned(),
+            "object"
+                if depth < DEEPEST_KIND
+                    && schema["additionalProperties"].is_object()
+                    && schema["properties"].is_null() =>
+            {
+                format!("object, each of its members {}", self.kind(&schema["additionalProperties"], depth + 1))
+            }
+            other => clip(other, 40),
+        }
+    }
 }
 
 /// Adds the members of another schema; what is said here counts more.
@@ -161,46 +278,6 @@ fn merge(members: &mut Map<String, Value>, other: Value) {
     }
 }
 
-/// What a value may be, in few words.
-fn kind(schema: &Value, root: &Value, depth: usize) -> String {
-    let schema = resolved(schema, root);
-    let default = match schema.get("default") {
-        Some(Value::Null) | None => String::new(),
-        Some(default) => format!(", else {}", clip(&told(default), 80)),
-    };
-    let mut word = main_word(&schema, root, depth);
-    let limits = limits(&schema);
-    if !limits.is_empty() {
-        word = format!("{word}, {}", limits.join(", "));
-    }
-    word + &default
-}
-
-fn main_word(schema: &Value, root: &Value, depth: usize) -> String {
-    if let Some(value) = schema.get("const") {
-        return format!("always {}", clip(&told(value), 80));
-    }
-    if let Some(choices) = schema["enum"].as_array() {
-        let mut named: Vec<String> = choices.iter().take(CHOICES).map(|choice| clip(&told(choice), 80)).collect();
-        if choices.len() > named.len() {
-            named.push(format!("… ({} in all)", choices.len()));
-        }
-        return format!("one of {}", named.join(", "));
-    }
-    let branches = branches(schema);
-    if !branches.is_empty() && depth < DEEPEST_KIND {
-        return one_of(branches.iter().take(KINDS).map(|branch| kind(branch, root, depth + 1)));
-    }
-    match &schema["type"] {
-        Value::String(word) => of_type(word, schema, root, depth),
-        Value::Array(words) => {
-            one_of(words.iter().take(KINDS).filter_map(Value::as_str).map(|word| of_type(word, schema, root, depth)))
-        }
-        _ if schema["properties"].is_object() => "object".to_owned(),
-        _ => "anything".to_owned(),
-    }
-}
-
 /// Words for what a value may be, each once, and that it may be nothing at the end.
 fn one_of(words: impl Iterator<Item = String>) -> String {
     let mut all: Vec<String> = Vec::new();
@@ -211,33 +288,6 @@ fn one_of(words: impl Iterator<Item = String>) -> String {
     }
     all.sort_by_key(|word| word == "nothing");
     all.join(" or ")
-}
-
-fn of_type(word: &str, schema: &Value, root: &Value, depth: usize) -> String {
-    match word {
-        "string" => match schema["format"].as_str() {
-            Some("date") => "date, as 2024-01-31".to_owned(),
-            Some("date-time") => "date and time, as 2024-01-31T12:00:00Z".to_owned(),
-            Some("time") => "time, as 12:00:00Z".to_owned(),
-            Some("email") => "mail address".to_owned(),
-            Some("uri" | "url") => "address, as https://example.com".to_owned(),
-            Some(format) => format!("text ({})", clip(format, 40)),
-            None => "text".to_owned(),
-        },
-        "integer" => "whole number".to_owned(),
-        "boolean" => "true or false".to_owned(),
-        "null" => "nothing".to_owned(),
-        "array" if depth < DEEPEST_KIND && schema["items"].is_object() => {
-            format!("list of {}", kind(&schema["items"], root, depth + 1))
-        }
-        "array" => "list".to_owned(),
-        "object"
-            if depth < DEEPEST_KIND && schema["additionalProperties"].is_object() && schema["properties"].is_null() =>
-        {
-            format!("object, each of its members {}", kind(&schema["additionalProperties"], root, depth + 1))
-        }
-        other => clip(other, 40),
-    }
 }
 
 /// What else is asked of a value.
@@ -276,7 +326,17 @@ mod tests {
     use super::*;
 
     fn said(schema: &Value) -> String {
-        kind(schema, schema, 0)
+        Whole { root: schema, copies: Cell::new(COPIES) }.kind(schema, 0)
+    }
+
+    #[test]
+    fn the_table_of_a_small_schema_that_stands_for_a_huge_one_is_short() {
+        let branches = vec![json!({"$ref": "#"}); 8];
+        let filler: Vec<String> = (0..500).map(|n| format!("filler {n}")).collect();
+        let properties: Map<String, Value> =
+            (0..200).map(|n| (format!("p{n}"), json!({"anyOf": branches, "allOf": branches}))).collect();
+        let schema = json!({"type": "object", "properties": properties, "anyOf": branches, "examples": filler});
+        assert!(table(&schema).0.len() < 200_000);
     }
 
     #[test]

@@ -1,0 +1,142 @@
+//! Reads the pages of one of a server's lists: each definition is checked, repaired or left out, and remembered once.
+//!
+//! Pages of ordinary size are read where they arrive. A large one is read on a thread of its own, so that no call of
+//! another server waits for it; the next page is asked for when it is done, so the order stays.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use catalog::item::Page;
+use catalog::{Hints, Item, Kind};
+use protocol::scan::Span;
+
+use crate::notices::{Deed, Notices};
+
+/// Larger pages are read on a thread of their own. Reading this much takes about a millisecond.
+const READ_IN_PLACE: usize = 64 * 1024;
+
+/// One of a server's lists, complete.
+pub(crate) struct Listing {
+    pub(crate) items: Vec<Item>,
+    pub(crate) hints: Hints,
+    pub(crate) notices: Vec<String>,
+}
+
+/// The result has no array of that kind.
+pub(crate) struct NoList;
+
+/// What a page says beside its definitions.
+pub(crate) struct PageEnd {
+    /// How many definitions it has, usable or not.
+    pub(crate) entries: usize,
+    pub(crate) next_cursor: Option<Bytes>,
+}
+
+/// What was read of a list so far.
+pub(crate) struct ListReader {
+    kind: Kind,
+    items: Vec<Item>,
+    ids: HashSet<Arc<str>>,
+    hints: Option<Hints>,
+    notices: Notices,
+}
+
+impl ListReader {
+    pub(crate) fn new(kind: Kind) -> Self {
+        Self { kind, items: Vec::new(), ids: HashSet::new(), hints: None, notices: Notices::default() }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// Reads one page: the reader with it, and how the page ends. `None` if the program is stopping.
+    pub(crate) async fn read_page(
+        mut self,
+        line: Bytes,
+        result: Span,
+    ) -> Option<(Self, Result<PageEnd, NoList>)> {
+        let is_large = line.len() > READ_IN_PLACE;
+        let read = move || {
+            let end = self.read(&line, result);
+            (self, end)
+        };
+        if !is_large {
+            return Some(read());
+        }
+        match tokio::task::spawn_blocking(read).await {
+            Ok(read) => Some(read),
+            // A defect of ours ends this server's task, as if the page had been read there.
+            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+            Err(_) => None,
+        }
+    }
+
+    fn read(&mut self, line: &Bytes, result: Span) -> Result<PageEnd, NoList> {
+        let page = Page::read(self.kind, line, result).ok_or(NoList)?;
+        let entries = page.items.len() + page.unusable;
+        for _ in 0..page.unusable {
+            self.notices.note(Deed::LeftOut, "no usable name", None);
+        }
+        let here = page.hints.unwrap_or(Hints::NONE);
+        self.hints = Some(self.hints.map_or(here, |before| before.and(here)));
+        for item in page.items {
+            if !self.ids.insert(item.id.clone()) {
+                self.notices.note(Deed::LeftOut, "a second one of the same name", Some(&item.id));
+                continue;
+            }
+            let name = item.id.clone();
+            // One server's mistake would take what all others offer away from strict clients.
+            let (item, flaws) = item.mended(self.kind);
+            let deed = if item.is_some() { Deed::Mended } else { Deed::LeftOut };
+            flaws.iter().for_each(|flaw| self.notices.note(deed, flaw, Some(&name)));
+            self.items.extend(item);
+        }
+        Ok(PageEnd { entries, next_cursor: page.next_cursor })
+    }
+
+    /// The whole list, once its last page is read.
+    pub(crate) fn finish(self) -> Listing {
+        let hints = self.hints.unwrap_or(Hints::NONE);
+        Listing { items: self.items, hints, notices: self.notices.into_lines(self.kind) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Poll;
+
+    use super::*;
+
+    fn page(count: usize) -> Bytes {
+        let tools: Vec<_> = (0..count).map(|n| format!(r#"{{"name":"t{n}","inputSchema":5}}"#)).collect();
+        Bytes::from(format!(r#"{{"tools":[{}],"nextCursor":"c"}}"#, tools.join(",")))
+    }
+
+    #[test]
+    fn a_large_page_leaves_the_thread_to_others_while_it_is_read() {
+        let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
+        runtime.block_on(async {
+            for (count, is_large) in [(10, false), (10_000, true)] {
+                // The only other thread has something else to do until it is told, so nothing can be read there yet.
+                let (go_on, wait) = std::sync::mpsc::channel::<()>();
+                let occupied = tokio::task::spawn_blocking(move || wait.recv());
+                let line = page(count);
+                let whole = Span { start: 0, end: line.len() };
+                let mut reading = std::pin::pin!(ListReader::new(Kind::Tool).read_page(line, whole));
+                let first = std::future::poll_fn(|context| Poll::Ready(reading.as_mut().poll(context))).await;
+                assert_eq!(first.is_pending(), is_large, "{count} tools");
+                go_on.send(()).unwrap();
+                let read = match first {
+                    Poll::Ready(read) => read,
+                    Poll::Pending => reading.await,
+                };
+                let Some((reader, Ok(end))) = read else { panic!("a page with a cursor") };
+                assert_eq!((end.entries, end.next_cursor.as_deref()), (count, Some(&b"\"c\""[..])));
+                assert_eq!(reader.ids.len(), count);
+                occupied.await.unwrap().unwrap();
+            }
+        });
+    }
+}

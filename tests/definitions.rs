@@ -1,0 +1,153 @@
+//! Definitions that are too deep, too large or refer too much: the list survives for everybody, and the user is told whose
+//! definition it was.
+
+use serde_json::{Value, json};
+use testkit::http_client::Ask;
+use testkit::{Driver, Launch, Puppet, Serve, Spec, Talk};
+
+use crate::relay::config;
+use crate::rest::{PREFIX, expect};
+use crate::service_cli::Home;
+
+const LIST_CHANGED: &str = "notifications/tools/list_changed";
+
+/// A schema of so many objects within each other.
+pub(crate) fn nested(objects: usize) -> String {
+    r#"{"type":"object","properties":{"a":"#.repeat(objects) + "{}" + &"}}".repeat(objects)
+}
+
+/// A schema with so many references.
+pub(crate) fn referring(references: usize) -> String {
+    let properties: Vec<_> = (0..references).map(|n| format!(r##""p{n}":{{"$ref":"#/$defs/a"}}"##)).collect();
+    format!(r#"{{"type":"object","$defs":{{"a":{{}}}},"properties":{{{}}}}}"#, properties.join(","))
+}
+
+/// A schema that says the same so often.
+pub(crate) fn repetitive(members: usize) -> String {
+    format!(r#"{{"type":"object",{}}}"#, vec![r#""nullable":true"#; members].join(","))
+}
+
+pub(crate) fn with_input(name: &str, schema: &str) -> String {
+    format!(r#"{{"name":"{name}","inputSchema":{schema}}}"#)
+}
+
+pub(crate) fn with_output(name: &str, schema: &str) -> String {
+    format!(r#"{{"name":"{name}","inputSchema":{{"type":"object"}},"outputSchema":{schema}}}"#)
+}
+
+/// A server of such tools, and a good one.
+fn spec(tools: &[String]) -> Spec {
+    tools.iter().fold(Spec::legacy().tool("good"), |spec, tool| spec.raw_tool(tool)).echoes()
+}
+
+/// Both programs over stdio, each with a client; the separator tells which is which.
+fn both(servers: &[(&str, &Puppet)]) -> [(Driver, &'static str); 2] {
+    let config = config(servers);
+    [(Launch::aggregator(&config), ":"), (Launch::service(&config), ".")].map(|(launch, separator)| {
+        let mut client = launch.start();
+        client.initialize();
+        (client, separator)
+    })
+}
+
+/// How many objects and arrays are within each other at most.
+fn depth(value: &Value) -> usize {
+    match value {
+        Value::Object(members) => 1 + members.values().map(depth).max().unwrap_or(0),
+        Value::Array(elements) => 1 + elements.iter().map(depth).max().unwrap_or(0),
+        _ => 0,
+    }
+}
+
+#[test]
+fn a_deep_schema_takes_the_list_from_nobody() {
+    for objects in [70, 110, 1000, 100_000] {
+        let deep = nested(objects);
+        let hostile = Puppet::new(spec(&[with_input("in", &deep), with_output("out", &deep)]));
+        let honest = Puppet::new(Spec::legacy().tool("t"));
+        for (mut client, separator) in both(&[("hostile", &hostile), ("honest", &honest)]) {
+            let tools = client.list("tools/list", "tools");
+            let names: Vec<_> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+            let expected =
+                ["hostile.good", "hostile.in", "hostile.out", "honest.t"].map(|it| it.replace('.', separator));
+            assert_eq!(names, expected, "{objects} levels");
+            assert!(tools.iter().all(|tool| depth(tool) <= 56));
+            assert_eq!((&tools[1]["inputSchema"], tools[2].get("outputSchema")), (&json!({"type": "object"}), None));
+            client.wait_for_stderr("mended 1 tool: `inputSchema` is nested deeper than 56 levels (in)");
+            client.wait_for_stderr("mended 1 tool: `outputSchema` is nested deeper than 56 levels (out)");
+            client.wait_for_stderr("hostile");
+        }
+    }
+}
+
+#[test]
+fn schemas_of_many_parts_are_read_in_time_and_so_are_their_changes() {
+    let hostile = Puppet::new(spec(&[]));
+    let honest = Puppet::new(Spec::legacy().tool("t").echoes());
+    let tools = [
+        with_output("referring", &referring(40_000)),
+        with_output("repetitive", &repetitive(40_000)),
+        with_output("allowed", &referring(2000)),
+        format!(r#"{{"name":"titles",{},"inputSchema":{{"type":"object"}}}}"#, vec![r#""title":5"#; 15_000].join(",")),
+    ];
+    for (mut client, separator) in both(&[("hostile", &hostile), ("honest", &honest)]) {
+        assert_eq!(client.ids("tools/list").len(), 2);
+        client.take_all();
+        hostile.change(|_| spec(&tools));
+        hostile.notify(LIST_CHANGED, &json!({}));
+        let call = client.start_call(&format!("honest{separator}t"), json!({"text": "meanwhile"}));
+        client.response(call);
+        client.notice(LIST_CHANGED);
+        let listed = client.list("tools/list", "tools");
+        let names: Vec<_> = listed.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+        let expected = ["good", "referring", "repetitive", "allowed", "titles"];
+        let expected: Vec<_> = expected.iter().map(|tool| format!("hostile{separator}{tool}")).collect();
+        assert_eq!(names[..5], expected);
+        let has_schema: Vec<_> = listed.iter().map(|tool| tool.get("outputSchema").is_some()).collect();
+        assert_eq!(has_schema[..5], [false, false, false, true, false], "what is within the limits stays");
+        client.wait_for_stderr("`outputSchema` has more than 2000 references (referring)");
+        client.wait_for_stderr("`outputSchema` has more than 20000 members and elements (repetitive)");
+        hostile.change(|_| spec(&[]));
+    }
+}
+
+#[test]
+fn everything_that_reads_definitions_copes_with_those_beyond_the_limits() {
+    let home = Home::new();
+    let tools = [
+        with_input("deep", &nested(70)),
+        with_input("deepest", &nested(100_000)),
+        with_input("large", &repetitive(40_000)),
+        with_input("number", r#"{"type":"object","properties":{"n":{"type":"number","maximum":1e400}}}"#),
+        with_output("out", &nested(110)),
+    ];
+    let hostile = Puppet::new(spec(&tools));
+    let file = home.write("mcp.json", &config(&[("hostile", &hostile)]).text());
+    let serve = home.serve_as(|launch| launch.args(["--config", &file]));
+    assert_eq!(serve.session("/mcp").ids("tools/list").len(), 6);
+    let get = |serve: &Serve, path: &str| serve.fetch(&Ask::new("GET", &format!("{PREFIX}{path}")));
+    testkit::wait_until("the registry has its tools", || {
+        let tools = expect(200, &get(&serve, "/tools"));
+        (tools.as_array().map(Vec::len) == Some(6)).then_some(())
+    });
+    for format in ["", "?format=openai", "?format=openai-responses", "?format=anthropic", "?format=gemini"] {
+        let answer = expect(200, &get(&serve, &format!("/assistant/tools{format}")));
+        assert_eq!(answer["tools"].as_array().map(Vec::len), Some(6), "{format}");
+    }
+    let document = json!({"text": "# A\n\n<!-- mcp: hostile -->\n", "line": 3}).to_string();
+    let context = Ask::new("POST", &format!("{PREFIX}/documents/context"))
+        .header("Content-Type", "application/json")
+        .body(&document);
+    assert_eq!(expect(200, &serve.fetch(&context))["tools"].as_array().map(Vec::len), Some(6));
+    for page in ["/tools", "/tools/hostile/deep", "/tools/hostile/number", "/playground?tool=hostile.large"] {
+        let shown = serve.fetch(&Ask::new("GET", page));
+        assert_eq!(shown.status, 200, "{page}");
+    }
+    for listed in [home.ok(&["tools"]), home.ok(&["tools", "--config", &file])] {
+        assert!(tools.len() < listed.lines().count() && listed.contains("deepest"), "{listed}");
+    }
+    let doctor = home.run(&["doctor"]);
+    assert!(!format!("{}{}", doctor.stdout, doctor.stderr).contains("no JSON"), "{} {}", doctor.stdout, doctor.stderr);
+    let shown = home.ok(&["show", "hostile"]);
+    assert!(shown.contains("`inputSchema` is nested deeper than 56 levels (deep, deepest)"), "{shown}");
+}
