@@ -13,8 +13,10 @@ pub struct Limits {
     pub connections: usize,
     /// How long the head of a request may take, once it has begun.
     pub head_time: Duration,
-    /// How long a body may pause, and (times [`Limits::BODY_PAUSES`]) how long all of it may take.
-    pub body_pause: Duration,
+    /// How long a body may take; every byte that arrives at [`Limits::body_rate`] or faster extends it, up to as long again.
+    pub body_timeout: Duration,
+    /// The slowest a body may arrive, in bytes per second, once [`Limits::body_timeout`] has passed.
+    pub body_rate: u64,
     /// How long a connection may be open without a request.
     pub idle_connection: Duration,
     /// How long a client may read nothing of what is written to it before it counts as gone.
@@ -47,11 +49,6 @@ pub struct Limits {
     pub grace: Duration,
 }
 
-impl Limits {
-    /// How many pauses a body may take in all.
-    pub const BODY_PAUSES: u32 = 8;
-}
-
 impl Default for Limits {
     fn default() -> Self {
         Self {
@@ -59,7 +56,8 @@ impl Default for Limits {
             head: 64 << 10,
             connections: 4096,
             head_time: Duration::from_secs(15),
-            body_pause: Duration::from_secs(15),
+            body_timeout: Duration::from_secs(20),
+            body_rate: 16 << 10,
             idle_connection: Duration::from_secs(180),
             stalled: Duration::from_secs(60),
             sessions: 1000,

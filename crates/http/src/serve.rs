@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::io::{self, Write};
-use std::net::{IpAddr, Ipv4Addr};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -19,10 +18,10 @@ use tokio::sync::watch;
 use tokio::task::{AbortHandle, Id, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout_at};
 
+use crate::admission::Connection;
 use crate::at_once::at_once;
 use crate::body::Body;
 use crate::front::{Front, Shared};
-use crate::guard::Door;
 use crate::routes;
 use crate::watch::{Watch, Watched};
 
@@ -175,19 +174,18 @@ async fn connection(shared: Arc<Shared>, stream: TcpStream, watch: Arc<Watch>, e
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "could not set TCP_NODELAY");
     }
-    let local = stream.local_addr().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |address| address.ip());
-    let door = Door::new(local);
+    let Some(entry) = Connection::of(&shared, &stream) else { return };
     let limit = shared.limits.head;
     let service = service_fn(|request| {
         let watch = Arc::clone(&watch);
-        let (shared, door, mut is_over) = (&shared, &door, is_over.clone());
+        let (shared, entry, mut is_over) = (&shared, &entry, is_over.clone());
         async move {
             watch.asked();
             let answered = Answered(watch);
             let path = request.uri().clone();
             let response = tokio::select! {
                 biased;
-                response = routes::answer(shared, door, request) => response,
+                response = routes::answer(shared, entry, request) => response,
                 // Who asked can then tell the end of the service from its death.
                 _ = is_over.wait_for(|&is_over| is_over) => routes::too_late(shared, path.path()),
             };
