@@ -117,7 +117,7 @@ fn who_sends_something_and_closes_the_connection_is_not_taken_for_root() {
     let serve = serve_as(&shared, ANN, "127.0.0.1:0");
     let register = |name: &str| {
         let body = format!(
-            r#"{{"name":"{name}","connection_type":"stdio","connection_config":{{"command":"/bin/true"}},"enabled":false}}"#
+            r#"{{"name":"{name}","transport_type":"stdio","connection_config":{{"command":"/bin/true"}},"enabled":false}}"#
         );
         request("POST", SERVERS, "", &body)
     };

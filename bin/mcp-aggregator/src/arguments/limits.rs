@@ -20,7 +20,7 @@ pub(crate) struct LimitArguments {
     /// MCP_AGGREGATOR_BODY_TIMEOUT [default: 20]
     #[arg(long, verbatim_doc_comment, value_name = "SECONDS")]
     body_timeout: Option<u64>,
-    /// The slowest that a body may arrive which takes longer, in bytes per second; else the variable
+    /// The minimum rate of a body that takes longer than that, in bytes per second; else the variable
     /// MCP_AGGREGATOR_BODY_RATE [default: 16384]
     #[arg(long, verbatim_doc_comment, value_name = "BYTES")]
     body_rate: Option<u64>,
