@@ -31,15 +31,14 @@ pub(crate) struct LimitArguments {
 }
 
 impl LimitArguments {
-    /// The limits of the HTTP front.
-    pub(crate) fn limits(&self) -> Result<Limits, Failure> {
-        let default = Limits::default();
+    /// Other limits with what was chosen here.
+    pub(crate) fn applied_to(&self, limits: Limits) -> Result<Limits, Failure> {
         let timeout = chosen(self.body_timeout, "--body-timeout", "MCP_AGGREGATOR_BODY_TIMEOUT")?;
         let rate = chosen(self.body_rate, "--body-rate", "MCP_AGGREGATOR_BODY_RATE")?;
         Ok(Limits {
-            body_timeout: timeout.map_or(default.body_timeout, Duration::from_secs),
-            body_rate: rate.unwrap_or(default.body_rate),
-            ..default
+            body_timeout: timeout.map_or(limits.body_timeout, Duration::from_secs),
+            body_rate: rate.unwrap_or(limits.body_rate),
+            ..limits
         })
     }
 
@@ -74,9 +73,9 @@ mod tests {
     #[test]
     fn a_limit_is_a_number_of_at_least_one() {
         let arguments = |timeout| LimitArguments { body_timeout: timeout, body_rate: None, auth_failures: None };
-        assert_eq!(arguments(Some(3)).limits().unwrap().body_timeout, Duration::from_secs(3));
-        assert_eq!(arguments(None).limits().unwrap().body_timeout, Duration::from_secs(20));
-        let failure = arguments(Some(0)).limits().unwrap_err().message;
+        assert_eq!(arguments(Some(3)).applied_to(Limits::default()).unwrap().body_timeout, Duration::from_secs(3));
+        assert_eq!(arguments(None).applied_to(Limits::default()).unwrap().body_timeout, Duration::from_secs(20));
+        let failure = arguments(Some(0)).applied_to(Limits::default()).unwrap_err().message;
         assert_eq!(failure, "--body-timeout must be a whole number of at least 1");
     }
 }

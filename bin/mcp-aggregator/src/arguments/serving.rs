@@ -139,7 +139,7 @@ pub(crate) struct ServeArguments {
     #[arg(long, verbatim_doc_comment)]
     pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) limits: LimitArguments,
+    pub(crate) request_limits: LimitArguments,
     /// Log everything, not only warnings and errors
     #[arg(long)]
     pub(crate) debug: bool,

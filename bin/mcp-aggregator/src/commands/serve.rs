@@ -11,7 +11,7 @@ use aggregator::cycle::{self, Chain};
 use aggregator::{Options, logging};
 use api::Api;
 use console::Console;
-use front::{AuthFailures, AuthReading, Front};
+use front::{AuthFailures, AuthReading, Front, Limits};
 use models::Model;
 use notebook::Folder;
 use registry::Location;
@@ -68,7 +68,7 @@ pub(crate) fn run_announced(
         documents,
         name,
         json: _,
-        limits,
+        request_limits,
         debug,
         log_file,
         no_history,
@@ -79,7 +79,8 @@ pub(crate) fn run_announced(
     })?;
     let tokens = tokens(token_file.as_deref(), std::env::var(TOKEN_VARIABLE).ok().as_deref())?;
     check_door(listen, tokens.is_some())?;
-    let (auth_failures, limits) = (Arc::new(limits.auth_failures()?), limits.limits()?);
+    let auth_failures = Arc::new(request_limits.auth_failures()?);
+    let limits = request_limits.applied_to(Limits::default())?;
     let options = session::options(&name, names.separator.separator, names.names, session::OF_MANY)?;
     let options = Options { surface, ..options };
     let model = assistant.model(config.as_deref())?;
