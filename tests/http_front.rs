@@ -3,9 +3,12 @@
 //! - [`sessions`]: from `initialize` to DELETE; [`requests`]: what a POST may be, and what it gets
 //! - [`streams`]: answers as events, and coming back for them
 //! - [`modern`]: 2026-07-28: headers that mirror the body; [`older`]: HTTP+SSE of 2024-11-05
-//! - [`guard`]: Host, Origin and tokens; [`limits`]: too much, too slow, too many
+//! - [`guard`]: Host, Origin and tokens; [`access`]: users of this machine, without tokens; [`attempts`]: wrong tokens
+//! - [`limits`]: too much, too slow, too many
 //! - [`crowds`]: many clients, slow ones and ones that vanish; [`endings`]: servers that die, and the drain
 
+mod access;
+mod attempts;
 mod crowds;
 mod endings;
 mod guard;

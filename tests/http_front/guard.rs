@@ -99,6 +99,57 @@ fn hosts_and_origins_can_be_allowed() {
 }
 
 #[test]
+fn pages_of_other_ports_of_this_machine_may_use_mcp_and_nothing_else() {
+    let puppet = puppet();
+    let serve = serving(&[("s", &puppet)]);
+    let port = serve.address().port();
+    let own = format!("http://127.0.0.1:{port}");
+    let private = [
+        ("GET", "/api/v1/aggregator/servers"),
+        ("POST", "/api/v1/aggregator/servers"),
+        ("GET", "/api/v1/aggregator/export"),
+        ("GET", "/metrics"),
+        ("GET", "/"),
+        ("GET", "/settings"),
+        ("POST", "/export"),
+        ("GET", "/assets/console.css"),
+    ];
+    for other in
+        ["http://localhost:3000", "http://127.0.0.1:3000", &format!("http://localhost:{port}"), "https://[::1]:1"]
+    {
+        let preflight = |path: &str| {
+            let ask = Ask::new("OPTIONS", path).header("Origin", other);
+            serve.fetch(&ask.header("Access-Control-Request-Method", "POST"))
+        };
+        for (method, path) in private {
+            for answer in [serve.fetch(&Ask::new(method, path).header("Origin", other)), preflight(path)] {
+                assert_eq!(answer.status, 403, "{other} {method} {path}: {answer:?}");
+                let granted = answer.headers.keys().find(|name| name.starts_with("access-control"));
+                assert_eq!(granted, None, "{other} {method} {path}");
+            }
+        }
+        assert_eq!(preflight("/mcp").status, 204);
+        let mcp = serve.fetch(&Ask::post("/mcp", initialize("2025-11-25")).header("Origin", other));
+        assert_eq!((mcp.status, mcp.headers["access-control-allow-origin"].as_str()), (200, other));
+    }
+    // Browsers send no Origin for pictures, scripts and frames, and say so in another way.
+    for (method, path) in private {
+        for site in ["same-site", "cross-site"] {
+            let answer = serve.fetch(&Ask::new(method, path).header("Sec-Fetch-Site", site));
+            assert_eq!(answer.status, 403, "{site} {method} {path}: {answer:?}");
+        }
+    }
+    let link = Ask::new("GET", "/").header("Sec-Fetch-Site", "cross-site").header("Sec-Fetch-Mode", "navigate");
+    assert_eq!(serve.fetch(&link.header("Sec-Fetch-Dest", "document")).status, 200, "somebody follows a link");
+    for path in ["/", "/api/v1/aggregator/servers"] {
+        let ask = Ask::new("GET", path).header("Origin", &own).header("Sec-Fetch-Site", "same-origin");
+        let answer = serve.fetch(&ask);
+        assert_eq!(answer.status, 200, "{answer:?}");
+        assert!(!answer.headers.contains_key("access-control-allow-origin"), "our own pages need no permission");
+    }
+}
+
+#[test]
 fn with_tokens_nobody_comes_in_without_one() {
     let puppet = puppet();
     let tokens = token_file("# who may\nann:secret-of-ann\n\nben:secret:of:ben\n");

@@ -1,12 +1,13 @@
 //! Too much, too slow, too many: whoever asks for that is let go, and nobody else notices.
 
-use std::time::Instant;
+use std::io::Write;
+use std::time::{Duration, Instant};
 
-use testkit::http_client::Connection;
-use testkit::{Puppet, Spec, rss_kb};
+use testkit::http_client::{Ask, Connection};
+use testkit::{Puppet, Serve, Spec, rss_kb};
 
 use super::{PING, assert_echoes};
-use crate::relay::serving;
+use crate::relay::{config, serving};
 
 fn puppet() -> Puppet {
     Puppet::new(Spec::legacy().tool("t").echoes())
@@ -114,6 +115,46 @@ fn a_client_that_dribbles_its_request_is_let_go_and_delays_nobody() {
     }
     in_the_body.wait_closed();
     assert_echoes(&mut session, "s.t");
+}
+
+#[test]
+fn a_body_that_stalls_or_trickles_is_refused_and_its_connection_closed() {
+    let puppet = puppet();
+    let serve = Serve::start_as(&config(&[("s", &puppet)]), |launch| launch.args(["--body-timeout", "1"]));
+    let session = serve.session("/mcp");
+    for ask in [session.post("{"), Ask::post("/api/v1/aggregator/servers", "{"), Ask::new("POST", "/login").body("t")] {
+        let mut stalling = serve.connect();
+        stalling.send(&ask.clone().header("Content-Length", "100000"));
+        let mut answer = stalling.answer();
+        assert_eq!(answer.status, 408, "{ask:?}");
+        answer.bytes();
+        stalling.wait_closed();
+
+        let mut trickling = serve.connect();
+        trickling.send(&ask.clone().header("Content-Length", "100000"));
+        let mut writer = trickling.writer();
+        let trickle = std::thread::spawn(move || {
+            // A byte every now and then, until nobody takes it any more.
+            while writer.write_all(b" ").is_ok() {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        assert_eq!(trickling.answer().status, 408, "{ask:?}");
+        trickle.join().expect("the connection is closed, and writing to it ends");
+    }
+}
+
+#[test]
+fn a_request_that_is_not_let_in_does_not_keep_its_connection_by_trickling() {
+    let puppet = puppet();
+    let serve =
+        Serve::start_as(&config(&[("s", &puppet)]), |launch| launch.env("MCP_AGGREGATOR_TOKEN", "0123456789abcdef"));
+    let mut connection = serve.connect();
+    connection.send(&Ask::post("/mcp", "{").header("Content-Length", "100000"));
+    let mut answer = connection.answer();
+    assert_eq!(answer.status, 401);
+    answer.bytes();
+    connection.wait_closed();
 }
 
 #[test]

@@ -120,6 +120,41 @@ fn what_is_no_json_rpc_is_refused_with_a_reason() {
 }
 
 #[test]
+fn a_raw_control_character_in_a_string_is_no_json_wherever_it_comes_in() {
+    let puppet = puppet();
+    let serve = serving(&[("s", &puppet)]);
+    let session = serve.session("/mcp");
+    let old = HttpSession::introduce(
+        serve.address(),
+        "/mcp",
+        &Hello { revision: "2025-03-26".to_owned(), ..Hello::default() },
+    );
+    let older = serve.sse("/sse");
+    let modern = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"},"#;
+    for control in (0..0x20).map(char::from) {
+        let text = format!(r#""arguments":{{"text":"a{control}b"}}"#);
+        let call = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"s.t",{text}}}}}"#);
+        let modern = call.replace(r#""name""#, &format!(r#"{modern}"name""#));
+        for (entrance, ask) in [
+            ("legacy", session.post(&call)),
+            ("batch", old.post(format!("[{call}]"))),
+            ("HTTP+SSE", Ask::post(&older.endpoint, &call)),
+            ("modern", Ask::post("/mcp", &modern).header("MCP-Protocol-Version", "2026-07-28")),
+        ] {
+            let answer = serve.fetch(&ask);
+            assert_eq!((answer.status, answer.error_code()), (400, Some(-32700)), "{control:?} {entrance}: {answer:?}");
+        }
+        let rest = Ask::post(
+            "/api/v1/aggregator/tools/call",
+            format!(r#"{{"name":"s.t","arguments":{{"text":"a{control}b"}}}}"#),
+        );
+        assert!((400..500).contains(&serve.fetch(&rest).status), "{control:?}");
+    }
+    let calls = puppet.journal().concat();
+    assert!(!String::from_utf8_lossy(&calls).contains("tools/call"), "no server was asked");
+}
+
+#[test]
 fn batches_belong_to_one_revision() {
     let puppet = puppet();
     let serve = serving(&[("s", &puppet)]);

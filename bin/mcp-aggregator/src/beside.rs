@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use api::Api;
 use bytes::Bytes;
-use console::{Console, Documents, Found, Outside, Whose};
-use front::{Annexe, Foreign, ForeignBody, Tokens};
+use console::{Console, Documents, Found, LetIn, Outside};
+use front::{Annexe, Foreign, ForeignBody, LetInByConnection};
 use http::StatusCode;
 use http::request::Parts;
 use notebook::Folder;
 use service::{Actor, Service};
 
+use crate::access::Access;
 use crate::import::clients::{Client, Machine};
 use crate::import::plan::{Fate, plan};
 use crate::import::{found_in, pasted, read_jsonc};
@@ -32,16 +33,23 @@ impl Annexe for Beside {
         self.api.is_public(path) || !self.api.has(path)
     }
 
+    fn is_for_allowed_origins(&self, path: &str) -> bool {
+        self.api.has(path)
+    }
+
     fn vouch(&self, parts: &Parts) -> Option<Arc<str>> {
         self.console.vouch(parts)
     }
 
     fn answer(
         self: Arc<Self>,
-        parts: Parts,
+        mut parts: Parts,
         body: Bytes,
         principal: Arc<str>,
     ) -> Pin<Box<dyn Future<Output = Foreign> + Send>> {
+        if parts.extensions.get::<LetInByConnection>().is_some() {
+            parts.extensions.insert(LetIn);
+        }
         Box::pin(async move {
             // Who has lost the way is told so by the console.
             let path = parts.uri.path();
@@ -77,7 +85,7 @@ fn is_stream(response: &Foreign) -> bool {
 
 /// What the console needs to know of us.
 pub(crate) fn outside(
-    tokens: Option<Arc<Tokens>>,
+    access: &Access,
     service: &Arc<Service>,
     api: &Arc<Api>,
     folder: Option<&Arc<Folder>>,
@@ -86,13 +94,20 @@ pub(crate) fn outside(
 ) -> Outside {
     let documents =
         folder.map(|folder| documents(Arc::clone(service), Arc::clone(api), Arc::clone(folder), has_assistant));
-    let named = tokens.clone();
+    let named = access.tokens.clone();
     let token_names = Box::new(move || named.iter().flat_map(|tokens| tokens.names()).collect());
-    let whose = tokens.map(|tokens| Arc::new(move |secret: &str| tokens.whose(secret)) as Whose);
     let (here, also_here) = (url.to_owned(), url.to_owned());
     let read_config = Box::new(move |text: &str| read_config(text, &here));
     let on_this_machine = Box::new(move || on_this_machine(&also_here));
-    Outside { whose, token_names, read_config, on_this_machine, documents }
+    Outside {
+        whose: access.whose(),
+        token_place: access.token_place(),
+        redeem_code: access.redeem_code(),
+        token_names,
+        read_config,
+        on_this_machine,
+        documents,
+    }
 }
 
 /// Documents with their maps, as the API draws them.

@@ -7,7 +7,7 @@
 //! - [`conversation`]: questions to them, asked the way every client asks
 //! - [`owners`], [`suggestion`]: from what a user typed to the servers, or the names, that may be meant
 //! - [`tool_arguments`], [`answer`]: what goes into a call and what comes out of it
-//! - [`admission`]: who may come in over HTTP; [`rest`]: the REST API beside it; [`storage`]: where the registry is
+//! - [`access`]: who can reach the service, by tokens ([`admission`]) or without ([`local_token`]); [`rest`]: the REST API beside it; [`storage`]: where the registry is
 //! - [`target`]: where a command about registered servers is carried out: by a running service ([`client`], [`refusal`]),
 //!   found by its [`service_file`], or on the registry itself ([`local`]); [`shown`]: its answers in columns
 //! - [`documents`]: Markdown documents that run tools
@@ -21,6 +21,7 @@
 //! - [`pasted`]: commands in what is said, so that they can be pasted
 //! - [`table`], [`output`], [`visible`], [`colour`], [`progress`], [`words`], [`failure`], [`exit`]: data to stdout, words to stderr, a number to the shell
 
+mod access;
 mod admission;
 mod advisers;
 mod answer;
@@ -40,6 +41,7 @@ mod failure;
 mod import;
 mod lives;
 mod local;
+mod local_token;
 mod model_folder;
 mod output;
 mod owners;

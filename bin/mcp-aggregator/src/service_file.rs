@@ -21,6 +21,16 @@ pub(crate) struct Running {
     pub(crate) pid: u32,
     /// The registry it keeps, without a password.
     pub(crate) database: String,
+    /// The local token, if it has no other tokens.
+    pub(crate) local_token: Option<LocalTokenUse>,
+}
+
+/// What commands need to know of the local token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LocalTokenUse {
+    pub(crate) file: PathBuf,
+    /// Every client has to send it: the system does not tell which user a connection belongs to.
+    pub(crate) is_needed: bool,
 }
 
 /// The file of this process. It is removed when this is dropped.
@@ -31,13 +41,21 @@ pub(crate) struct ServiceFile {
 
 impl ServiceFile {
     /// Says in `folder` that this process serves the registry `database` at `url`.
-    pub(crate) fn write(folder: &Path, url: &str, database: &str) -> io::Result<Self> {
+    pub(crate) fn write(
+        folder: &Path,
+        url: &str,
+        database: &str,
+        local_token: Option<&LocalTokenUse>,
+    ) -> io::Result<Self> {
         crate::tenancy::private_folder(folder)?;
         let (path, pid) = (folder.join(NAME), std::process::id());
         // Under another name first: whoever reads it sees all of it or nothing.
         let draft = folder.join(format!("{NAME}.{pid}"));
         let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
-        let text = json!({"url": url, "pid": pid, "database": database});
+        let mut text = json!({"url": url, "pid": pid, "database": database});
+        if let Some(token) = local_token {
+            text["local_token"] = json!({"file": token.file, "is_needed": token.is_needed});
+        }
         writeln!(file, "{text:#}")?;
         fs::rename(&draft, &path)?;
         Ok(Self { path })
@@ -73,7 +91,12 @@ fn read_file(path: &Path) -> Option<Running> {
         url: said["url"].as_str()?.to_owned(),
         pid: said["pid"].as_u64()?.try_into().ok()?,
         database: said["database"].as_str()?.to_owned(),
+        local_token: local_token_in(&said["local_token"]),
     })
+}
+
+fn local_token_in(said: &Value) -> Option<LocalTokenUse> {
+    Some(LocalTokenUse { file: said["file"].as_str()?.into(), is_needed: said["is_needed"].as_bool()? })
 }
 
 impl Running {
@@ -97,19 +120,25 @@ mod tests {
     #[test]
     fn the_file_is_private_and_goes_with_the_service() {
         let folder = std::env::temp_dir().join(format!("service-file-{}", std::process::id()));
-        let file = ServiceFile::write(&folder, "http://127.0.0.1:1", "db").unwrap();
+        let file = ServiceFile::write(&folder, "http://127.0.0.1:1", "db", None).unwrap();
         let running = read(&folder).unwrap();
         assert_eq!((running.url.as_str(), running.database.as_str()), ("http://127.0.0.1:1", "db"));
         assert!(running.is_alive());
         assert_eq!(fs::metadata(folder.join(NAME)).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(running.local_token, None);
         drop(file);
         assert_eq!(read(&folder), None);
+        let token = LocalTokenUse { file: folder.join("local.token"), is_needed: true };
+        drop(ServiceFile::write(&folder, "http://127.0.0.1:1", "db", Some(&token)).map(|written| {
+            assert_eq!(read(&folder).unwrap().local_token, Some(token));
+            written
+        }));
         fs::remove_dir(&folder).unwrap();
     }
 
     #[test]
     fn a_process_that_is_gone_is_not_alive() {
-        let gone = Running { url: String::new(), pid: 0, database: String::new() };
+        let gone = Running { url: String::new(), pid: 0, database: String::new(), local_token: None };
         assert!(!gone.is_alive());
         assert!(!Running { pid: i32::MAX.unsigned_abs(), ..gone }.is_alive());
     }

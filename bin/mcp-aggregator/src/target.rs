@@ -13,9 +13,9 @@ use crate::admission::TOKEN_VARIABLE;
 use crate::client::{Client, Denial};
 use crate::failure::Failure;
 use crate::output::say;
-use crate::service_file::{self, Running};
+use crate::service_file::{self, LocalTokenUse, Running};
 use crate::storage::StorageArguments;
-use crate::{progress, tenancy};
+use crate::{local_token, progress, tenancy};
 
 /// What to do about a service that is there and cannot be asked.
 const UNHEARD: &str = "it may be just starting or stopping: try again in a moment; else stop it, or name it with --url";
@@ -113,7 +113,8 @@ impl TargetArguments {
     /// tells of may be gone.
     pub(crate) async fn running(&self) -> Result<Option<Client>, Failure> {
         if let Some(url) = &self.url {
-            return Ok(Some(Client::new(url, self.token()?)));
+            let token = self.token()?.map_or_else(|| self.local_token_of(url), |token| Ok(Some(token)));
+            return Ok(Some(Client::new(url, token?)));
         }
         let began = Instant::now();
         loop {
@@ -159,7 +160,8 @@ impl TargetArguments {
     /// not: what is then done without it, it would not know of.
     async fn answering(&self, running: &Running, folder: &Path) -> Result<Word, Failure> {
         let keeper = running.keeper(folder);
-        let client = Client::new(&running.url, self.token()?);
+        let token = self.token()?.map_or_else(|| read_local_token(running), |token| Ok(Some(token)));
+        let client = Client::new(&running.url, token?);
         let asked = if keeper.is_some() || running.is_alive() { Some(client.get("/state").await) } else { None };
         match (asked, keeper) {
             (Some(Err(Denial::Absent(failure))), Some(keeper)) => Ok(Word::Unheard(Failure {
@@ -188,6 +190,24 @@ impl TargetArguments {
         })
     }
 
+    /// The local token of the service that says in the data directory that it is at `url`. No other is sent it.
+    fn local_token_of(&self, url: &str) -> Result<Option<String>, Failure> {
+        let running = self.storage.folder().ok().and_then(|folder| service_file::read(&folder));
+        let is_there = |running: &Running| Client::new(&running.url, None).url() == Client::new(url, None).url();
+        running.filter(is_there).map_or(Ok(None), |running| read_local_token(&running))
+    }
+
+    /// The token that a client needs which is to use the service at `url`, if it needs one.
+    pub(crate) fn token_for_clients(&self, url: &str) -> Result<Option<(String, TokenFrom)>, Failure> {
+        if let Some(token) = self.token()? {
+            return Ok(Some((token, TokenFrom::User)));
+        }
+        let running = self.storage.folder().ok().and_then(|folder| service_file::read(&folder));
+        let needed = running.and_then(|running| running.local_token).filter(|token| token.is_needed);
+        let Some(LocalTokenUse { file, .. }) = needed else { return Ok(None) };
+        Ok(self.local_token_of(url)?.map(|token| (token, TokenFrom::File(file))))
+    }
+
     /// What opens its door, if anything is needed.
     pub(crate) fn token(&self) -> Result<Option<String>, Failure> {
         match &self.token_file {
@@ -198,6 +218,25 @@ impl TargetArguments {
                 sendable(token.into_string().map_err(unfit)?.trim().to_owned(), TOKEN_VARIABLE)
             }
         }
+    }
+}
+
+/// Where a token comes from.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum TokenFrom {
+    /// The user has named it.
+    User,
+    /// The service has made it.
+    File(PathBuf),
+}
+
+/// The token that a service made for this machine, for which nobody has to be asked.
+fn read_local_token(running: &Running) -> Result<Option<String>, Failure> {
+    let Some(token) = &running.local_token else { return Ok(None) };
+    match local_token::read(&token.file) {
+        // The service knows us by our connection.
+        Err(_) if !token.is_needed => Ok(None),
+        read => read.map(Some),
     }
 }
 
@@ -253,7 +292,7 @@ mod tests {
         let tenancy = tenancy::Tenancy::take(&location, Some(folder.path())).expect("nobody has it");
         // It has not said yet where it listens; or it has, and nobody is there.
         assert!(target.find().await.is_err());
-        let word = service_file::ServiceFile::write(folder.path(), "http://127.0.0.1:1", &location.to_string());
+        let word = service_file::ServiceFile::write(folder.path(), "http://127.0.0.1:1", &location.to_string(), None);
         assert!(target.find().await.is_err_and(|failure| failure.message.contains("still keeps the registry")));
         assert!(!folder.path().join("registry.db").exists(), "nothing was made");
         let spelled =

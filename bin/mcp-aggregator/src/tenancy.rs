@@ -209,7 +209,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("tenancy-{}", std::process::id()));
         let location = Location::in_folder(&folder);
         let first = Tenancy::take(&location, Some(&folder)).unwrap();
-        let word = ServiceFile::write(&folder, "http://127.0.0.1:1", "db").unwrap();
+        let word = ServiceFile::write(&folder, "http://127.0.0.1:1", "db", None).unwrap();
         let refused = Tenancy::take(&location, Some(&folder)).unwrap_err().message;
         assert!(refused.contains("http://127.0.0.1:1"), "{refused}");
         assert!(refused.contains(&std::process::id().to_string()), "{refused}");

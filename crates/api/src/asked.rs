@@ -16,6 +16,7 @@ use serde_json::{Map, Value};
 use service::{Actor, Error, Problem, Service};
 use tokio::sync::watch;
 
+use crate::AuthCounter;
 use crate::answer::Answer;
 use crate::endpoint::{Content, Endpoint, Parameter};
 use crate::mistake;
@@ -32,6 +33,8 @@ pub(crate) struct Asked {
     pub(crate) documents: Option<Arc<Folder>>,
     /// The model that answers questions.
     pub(crate) model: Option<Arc<Model>>,
+    /// Who counts the requests that were not let in.
+    pub(crate) auth_counter: Option<AuthCounter>,
     pub(crate) path: Vec<(String, String)>,
     pub(crate) query: Map<String, Value>,
     pub(crate) body: Members,

@@ -51,12 +51,25 @@ use endpoint::Endpoint;
 /// Whose name is written down where there are no tokens: only which way they came is known.
 const NOBODY: &str = "rest";
 
+/// Requests that were not let in, as whoever lets them in has counted them.
+#[derive(Debug, Clone, Default)]
+pub struct AuthNumbers {
+    /// How many, by reason.
+    pub failures: Vec<(&'static str, u64)>,
+    /// Those of them that were told to wait.
+    pub limited: u64,
+}
+
+/// Who has counted them.
+pub type AuthCounter = Arc<dyn Fn() -> AuthNumbers + Send + Sync>;
+
 /// The API. It lives as long as the program.
 pub struct Api {
     service: Arc<Service>,
     endpoints: Vec<Endpoint>,
     documents: Option<Arc<Folder>>,
     model: Option<Arc<Model>>,
+    auth_counter: Option<AuthCounter>,
     closing: watch::Sender<bool>,
 }
 
@@ -64,7 +77,13 @@ impl Api {
     /// The API of a service.
     pub fn new(service: Arc<Service>) -> Self {
         let endpoints = endpoints::all();
-        Self { service, endpoints, documents: None, model: None, closing: watch::Sender::new(false) }
+        let closing = watch::Sender::new(false);
+        Self { service, endpoints, documents: None, model: None, auth_counter: None, closing }
+    }
+
+    /// The metrics show how many requests were not let in.
+    pub fn with_auth_counter(self, counter: AuthCounter) -> Self {
+        Self { auth_counter: Some(counter), ..self }
     }
 
     /// The documents in this folder may be listed, read, run and written.
@@ -108,7 +127,9 @@ impl Api {
         let name = if principal.is_empty() { Arc::from(NOBODY) } else { principal };
         let (actor, closing) = (Actor { name }, self.closing.subscribe());
         let (documents, model) = (self.documents.clone(), self.model.clone());
-        let asked = Asked { service, actor, headers: parts.headers, closing, documents, model, path, query, body };
+        let auth_counter = self.auth_counter.clone();
+        let headers = parts.headers;
+        let asked = Asked { service, actor, headers, closing, documents, model, auth_counter, path, query, body };
         (endpoint.run)(asked).await.map_err(|error| mistake::answer(&error))
     }
 
@@ -125,6 +146,7 @@ impl Api {
             closing: self.closing.subscribe(),
             documents: self.documents.clone(),
             model: self.model.clone(),
+            auth_counter: None,
             path: Vec::new(),
             query: serde_json::Map::new(),
             body: asked::Members::of(wanted)?,

@@ -10,13 +10,14 @@ use service::finding::FinderReading;
 use service::metrics::{OUTCOMES, Reading};
 use service::servers::State;
 
+use crate::{AuthCounter, AuthNumbers};
 use exposition::Exposition;
 
 /// What Prometheus expects.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// All numbers as they are now.
-pub(crate) async fn text(service: &Service) -> String {
+pub(crate) async fn text(service: &Service, auth_counter: Option<&AuthCounter>) -> String {
     let mut out = Exposition::default();
     if let Ok(listed) = service.servers(None, false, Page::ALL).await {
         let statuses: Vec<Status> = listed.items.iter().map(|server| server.record.status).collect();
@@ -25,6 +26,9 @@ pub(crate) async fn text(service: &Service) -> String {
     state(&mut out, &service.state());
     finding(&mut out, service.finder_reading());
     calls(&mut out, &service.reading());
+    if let Some(count) = auth_counter {
+        authentication(&mut out, &count());
+    }
     process(&mut out);
     out.finish()
 }
@@ -101,6 +105,15 @@ fn calls(out: &mut Exposition, reading: &Reading) {
             out.number("", &[("fate", fate)], count as f64);
         }
     }
+}
+
+fn authentication(out: &mut Exposition, numbers: &AuthNumbers) {
+    out.counter("mcp_authentication_failures_total", "Requests that were not let in, by reason.");
+    for (reason, count) in &numbers.failures {
+        out.number("", &[("reason", reason)], *count as f64);
+    }
+    out.counter("mcp_authentication_limited_total", "Requests with a wrong token that were told to wait.");
+    out.number("", &[], numbers.limited as f64);
 }
 
 /// What Prometheus calls such things everywhere.

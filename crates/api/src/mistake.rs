@@ -43,18 +43,23 @@ pub(crate) const ALL: &[Mistake] = &[
     mistake("CONFLICT", 409, "somebody else changed the same thing at the same time"),
     mistake("INTERNAL_ERROR", 500, "a defect of ours; the log tells more"),
     mistake("UNAUTHORIZED", 401, "no token was sent, or none that is known here"),
-    mistake("FORBIDDEN", 403, "this host or this web page is not served"),
+    mistake("FORBIDDEN", 403, "this host, this web page or this user of the machine is not served"),
+    mistake(
+        "TOO_MANY_ATTEMPTS",
+        429,
+        "too many wrong tokens came from this address; `Retry-After` tells how long to wait",
+    ),
     mistake("BAD_REQUEST", 400, "the request broke off or makes no sense as HTTP"),
     mistake("NOT_FOUND", 404, "nothing is at this path"),
     mistake("METHOD_NOT_ALLOWED", 405, "not with this method; `Allow` tells which"),
-    mistake("REQUEST_TIMEOUT", 408, "the request took too long to arrive"),
+    mistake("REQUEST_TIMEOUT", 408, "the body of the request arrived too slowly"),
     mistake("PAYLOAD_TOO_LARGE", 413, "the request is too large"),
     mistake("UNSUPPORTED_MEDIA_TYPE", 415, "bodies are `application/json`"),
 ];
 
 /// What any request may be answered with, whatever it asks for.
 pub(crate) const EVERYWHERE: &[&str] =
-    &["UNAUTHORIZED", "FORBIDDEN", "BAD_REQUEST", "DATABASE_UNAVAILABLE", "INTERNAL_ERROR"];
+    &["UNAUTHORIZED", "FORBIDDEN", "TOO_MANY_ATTEMPTS", "BAD_REQUEST", "DATABASE_UNAVAILABLE", "INTERNAL_ERROR"];
 
 /// What any request with a body may be answered with.
 pub(crate) const WITH_BODY: &[&str] =
@@ -134,6 +139,7 @@ pub(crate) fn refused(status: StatusCode, why: &str) -> Answer {
         408 => "REQUEST_TIMEOUT",
         413 => "PAYLOAD_TOO_LARGE",
         415 => "UNSUPPORTED_MEDIA_TYPE",
+        429 => "TOO_MANY_ATTEMPTS",
         _ => "INTERNAL_ERROR",
     };
     say(status.as_u16(), code, why, &json!({}))

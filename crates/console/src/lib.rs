@@ -52,6 +52,13 @@ const FLASHES: usize = 1000;
 /// Whose a secret is, if it is a token.
 pub type Whose = Arc<dyn Fn(&str) -> Option<Arc<str>> + Send + Sync>;
 
+/// The token behind the code of a sign-in link, which opens once.
+pub type RedeemCode = Box<dyn Fn(&str) -> Option<Arc<str>> + Send + Sync>;
+
+/// A mark on a request that is let in although it shows no token and no session: its connection is enough.
+#[derive(Debug, Clone, Copy)]
+pub struct LetIn;
+
 /// Who understands the configs of clients.
 pub type ConfigReader = Box<dyn Fn(&str) -> Result<Vec<Found>, String> + Send + Sync>;
 
@@ -73,9 +80,13 @@ pub struct Documents {
 
 /// What the console needs to know of the program around it.
 pub struct Outside {
-    /// Whose a secret is. Nothing where everybody may come in.
-    pub whose: Option<Whose>,
-    /// The names of all tokens.
+    /// Whose a secret is.
+    pub whose: Whose,
+    /// Where the tokens are that open, for who has to sign in.
+    pub token_place: String,
+    /// Signs in who follows a sign-in link.
+    pub redeem_code: RedeemCode,
+    /// The names of all tokens. None where only the connection decides.
     pub token_names: Box<dyn Fn() -> Vec<Arc<str>> + Send + Sync>,
     /// The servers in the config of any client.
     pub read_config: ConfigReader,
@@ -168,9 +179,7 @@ impl Console {
         loop {
             looks.tick().await;
             self.pulse.look(&self.service.reading());
-            if let Some(whose) = &self.outside.whose {
-                self.sessions.end_all_but(|token| whose(token).is_some());
-            }
+            self.sessions.end_all_but(|token| (self.outside.whose)(token).is_some());
             self.look_at_usage().await;
         }
     }

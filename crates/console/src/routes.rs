@@ -67,7 +67,10 @@ async fn run(visit: &Visit<'_>) -> Result<Reply, Error> {
         (&Method::GET, []) => overview::show(visit).await,
         (&Method::GET, ["connect"]) => Ok(Reply::Seen("/".to_owned())),
         (&Method::POST, ["connect"]) => overview::show_with_token(visit).await,
-        (&Method::GET, ["login"]) => Ok(login::show(visit, None)),
+        (&Method::GET, ["login"]) => Ok(match visit.query.get("code") {
+            Some(code) => login::redeem(visit, code),
+            None => login::show(visit, None),
+        }),
         (&Method::POST, ["login"]) => Ok(login::enter(visit).await),
         (&Method::POST, ["logout"]) => Ok(login::leave(visit)),
         (&Method::GET, ["servers", name]) => server::show(visit, name).await,

@@ -12,7 +12,7 @@ use crate::form::{self, Form};
 use crate::frame::{Around, Flash};
 use crate::reply::Reply;
 use crate::session::{CSRF_HEADER, Visitor};
-use crate::{Console, frame};
+use crate::{Console, LetIn, frame};
 
 /// Whose name is written down where there are no tokens.
 const NOBODY: &str = "console";
@@ -26,6 +26,8 @@ pub(crate) struct Visit<'c> {
     pub(crate) visitor: Visitor,
     /// Whether this is somebody who may see anything.
     pub(crate) is_let_in: bool,
+    /// Its connection is enough: no token is needed from there.
+    pub(crate) needs_no_token: bool,
     /// On whose behalf things are done.
     pub(crate) actor: Actor,
     pub(crate) method: Method,
@@ -50,10 +52,12 @@ impl<'c> Visit<'c> {
             .headers
             .get(CONTENT_TYPE)
             .is_some_and(|kind| kind.as_bytes().starts_with(b"application/x-www-form-urlencoded"));
+        let needs_no_token = parts.extensions.get::<LetIn>().is_some();
         let name = visitor.principal.clone().unwrap_or_else(|| Arc::from(NOBODY));
         Self {
             console,
-            is_let_in: console.outside.whose.is_none() || visitor.principal.is_some(),
+            is_let_in: needs_no_token || visitor.principal.is_some(),
+            needs_no_token,
             visitor,
             actor: Actor { name },
             method: if parts.method == Method::HEAD { Method::GET } else { parts.method.clone() },
@@ -114,10 +118,9 @@ impl<'c> Visit<'c> {
 
     /// What the frame is to be told.
     pub(crate) fn around(&self) -> Around<'_> {
-        let principal = self.console.outside.whose.as_ref().and(self.visitor.principal.as_deref());
         Around {
             csrf: &self.visitor.csrf,
-            principal,
+            principal: self.visitor.principal.as_deref(),
             // A page that only brings itself up to date shows nothing new of its own.
             flash: if self.headers.contains_key(LIVE_HEADER) { None } else { self.console.recall(&self.visitor.id) },
             executions_stopped: self.service().executions_are_stopped(),

@@ -9,11 +9,11 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use hyper::body::{Body as _, Frame, Incoming, SizeHint};
-use hyper::header::{ACCEPT, CONNECTION, HeaderValue, WWW_AUTHENTICATE};
+use hyper::header::{ACCEPT, CONNECTION, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
 
-use crate::answer;
+use crate::admission::{self, Connection, Refusal};
 use crate::body::Body;
 use crate::front::Shared;
 use crate::guard::Door;
@@ -34,6 +34,9 @@ pub trait Annexe: Send + Sync {
 
     /// Whether everybody may ask for it, also without a token.
     fn is_public(&self, path: &str) -> bool;
+
+    /// Whether pages of an origin that the user allowed may read it. Pages of other origins never may.
+    fn is_for_allowed_origins(&self, path: &str) -> bool;
 
     /// Whose request it is, if that can be told by something else than a token.
     fn vouch(&self, parts: &Parts) -> Option<Arc<str>>;
@@ -117,26 +120,38 @@ pub(crate) fn at<'s>(shared: &'s Shared, path: &str) -> Option<&'s Arc<dyn Annex
     shared.annexe.as_ref().filter(|annexe| annexe.has(path))
 }
 
+/// A mark on a request whose connection alone lets it in: there are no tokens, and it belongs to the user of the service.
+#[derive(Debug, Clone, Copy)]
+pub struct LetInByConnection;
+
 /// Lets a request in and has it answered.
 pub(crate) async fn answer(
     shared: &Shared,
-    door: &Door,
+    connection: &Connection,
     annexe: &Arc<dyn Annexe>,
-    parts: Parts,
+    mut parts: Parts,
     body: Incoming,
 ) -> Response<Body> {
-    let principal = match admit(shared, &parts) {
+    let path = parts.uri.path().to_owned();
+    let mut is_unknown = false;
+    let principal = match admission::admit(shared, connection, &parts) {
         Some(Ok(name)) => name,
-        None => Arc::clone(&shared.nobody),
-        Some(Err(_)) if annexe.is_public(parts.uri.path()) => Arc::clone(&shared.nobody),
-        Some(Err(denied)) => {
-            let (why, challenge) = answer::challenge(denied);
-            let mut response = refuse(annexe, StatusCode::UNAUTHORIZED, why);
-            response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
-            return response;
+        None => {
+            parts.extensions.insert(LetInByConnection);
+            Arc::clone(&shared.nobody)
         }
+        // Who belongs to another user is told so at once, and not asked for a token.
+        Some(Err(denied)) if denied != Denied::OtherUser && annexe.is_public(&path) => {
+            is_unknown = true;
+            Arc::clone(&shared.nobody)
+        }
+        Some(Err(denied)) => return refused(annexe, &admission::refusal(shared, connection, &path, denied)),
     };
-    let identity = match door.identify(&shared.identities, &principal) {
+    let may_sign_in = is_unknown && parts.method == Method::POST;
+    if may_sign_in && let Some(refusal) = admission::sign_in_refusal(shared, connection) {
+        return refused(annexe, &refusal);
+    }
+    let identity = match connection.door.identify(&shared.identities, &principal) {
         Ok(identity) => identity,
         Err(full) => {
             let mut response = refuse(annexe, StatusCode::TOO_MANY_REQUESTS, &full.why);
@@ -148,11 +163,17 @@ pub(crate) async fn answer(
     match intake::whole(body, &shared.limits, &identity).await {
         Ok(body) => {
             let response = Arc::clone(annexe).answer(parts, body, principal).await;
+            if may_sign_in && response.status() == StatusCode::UNAUTHORIZED {
+                let refusal = admission::refusal(shared, connection, &path, Denied::Wrong);
+                if refusal.status == StatusCode::TOO_MANY_REQUESTS {
+                    return refused(annexe, &refusal);
+                }
+            }
             response.map(|body| Body::Foreign(body.while_welcome(taken_away)))
         }
-        Err(refused) => {
-            let (status, why) = refused.told();
-            refuse(annexe, status, &why)
+        Err(failed) => {
+            let (status, why) = failed.told();
+            intake::closing(refuse(annexe, status, &why))
         }
     }
 }
@@ -164,15 +185,11 @@ pub(crate) fn for_people<'s>(shared: &'s Shared, parts: &Parts) -> Option<&'s Ar
     at(shared, "/").filter(|_| wants_page && is_lost)
 }
 
-/// Whose request it is, by its token or by the word of the annexe; nothing where everybody may come in.
-pub(crate) fn admit(shared: &Shared, parts: &Parts) -> Option<Result<Arc<str>, Denied>> {
-    let admitted = shared.tokens.as_ref()?.admit(&parts.headers);
-    // Who shows a wrong token is told so, whatever else is known.
-    let vouch = |denied| match (denied, &shared.annexe) {
-        (Denied::Missing, Some(annexe)) => annexe.vouch(parts).ok_or(denied),
-        _ => Err(denied),
-    };
-    Some(admitted.or_else(vouch))
+/// The same, with the headers that belong to the refusal.
+fn refused(annexe: &Arc<dyn Annexe>, refusal: &Refusal) -> Response<Body> {
+    let mut response = refuse(annexe, refusal.status, &refusal.why);
+    refusal.dress(response.headers_mut());
+    response
 }
 
 /// Turns a request away in the annexe's own words.

@@ -1,15 +1,12 @@
 //! The responses we give: JSON, events, nothing at all, or a refusal that says why.
 
 use bytes::Bytes;
-use hyper::header::{
-    ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
-};
+use hyper::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use hyper::{Response, StatusCode};
 use protocol::reply::{self, code};
 use upstream::ancestry::{self, Circle};
 
 use crate::body::{Body, Events};
-use crate::tokens::Denied;
 
 /// Names the session of a legacy client.
 pub(crate) static SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -101,22 +98,4 @@ pub(crate) fn too_many_connections(why: &str) -> Response<Body> {
     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     response
-}
-
-/// The client did not say, or not rightly, who it is.
-pub(crate) fn unauthorized(denied: Denied) -> Response<Body> {
-    let (why, challenge) = challenge(denied);
-    let mut response = refuse(StatusCode::UNAUTHORIZED, why);
-    response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
-    response
-}
-
-/// What a client is told that did not say, or not rightly, who it is: in words, and for its `WWW-Authenticate`.
-pub(crate) fn challenge(denied: Denied) -> (&'static str, &'static str) {
-    match denied {
-        Denied::Missing => ("Unauthorized: send `Authorization: Bearer <token>`", "Bearer realm=\"mcp-aggregator\""),
-        Denied::Wrong => {
-            ("Unauthorized: this token is not known here", "Bearer realm=\"mcp-aggregator\", error=\"invalid_token\"")
-        }
-    }
 }

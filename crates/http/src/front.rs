@@ -9,9 +9,11 @@ use catalog::Scope;
 use hyper::http::uri::Authority;
 
 use crate::annexe::Annexe;
+use crate::auth_failures::AuthFailures;
 use crate::guard::{Guard, GuardError};
 use crate::identity::{Identities, Identity};
 use crate::limits::Limits;
+use crate::local::LocalAccess;
 use crate::session::Session;
 use crate::sessions::Sessions;
 use crate::tokens::Tokens;
@@ -20,8 +22,12 @@ use crate::tokens::Tokens;
 pub struct Front {
     /// The servers.
     pub aggregator: Arc<Aggregator>,
-    /// Who may come in; everybody, if there are none.
+    /// The tokens that let requests in.
     pub tokens: Option<Arc<Tokens>>,
+    /// Who is served if there are none.
+    pub local: Arc<LocalAccess>,
+    /// Requests that were not let in.
+    pub auth_failures: Arc<AuthFailures>,
     /// Host names we are reached by, beside loopback and our own address.
     pub allowed_hosts: Vec<String>,
     /// Origins of web pages that may ask, beside loopback and our own.
@@ -51,6 +57,8 @@ pub fn check_origin(text: &str) -> Result<(), GuardError> {
 pub(crate) struct Shared {
     pub(crate) aggregator: Arc<Aggregator>,
     pub(crate) tokens: Option<Arc<Tokens>>,
+    pub(crate) local: Arc<LocalAccess>,
+    pub(crate) auth_failures: Arc<AuthFailures>,
     pub(crate) guard: Guard,
     pub(crate) limits: Limits,
     pub(crate) annexe: Option<Arc<dyn Annexe>>,
@@ -80,6 +88,8 @@ impl Shared {
         Ok(Self {
             aggregator: front.aggregator,
             tokens: front.tokens,
+            local: front.local,
+            auth_failures: front.auth_failures,
             guard,
             identities: Identities::new(&front.limits, has_tokens),
             limits: front.limits,

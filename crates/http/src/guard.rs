@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use hyper::header::{HOST, HeaderMap, HeaderValue, ORIGIN};
 use hyper::http::uri::Authority;
-use hyper::{StatusCode, Uri};
+use hyper::{Method, StatusCode, Uri};
 
 use crate::identity::{Connected, Full, Identities, Identity};
 
@@ -75,6 +75,24 @@ struct Origin {
     place: Place,
 }
 
+/// The web page that a request comes from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Page<'h> {
+    pub(crate) origin: &'h HeaderValue,
+    pub(crate) kind: PageKind,
+}
+
+/// Whose page it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PageKind {
+    /// One of ours: it has the host and the port that the request is for.
+    Own,
+    /// One of an origin that the user allowed.
+    Allowed,
+    /// One of another program on this machine, which another user may have started.
+    Machine,
+}
+
 /// Why a request is turned away at the door.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TurnedAway {
@@ -104,13 +122,13 @@ impl Guard {
         })
     }
 
-    /// Checks a request that came in through `door`. If it comes from a web page, its origin.
+    /// Checks a request that came in through `door`. If it comes from a web page, which one.
     pub(crate) fn check<'h>(
         &self,
         uri: &Uri,
         headers: &'h HeaderMap,
         door: &Door,
-    ) -> Result<Option<&'h HeaderValue>, TurnedAway> {
+    ) -> Result<Option<Page<'h>>, TurnedAway> {
         if door.knows(uri, headers) {
             return Ok(None);
         }
@@ -133,11 +151,11 @@ impl Guard {
         let mut origins = headers.get_all(ORIGIN).iter();
         let Some(value) = origins.next() else { return Ok(None) };
         let origin = value.to_str().ok().and_then(Origin::parse);
-        let is_known = origin.is_some_and(|origin| self.trusts(&origin, &host)) && origins.next().is_none();
-        if !is_known {
+        let kind = origin.and_then(|origin| self.kind_of(&origin, &host)).filter(|_| origins.next().is_none());
+        let Some(kind) = kind else {
             return Err(away(StatusCode::FORBIDDEN, "this origin is not served here (allow it with --allow-origin)"));
-        }
-        Ok(Some(value))
+        };
+        Ok(Some(Page { origin: value, kind }))
     }
 
     fn knows(&self, host: &Place, local: IpAddr) -> bool {
@@ -146,11 +164,39 @@ impl Guard {
         host.is_loopback() || is_ours() || self.hosts.iter().any(|allowed| allowed.covers(host))
     }
 
-    fn trusts(&self, origin: &Origin, host: &Place) -> bool {
+    fn kind_of(&self, origin: &Origin, host: &Place) -> Option<PageKind> {
         let is_web = matches!(origin.scheme.as_str(), "http" | "https");
         let is_same = || origin.place.host == host.host && origin.port() == host.port.or(origin.default_port());
-        is_web && (origin.place.is_loopback() || is_same()) || self.origins.contains(origin)
+        if is_web && is_same() {
+            return Some(PageKind::Own);
+        }
+        if self.origins.contains(origin) {
+            return Some(PageKind::Allowed);
+        }
+        (is_web && origin.place.is_loopback()).then_some(PageKind::Machine)
     }
+}
+
+/// Whether a request for REST or the console may come from where its browser says it does: a page of ours, one of an origin
+/// that the user allowed, or no page at all. Other pages of this machine are served MCP, and nothing else.
+pub(crate) fn check_own_page(page: Option<Page<'_>>, method: &Method, headers: &HeaderMap) -> Result<(), TurnedAway> {
+    let is_served = match page {
+        Some(page) => page.kind != PageKind::Machine,
+        None => !is_from_another_site(method, headers),
+    };
+    let why = "only the console's own pages, and those of origins allowed with --allow-origin, may ask for this";
+    if is_served { Ok(()) } else { Err(TurnedAway { status: StatusCode::FORBIDDEN, why }) }
+}
+
+/// Whether a browser says that a page of another origin makes it ask, although it sends no `Origin`: for a picture, a
+/// script or a frame. Somebody who follows a link is not meant: the page with the link cannot read what is behind it.
+fn is_from_another_site(method: &Method, headers: &HeaderMap) -> bool {
+    let says = |name: &str, value: &str| headers.get(name).is_some_and(|said| said == value);
+    let is_link = matches!(*method, Method::GET | Method::HEAD)
+        && says("sec-fetch-mode", "navigate")
+        && says("sec-fetch-dest", "document");
+    let mut sites = headers.get_all("sec-fetch-site").iter();
+    sites.any(|site| site != "same-origin" && site != "none") && !is_link
 }
 
 impl Place {
@@ -292,6 +338,39 @@ mod tests {
         assert_eq!(check(&guard, "localhost", Some("https://app.example")), 200);
         assert_eq!(check(&guard, "localhost", Some("vscode-webview://abc")), 200);
         assert_eq!(check(&guard, "localhost", Some("http://app.example")), 403);
+    }
+
+    #[test]
+    fn rest_and_console_are_for_our_own_pages_and_for_allowed_origins() {
+        let guard = Guard::new(&[], &["https://app.example".to_owned()]).unwrap();
+        let door = Door::new("127.0.0.1".parse().unwrap());
+        let is_served = |method: Method, said: &[(&'static str, &'static str)]| {
+            let mut headers = HeaderMap::new();
+            headers.insert(HOST, "localhost:8808".parse().unwrap());
+            for &(name, value) in said {
+                headers.append(name, value.parse().unwrap());
+            }
+            let page = guard.check(&Uri::from_static("/"), &headers, &door).unwrap();
+            check_own_page(page, &method, &headers).is_ok()
+        };
+        let site = "sec-fetch-site";
+        assert!(is_served(Method::POST, &[]), "a program");
+        assert!(is_served(Method::POST, &[("origin", "http://localhost:8808"), (site, "same-origin")]));
+        assert!(is_served(Method::POST, &[("origin", "https://app.example"), (site, "cross-site")]));
+        assert!(is_served(Method::GET, &[(site, "none")]), "an address was typed");
+        for other in ["http://localhost:3000", "http://127.0.0.1:8808", "http://[::1]:8808", "https://localhost:9"] {
+            assert!(!is_served(Method::GET, &[("origin", other)]), "{other}");
+            assert!(!is_served(Method::POST, &[("origin", other), (site, "same-origin")]), "{other}");
+        }
+        let link = [("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "document")];
+        let frame = [("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "iframe")];
+        for from in ["same-site", "cross-site"] {
+            assert!(!is_served(Method::GET, &[(site, from)]), "a picture or a script");
+            assert!(is_served(Method::GET, &[(site, from), link[0], link[1]]), "a link");
+            assert!(!is_served(Method::POST, &[(site, from), link[0], link[1]]), "a form");
+            assert!(!is_served(Method::GET, &[(site, from), frame[0], frame[1]]), "a frame");
+            assert!(!is_served(Method::GET, &[(site, "same-origin"), (site, from)]), "said twice");
+        }
     }
 
     #[test]

@@ -4,10 +4,13 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use hyper::body::{Body, Frame};
+use hyper::header::{CONNECTION, HeaderValue};
 use hyper::{Response, StatusCode};
+use protocol::replace_line_breaks;
 use tokio::time::{Instant, timeout_at};
 
 use crate::answer;
@@ -30,7 +33,7 @@ pub(crate) enum Refused {
 impl Refused {
     pub(crate) fn response(self) -> Response<body::Body> {
         let (status, why) = self.told();
-        answer::refuse(status, &why)
+        closing(answer::refuse(status, &why))
     }
 
     /// The status and the words for it.
@@ -42,10 +45,16 @@ impl Refused {
             }
             Self::TooMuch(Full { is_own: true, why }) => (StatusCode::TOO_MANY_REQUESTS, why),
             Self::TooMuch(Full { is_own: false, why }) => (StatusCode::SERVICE_UNAVAILABLE, why),
-            Self::TooSlow => (StatusCode::REQUEST_TIMEOUT, "The request took too long to arrive".to_owned()),
+            Self::TooSlow => (StatusCode::REQUEST_TIMEOUT, "The body of the request arrived too slowly".to_owned()),
             Self::BrokenOff => (StatusCode::BAD_REQUEST, "The request broke off".to_owned()),
         }
     }
+}
+
+/// What is left of the body is of no use, and neither is a connection that would have to be read to its end for it.
+pub(crate) fn closing(mut response: Response<body::Body>) -> Response<body::Body> {
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    response
 }
 
 /// Takes in a body as one line. A body that comes in one piece is not copied.
@@ -86,8 +95,8 @@ async fn gather<B: Body<Data = Bytes> + Unpin>(
     if promised > limits.body {
         return Err(too_large);
     }
-    let mut latest = None;
-    let Some(first) = next(&mut body, limits, &mut latest).await? else { return Ok((Bytes::new(), None)) };
+    let mut pace = Pace::new(limits);
+    let Some(first) = next(&mut body, &mut pace).await? else { return Ok((Bytes::new(), None)) };
     if first.len() > limits.body {
         return Err(too_large);
     }
@@ -98,7 +107,7 @@ async fn gather<B: Body<Data = Bytes> + Unpin>(
     }
     let mut whole = BytesMut::with_capacity(promised.clamp(first.len(), FIRST_ROOM.max(first.len())));
     whole.extend_from_slice(&first);
-    while let Some(more) = next(&mut body, limits, &mut latest).await? {
+    while let Some(more) = next(&mut body, &mut pace).await? {
         if whole.len() + more.len() > limits.body {
             return Err(too_large);
         }
@@ -116,23 +125,45 @@ fn count(identity: &Arc<Identity>, receiving: &mut Option<Receiving>, length: us
     receiving.get_or_insert_with(|| identity.receive()).grow(length).map_err(Refused::TooMuch)
 }
 
+/// When a body has to have arrived.
+///
+/// It has [`Limits::body_timeout`] from the first wait on. Every byte that arrives moves the deadline by the time it may
+/// take at [`Limits::body_rate`], but never beyond the same timeout from now. So a body at a fair rate takes as long as it
+/// is large; one that stalls or trickles ends within the timeout.
+struct Pace {
+    timeout: Duration,
+    /// Bytes per second.
+    rate: u64,
+    deadline: Option<Instant>,
+}
+
+impl Pace {
+    fn new(limits: &Limits) -> Self {
+        Self { timeout: limits.body_timeout, rate: limits.body_rate.max(1), deadline: None }
+    }
+
+    /// Until when to wait. The clock is first read when there is something to wait for.
+    fn deadline(&mut self) -> Instant {
+        *self.deadline.get_or_insert_with(|| Instant::now() + self.timeout)
+    }
+
+    fn received(&mut self, bytes: usize) {
+        let Some(deadline) = &mut self.deadline else { return };
+        let earned = Duration::from_nanos((bytes as u64).saturating_mul(1_000_000_000) / self.rate);
+        *deadline = (*deadline + earned).min(Instant::now() + self.timeout);
+    }
+}
+
 /// The next stretch of data, if another comes.
-async fn next<B: Body<Data = Bytes> + Unpin>(
-    body: &mut B,
-    limits: &Limits,
-    latest: &mut Option<Instant>,
-) -> Result<Option<Bytes>, Refused> {
+async fn next<B: Body<Data = Bytes> + Unpin>(body: &mut B, pace: &mut Pace) -> Result<Option<Bytes>, Refused> {
     loop {
         // Usually it came together with the head, and no clock need be looked at.
         let at_hand = poll_fn(|context| Poll::Ready(Pin::new(&mut *body).poll_frame(context))).await;
         let frame = match at_hand {
             Poll::Ready(frame) => frame,
             Poll::Pending => {
-                let now = Instant::now();
-                let latest = *latest.get_or_insert(now + limits.body_pause * Limits::BODY_PAUSES);
                 let frame = poll_fn(|context| Pin::new(&mut *body).poll_frame(context));
-                let frame = timeout_at(latest.min(now + limits.body_pause), frame).await;
-                frame.map_err(|_| Refused::TooSlow)?
+                timeout_at(pace.deadline(), frame).await.map_err(|_| Refused::TooSlow)?
             }
         };
         match frame {
@@ -141,6 +172,7 @@ async fn next<B: Body<Data = Bytes> + Unpin>(
             // What is no data is a trailer, which means nothing to us.
             Some(Ok(frame)) => {
                 if let Ok(data) = Frame::into_data(frame) {
+                    pace.received(data.len());
                     return Ok(Some(data));
                 }
             }
@@ -148,8 +180,8 @@ async fn next<B: Body<Data = Bytes> + Unpin>(
     }
 }
 
-/// Servers over stdio are sent lines, so there must be no line end in it. In valid JSON one stands only between tokens,
-/// where a blank does as well.
+/// Servers over stdio are sent lines, so line breaks between tokens become blanks. One inside a string stays, and the
+/// scanner rejects the message.
 fn one_line(body: Bytes) -> Bytes {
     let inner = body.trim_ascii();
     let line = body.slice_ref(inner);
@@ -158,11 +190,7 @@ fn one_line(body: Bytes) -> Bytes {
     }
     drop(body);
     let mut line = line.try_into_mut().unwrap_or_else(|shared| BytesMut::from(&shared[..]));
-    let mut rest = &mut line[..];
-    while let Some(at) = memchr::memchr2(b'\n', b'\r', rest) {
-        rest[at] = b' ';
-        rest = &mut rest[at + 1..];
-    }
+    replace_line_breaks(&mut line);
     line.freeze()
 }
 
@@ -172,7 +200,6 @@ mod tests {
     use std::collections::VecDeque;
     use std::convert::Infallible;
     use std::task::Context;
-    use std::time::Duration;
     use tokio::time::Sleep;
 
     /// Stretches that come one after the other, each after a pause.
@@ -202,7 +229,7 @@ mod tests {
     }
 
     fn limits() -> Limits {
-        Limits { body: 10, body_pause: Duration::from_secs(10), ..Limits::default() }
+        Limits { body: 10, body_timeout: Duration::from_secs(10), body_rate: 1, ..Limits::default() }
     }
 
     async fn read<B: Body<Data = Bytes> + Unpin>(body: B, limits: &Limits) -> Result<Bytes, Refused> {
@@ -227,6 +254,7 @@ mod tests {
         assert_eq!(read(&[b"{\r\n}", b"\n"]).await, "{  }");
         assert_eq!(read(&[b" {", b"", b"}\n"]).await, "{}");
         assert_eq!(read(&[]).await, "");
+        assert_eq!(read(&[b"[\"a\n", b"\"\n]"]).await, "[\"a\n\" ]", "a break inside a string stays");
     }
 
     #[tokio::test(start_paused = true)]
@@ -237,12 +265,36 @@ mod tests {
         assert_eq!(read(promised, &limits()).await, Err(Refused::TooLarge { most: 10 }));
     }
 
+    /// How it ended, and after how many seconds.
+    async fn timed(body: Slow, limits: &Limits) -> (Result<usize, Refused>, u64) {
+        let began = Instant::now();
+        let outcome = read(body, limits).await;
+        (outcome.map(|body| body.len()), began.elapsed().as_secs())
+    }
+
     #[tokio::test(start_paused = true)]
-    async fn a_body_that_trickles_is_refused() {
-        let pausing = slow(&[b"1"], Duration::from_secs(11));
-        assert_eq!(read(pausing, &limits()).await, Err(Refused::TooSlow));
-        let trickling = slow(&[b"1", b"", b"", b"", b"", b"", b"", b"", b"", b"2"], Duration::from_secs(9));
-        assert_eq!(read(trickling, &limits()).await, Err(Refused::TooSlow));
+    async fn a_body_that_stalls_or_trickles_ends_within_the_timeout() {
+        let limits = Limits { body: 1000, body_rate: 100, ..limits() };
+        assert_eq!(timed(slow(&[b"1"], Duration::from_secs(11)), &limits).await, (Err(Refused::TooSlow), 10));
+        let trickling = slow(&[b"1".as_slice(); 100], Duration::from_secs(1));
+        assert_eq!(timed(trickling, &limits).await, (Err(Refused::TooSlow), 10), "a second's worth is 100 bytes");
+        let empty = slow(&[b"".as_slice(); 100], Duration::from_secs(1));
+        assert_eq!(timed(empty, &limits).await, (Err(Refused::TooSlow), 10));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_large_body_at_a_fair_rate_takes_as_long_as_it_needs() {
+        const STRETCH: &[u8] = &[b'x'; 100];
+        let limits = Limits { body: 10_000, body_rate: 100, ..limits() };
+        let fair = slow(&[STRETCH; 60], Duration::from_secs(1));
+        assert_eq!(timed(fair, &limits).await, (Ok(6000), 61));
+        // What was fast before earns no longer pause.
+        let mut stretches = vec![STRETCH; 50];
+        stretches.extend([b"1".as_slice(); 50]);
+        let then_trickles = slow(&stretches, Duration::from_millis(500));
+        let (outcome, seconds) = timed(then_trickles, &limits).await;
+        assert_eq!(outcome, Err(Refused::TooSlow));
+        assert!((35..37).contains(&seconds), "25 s of data, then the timeout: {seconds} s");
     }
 
     #[tokio::test]

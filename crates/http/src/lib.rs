@@ -3,8 +3,10 @@
 //! # Layout, in the order a request travels
 //! - `serve`: connections, and the end of everything when we are told to stop; `at_once`: how they are polled; `watch`:
 //!   those that take too long
-//! - `routes`: from the door to the one who answers; `guard`: whose page or program asks; `tokens`: who they are;
-//!   `place`: where to; `cors`: what browsers want to be told
+//! - `routes`: from the door to the one who answers; `guard`: whose page or program asks; `place`: where to; `cors`: what
+//!   browsers want to be told
+//! - `admission`: whether a request is let in, by a token (`tokens`) or, without tokens, by the user of its connection
+//!   (`local`, which asks `sock_diag`); `auth_failures`: those that were not
 //! - `post`: a message, taken in (`intake`, `accept`) and given to its era
 //! - `modern`: requests that stand for themselves; `legacy`: sessions; `sse`: the oldest transport; `health`
 //! - `respond`: JSON if the answer comes first, else a stream of events; `answer`: responses and refusals
@@ -18,9 +20,11 @@
 //! Bytes, not trees: a body goes to the aggregator as it came, and an answer comes back as it was written.
 
 mod accept;
+mod admission;
 mod annexe;
 mod answer;
 mod at_once;
+mod auth_failures;
 mod body;
 mod cors;
 mod front;
@@ -32,6 +36,7 @@ mod intake;
 mod leaving;
 mod legacy;
 mod limits;
+mod local;
 mod modern;
 mod panics;
 mod parcel;
@@ -42,16 +47,20 @@ mod routes;
 mod serve;
 mod session;
 mod sessions;
+#[cfg(target_os = "linux")]
+mod sock_diag;
 mod sse;
 mod stream;
 mod tokens;
 mod usage;
 mod watch;
 
-pub use annexe::{Annexe, Foreign, ForeignBody};
+pub use annexe::{Annexe, Foreign, ForeignBody, LetInByConnection};
+pub use auth_failures::{AuthFailures, AuthReading};
 pub use front::{Front, check_host, check_origin, has_port};
 pub use fuzzing::check_request;
 pub use guard::GuardError;
 pub use limits::Limits;
+pub use local::{LocalAccess, PeerLookup, random_secret};
 pub use serve::serve;
 pub use tokens::{SHORTEST_GOOD, TokenError, Tokens};

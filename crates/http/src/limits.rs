@@ -17,8 +17,10 @@ pub struct Limits {
     pub connections_of_identity: usize,
     /// How long the head of a request may take, once it has begun.
     pub head_time: Duration,
-    /// How long a body may pause, and (times [`Limits::BODY_PAUSES`]) how long all of it may take.
-    pub body_pause: Duration,
+    /// How long a body may take; every byte that arrives at [`Limits::body_rate`] or faster extends it, up to as long again.
+    pub body_timeout: Duration,
+    /// The slowest a body may arrive, in bytes per second, once [`Limits::body_timeout`] has passed.
+    pub body_rate: u64,
     /// How long a connection may be open without a request.
     pub idle_connection: Duration,
     /// How long a client may read nothing of what is written to it before it counts as gone.
@@ -109,9 +111,6 @@ const fn limit(name: &'static str, about: &'static str, unit: usize, at: fn(&mut
 }
 
 impl Limits {
-    /// How many pauses a body may take in all.
-    pub const BODY_PAUSES: u32 = 8;
-
     /// Changes one limit: `NAME=VALUE`.
     pub fn set(&mut self, text: &str) -> Result<(), String> {
         let (name, value) = text.split_once('=').ok_or_else(|| format!("`{text}` is no limit; write NAME=VALUE"))?;
@@ -142,7 +141,8 @@ impl Default for Limits {
             connections: 4096,
             connections_of_identity: 2048,
             head_time: Duration::from_secs(15),
-            body_pause: Duration::from_secs(15),
+            body_timeout: Duration::from_secs(20),
+            body_rate: 16 << 10,
             idle_connection: Duration::from_secs(180),
             stalled: Duration::from_secs(60),
             sessions: 1000,

@@ -10,38 +10,57 @@ use hyper::{Method, Request, Response, StatusCode};
 use protocol::reply::code;
 use upstream::ancestry::Circle;
 
+use crate::admission::{self, Connection};
+use crate::annexe::Annexe;
 use crate::body::Body;
 use crate::front::{Asker, Shared};
-use crate::guard::Door;
+use crate::guard::{PageKind, TurnedAway};
 use crate::panics::Panicked;
 use crate::place::{Place, query};
-use crate::{annexe, answer, cors, health, legacy, post, sse};
+use crate::{annexe, answer, cors, guard, health, legacy, post, sse};
 
-/// Answers a request that came in through `door`.
-pub(crate) async fn answer(shared: &Arc<Shared>, door: &Door, request: Request<Incoming>) -> Response<Body> {
+/// Answers a request of a connection.
+pub(crate) async fn answer(
+    shared: &Arc<Shared>,
+    connection: &Connection,
+    request: Request<Incoming>,
+) -> Response<Body> {
     let (parts, body) = request.into_parts();
-    let origin = match shared.guard.check(&parts.uri, &parts.headers, door) {
-        Ok(origin) => origin,
-        Err(away) => {
-            tracing::debug!(why = away.why, "a request was turned away");
-            return match annexe::at(shared, parts.uri.path()) {
-                Some(annexe) => annexe::refuse(annexe, away.status, away.why),
-                None => answer::refuse(away.status, away.why),
-            };
+    let path = parts.uri.path();
+    let page = match shared.guard.check(&parts.uri, &parts.headers, &connection.door) {
+        Ok(page) => page,
+        Err(away) => return turn_away(annexe::at(shared, path), away),
+    };
+    let annexe = annexe::at(shared, path).or_else(|| annexe::for_people(shared, &parts));
+    if annexe.is_some()
+        && let Err(away) = guard::check_own_page(page, &parts.method, &parts.headers)
+    {
+        return turn_away(annexe, away);
+    }
+    let shared_with = page.filter(|page| match annexe {
+        Some(annexe) => page.kind == PageKind::Allowed && annexe.is_for_allowed_origins(path),
+        None => true,
+    });
+    let mut response = match (annexe, shared_with) {
+        (_, Some(_)) if parts.method == Method::OPTIONS && cors::is_preflight(&parts.headers) => {
+            cors::preflight(&parts.headers)
         }
-    };
-    let mut response = if parts.method == Method::OPTIONS && origin.is_some() && cors::is_preflight(&parts.headers) {
-        cors::preflight(&parts.headers)
-    } else if let Some(annexe) = annexe::at(shared, parts.uri.path()).or_else(|| annexe::for_people(shared, &parts)) {
         // Boxed: the way of every other request need not carry it about.
-        Box::pin(annexe::answer(shared, door, annexe, parts.clone(), body)).await
-    } else {
-        route(shared, door, &parts, body).await
+        (Some(annexe), _) => Box::pin(annexe::answer(shared, connection, annexe, parts.clone(), body)).await,
+        (None, _) => route(shared, connection, &parts, body).await,
     };
-    if let Some(origin) = origin {
-        cors::allow(&mut response, origin);
+    if let Some(page) = shared_with {
+        cors::allow(&mut response, page.origin);
     }
     response
+}
+
+fn turn_away(annexe: Option<&Arc<dyn Annexe>>, away: TurnedAway) -> Response<Body> {
+    tracing::debug!(why = away.why, "a request was turned away");
+    match annexe {
+        Some(annexe) => annexe::refuse(annexe, away.status, away.why),
+        None => answer::refuse(away.status, away.why),
+    }
 }
 
 /// The answer to a request that was not answered when everything ended.
@@ -63,7 +82,7 @@ pub(crate) fn panicked(shared: &Arc<Shared>, path: &str, Panicked(problem): &Pan
     }
 }
 
-async fn route(shared: &Arc<Shared>, door: &Door, parts: &Parts, body: Incoming) -> Response<Body> {
+async fn route(shared: &Arc<Shared>, connection: &Connection, parts: &Parts, body: Incoming) -> Response<Body> {
     let place = Place::at(parts.uri.path());
     if place == Place::Health {
         return match parts.method {
@@ -71,12 +90,12 @@ async fn route(shared: &Arc<Shared>, door: &Door, parts: &Parts, body: Incoming)
             _ => answer::not_allowed("GET"),
         };
     }
-    let principal = match annexe::admit(shared, parts) {
+    let principal = match admission::admit(shared, connection, parts) {
         None => Arc::clone(&shared.nobody),
         Some(Ok(name)) => name,
-        Some(Err(denied)) => return answer::unauthorized(denied),
+        Some(Err(denied)) => return admission::refusal(shared, connection, parts.uri.path(), denied).response(),
     };
-    let identity = match door.identify(&shared.identities, &principal) {
+    let identity = match connection.door.identify(&shared.identities, &principal) {
         Ok(identity) => identity,
         Err(full) => return answer::too_many_connections(&full.why),
     };

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::io::{self, Write};
-use std::net::{IpAddr, Ipv4Addr};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -20,6 +19,7 @@ use tokio::sync::watch;
 use tokio::task::{AbortHandle, Id, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout_at};
 
+use crate::admission::Connection;
 use crate::at_once::at_once;
 use crate::body::Body;
 use crate::front::{Front, Shared};
@@ -208,17 +208,18 @@ async fn connection(shared: Arc<Shared>, stream: TcpStream, watch: Arc<Watch>, d
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "could not set TCP_NODELAY");
     }
+    let Some(entry) = Connection::of(&shared, &stream, door) else { return };
     let limit = shared.limits.head;
     let service = service_fn(|request| {
         let watch = Arc::clone(&watch);
-        let (shared, door, mut is_over) = (&shared, &door, is_over.clone());
+        let (shared, entry, mut is_over) = (&shared, &entry, is_over.clone());
         async move {
             watch.asked();
             let answered = Answered(watch);
             let path = request.uri().clone();
             let response = tokio::select! {
                 biased;
-                response = caught(routes::answer(shared, door, request)) => response.unwrap_or_else(|panicked| {
+                response = caught(routes::answer(shared, entry, request)) => response.unwrap_or_else(|panicked| {
                     routes::panicked(shared, path.path(), &panicked)
                 }),
                 // Who asked can then tell the end of the service from its death.

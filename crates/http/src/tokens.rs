@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::time::Duration;
 
 use hyper::HeaderMap;
 use hyper::header::AUTHORIZATION;
@@ -53,6 +54,12 @@ pub(crate) enum Denied {
     Missing,
     /// It names one that we do not know, or names it in a way we do not understand.
     Wrong,
+    /// It names one that can be guessed, after too many wrong ones from its address: it has to wait so long.
+    Limited(Duration),
+    /// There are no tokens, and its connection belongs to another user.
+    OtherUser,
+    /// There are no tokens, and it cannot be told whose its connection is.
+    UnknownUser,
 }
 
 impl Tokens {
@@ -86,6 +93,11 @@ impl Tokens {
         let all = self.all();
         let guessable = all.iter().filter(|token| token.secret.len() < SHORTEST_GOOD);
         guessable.map(|token| Arc::clone(&token.name)).collect()
+    }
+
+    /// Whether the token of that name is one of these.
+    pub(crate) fn is_guessable(&self, name: &str) -> bool {
+        self.all().iter().any(|token| &*token.name == name && token.secret.len() < SHORTEST_GOOD)
     }
 
     /// From now on, others open the door.

@@ -4,7 +4,7 @@
 //! - [`scan`]: a validating cursor over JSON text that yields spans instead of values
 //! - [`envelope`]: the JSON-RPC envelope of one message, as spans into its line
 //! - [`splice`]: a message with a few spans replaced, ready to be written without copying the rest
-//! - [`lines`]: newline-delimited framing over a growing buffer
+//! - [`lines`]: newline-delimited framing over a growing buffer; [`replace_line_breaks`]: a message over several lines as one
 //! - [`events`]: server-sent events, the framing of streams over HTTP
 //! - [`text`]: JSON string tokens, decoded and encoded
 //! - [`reply`]: the messages we write ourselves
@@ -20,6 +20,7 @@ pub mod envelope;
 pub mod era;
 pub mod events;
 mod grammar;
+mod line_breaks;
 pub mod lines;
 pub mod reply;
 pub mod revision;
@@ -29,6 +30,7 @@ pub mod text;
 pub mod trace;
 
 pub use envelope::{Envelope, Fault, Kind, Params};
+pub use line_breaks::replace_line_breaks;
 pub use lines::{Line, Lines};
 pub use revision::{Era, Revision};
 pub use scan::Span;

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use hyper::Response;
 use hyper::header::HeaderValue;
 use protocol::events::Events;
-use protocol::{Envelope, Kind};
+use protocol::{Envelope, Kind, replace_line_breaks};
 use upstream::Connection;
 
 use crate::body::Body;
@@ -89,15 +89,13 @@ pub(crate) async fn first_answer(connection: &Arc<Connection>, response: Respons
     Err(Trouble::NoAnswer)
 }
 
-/// A message without raw newlines, as pipes need it. In JSON they can stand only between tokens, where a blank is as good.
+/// A message without line breaks between its tokens, as pipes need it. One inside a string stays and is rejected.
 pub(crate) fn one_line(message: Bytes) -> Bytes {
-    let Some(first) = memchr::memchr2(b'\n', b'\r', &message) else { return message };
-    let mut line = message.to_vec();
-    for byte in &mut line[first..] {
-        if matches!(byte, b'\n' | b'\r') {
-            *byte = b' ';
-        }
+    if memchr::memchr2(b'\n', b'\r', &message).is_none() {
+        return message;
     }
+    let mut line = message.to_vec();
+    replace_line_breaks(&mut line);
     line.into()
 }
 
@@ -124,5 +122,6 @@ mod tests {
     fn a_message_over_many_lines_becomes_one_with_the_same_tokens() {
         assert_eq!(one_line(Bytes::from_static(b"{\r\n\"a\": 1\n}")), "{  \"a\": 1 }");
         assert_eq!(one_line(Bytes::from_static(b"{}")), "{}");
+        assert_eq!(one_line(Bytes::from_static(b"{\"a\":\"x\ny\"}")), "{\"a\":\"x\ny\"}", "that is not JSON");
     }
 }

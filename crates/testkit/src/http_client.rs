@@ -183,6 +183,11 @@ impl Connection {
         }
     }
 
+    /// Something that can write to the connection from another thread.
+    pub fn writer(&self) -> TcpStream {
+        self.writer.try_clone().expect("a test has file descriptors to spare")
+    }
+
     /// Something that can close the connection from another thread.
     pub fn closer(&self) -> Closer {
         Closer { socket: self.writer.try_clone().expect("a test has file descriptors to spare") }

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -76,6 +77,12 @@ impl Launch {
     /// Removes an environment variable.
     pub fn env_remove(mut self, name: impl AsRef<OsStr>) -> Self {
         self.command.env_remove(name);
+        self
+    }
+
+    /// Starts it as another user, which only root can.
+    pub fn user(mut self, uid: u32) -> Self {
+        self.command.uid(uid).gid(uid);
         self
     }
 

@@ -5,7 +5,7 @@
 //! - [`config`]: a config file in a folder of its own
 //! - [`launch`]: how to start a program; [`driver`]: talking to it in bytes; [`client`]: talking to it in MCP
 //! - [`run`]: start a program and wait for its end
-//! - [`processes`]: what the kernel knows about a process
+//! - [`processes`]: what the kernel knows about a process; [`other_user`]: programs started as another user
 //! - [`raw`]: looking into JSON without changing it
 //! - `src/bin/fake-server`: the server
 //! - [`collector`]: a collector of traces
@@ -40,6 +40,7 @@ pub mod http_session;
 pub mod launch;
 pub mod model_server;
 pub mod modern;
+pub mod other_user;
 pub mod postgres;
 mod posting;
 pub mod processes;

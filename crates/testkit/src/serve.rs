@@ -53,6 +53,12 @@ impl Serve {
         Self::run(adjust(launch.arg("--data-dir").arg(folder)), None)
     }
 
+    /// Starts what is described there, which must be `serve` or come to it.
+    #[track_caller]
+    pub fn of(launch: Launch) -> Self {
+        Self::run(launch, None)
+    }
+
     #[track_caller]
     fn run(launch: Launch, config: Option<ConfigFile>) -> Self {
         let driver = launch.start();

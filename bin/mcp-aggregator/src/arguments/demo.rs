@@ -23,7 +23,8 @@ pub(crate) struct DemoArguments {
     /// The address to listen at: ADDRESS:PORT, or a port on this machine [default: 8808, or one that is free]
     #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]
     pub(crate) listen: Option<SocketAddr>,
-    /// Print where it listens as a line of JSON, as soon as it does: {"url", "mcp", "has_tokens", "pid"}
+    /// Print where it listens as a line of JSON, as soon as it does:
+    /// {"url", "mcp", "has_tokens", "reachable_by", "token_file", "pid"}
     #[arg(long)]
     pub(crate) json: bool,
 }

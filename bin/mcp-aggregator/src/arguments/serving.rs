@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use aggregator::Surface;
 use clap::Args;
 
+use super::limits::LimitArguments;
 use super::{ConfigArgument, NameArguments, one_of};
 use crate::advisers::AdviserArguments;
 use crate::assistant::AssistantArguments;
@@ -63,11 +64,14 @@ with a token:
                           \"headers\": {\"Authorization\": \"Bearer <token>\"}}}}
 
 Who may come in:
-  Without tokens everybody on this machine, and nobody else: another --listen is refused.
+  Without tokens, the user that runs this and root, on this machine alone: another --listen is refused.
+  Where the system does not tell which user a connection belongs to, requests must carry the token in
+  local.token of the data directory; commands of this program send it by themselves.
   --token-file FILE      lines of `name:token`; # begins a comment
   MCP_AGGREGATOR_TOKEN   one more, named `default`
   Clients send `Authorization: Bearer <token>`. Servers never see it.
-  Requests for other host names, or from web pages of other origins, are refused unless allowed.
+  Requests for other host names, or from web pages of other origins, are refused unless allowed. Pages of
+  other ports of this machine may use MCP, but not REST or the console.
 
 Limits of clients (--limit NAME=VALUE, or several in MCP_AGGREGATOR_LIMITS; what servers may do is a setting):
   connections=4096             connections at once; connections-per-token=2048
@@ -117,7 +121,7 @@ pub(crate) struct ServeArguments {
     /// A host name clients reach us by, beside localhost and the address itself; may be repeated
     #[arg(long, value_name = "HOST", value_parser = host)]
     pub(crate) allow_host: Vec<String>,
-    /// The origin of web pages that may ask, beside those of this machine; may be repeated
+    /// The origin of web pages that may ask for everything; may be repeated. Pages of this machine may ask for MCP
     #[arg(long, value_name = "ORIGIN", value_parser = origin)]
     pub(crate) allow_origin: Vec<String>,
     #[command(flatten)]
@@ -143,9 +147,12 @@ pub(crate) struct ServeArguments {
     /// The name reported to clients
     #[arg(long, value_name = "NAME", default_value = "mcp-aggregator")]
     pub(crate) name: String,
-    /// Print where it listens as a line of JSON, as soon as it does: {"url", "mcp", "has_tokens", "pid"}
-    #[arg(long)]
+    /// Print where it listens as a line of JSON, as soon as it does:
+    /// {"url", "mcp", "has_tokens", "reachable_by", "token_file", "pid"}
+    #[arg(long, verbatim_doc_comment)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) request_limits: LimitArguments,
     /// Log everything, not only warnings and errors
     #[arg(long)]
     pub(crate) debug: bool,

@@ -17,6 +17,7 @@ use crate::import::clients::{Client, Machine};
 use crate::import::jsonc;
 use crate::import::plan::is_ours;
 use crate::output::{self, say};
+use crate::target::TokenFrom;
 use crate::{config, session, suggestion};
 
 /// What is to become of a file.
@@ -96,12 +97,17 @@ fn wanted_entry(arguments: &ConnectArguments, client: Client, file: &ClientFile)
         })?;
         // Whether it lets us in: the client would be refused, too.
         service.get("/state").await?;
-        let token = arguments.one.target.token()?;
+        let token = arguments.one.target.token_for_clients(service.url())?;
         let has_token = token.is_some();
         // What belongs to a project is made to be shared.
-        let written = token.map(|token| match arguments.project {
-            true => entry::reference(client, TOKEN_VARIABLE),
-            false => token,
+        let written = token.map(|(token, from)| match (arguments.project, from) {
+            (true, from) => {
+                if let TokenFrom::File(file) = from {
+                    say(format_args!("hint: the token is in {}", file.display()));
+                }
+                entry::reference(client, TOKEN_VARIABLE)
+            }
+            (false, _) => token,
         });
         Ok((entry::entry(client, &Way::Http { url: service.url(), token: written.as_deref() }), has_token))
     })

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::serve;
+use crate::access::Access;
 use crate::admission::{TOKEN_VARIABLE, check_door};
 use crate::arguments::demo::{DemoArguments, DemoServer, DemoServerArguments};
 use crate::arguments::serving::ServeArguments;
@@ -41,9 +42,9 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<(), Failure> {
         serve::run_announced(
             typed,
             || Ok(signals),
-            |address, has_tokens| match arguments.json {
-                true => serve::print_where(address, has_tokens),
-                false => announce(address),
+            |address, access| match arguments.json {
+                true => serve::print_where(address, access),
+                false => announce(address, access),
             },
         )
     });
@@ -108,18 +109,22 @@ fn as_typed(listen: SocketAddr, config: &Path, folder: &Path) -> Result<ServeArg
     }
 }
 
-fn announce(address: SocketAddr) {
+fn announce(address: SocketAddr, access: &Access) {
     let url = format!("http://{address}");
+    let token = access.local_token.as_ref().filter(|_| access.needs_token());
+    let token = token.map(|token| format!(" --token-file {}", token.file.display())).unwrap_or_default();
+    let console = access.console_address(&url);
     say(format_args!("listening on {url}"));
+    say(format_args!("reachable by: {}", access.reachable_by()));
     say(format_args!(
         "This is a service with two small servers, `calc` and `notes`. Ctrl-C ends it; nothing of it stays.
 
 Try, in another terminal:
-  mcp-aggregator call --url {url} calc.evaluate expression='0.1 + 0.2'
-  mcp-aggregator call --url {url} notes.search query=demo
-  mcp-aggregator top --url {url}
+  mcp-aggregator call --url {url}{token} calc.evaluate expression='0.1 + 0.2'
+  mcp-aggregator call --url {url}{token} notes.search query=demo
+  mcp-aggregator top --url {url}{token}
 
-In a browser: {url}/
+In a browser: {console}
 MCP clients find it at {url}/mcp; programs that want REST, at {url}/api/docs"
     ));
 }

@@ -11,7 +11,7 @@ use aggregator::cycle::{self, Chain};
 use aggregator::{Options, logging};
 use api::Api;
 use console::Console;
-use front::{Front, Limits};
+use front::{AuthFailures, AuthReading, Front, Limits};
 use models::Model;
 use notebook::Folder;
 use registry::Location;
@@ -22,13 +22,14 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use upstream::Stop;
 
+use crate::access::Access;
 use crate::admission::{TOKEN_VARIABLE, check_door, follow, tokens};
 use crate::arguments::serving::ServeArguments;
 use crate::beside::{Beside, outside};
 use crate::failure::Failure;
 use crate::output::{self, say};
 use crate::refusal::NO_ROOM;
-use crate::service_file::{self, ServiceFile};
+use crate::service_file::{self, LocalTokenUse, ServiceFile};
 use crate::session::Signals;
 use crate::storage::{StorageArguments, with_causes};
 use crate::tenancy::Tenancy;
@@ -39,17 +40,17 @@ const DESCRIPTORS: u64 = 16_384;
 
 pub(crate) fn run(arguments: ServeArguments) -> Result<(), Failure> {
     let as_json = arguments.json;
-    run_announced(arguments, Signals::new, |address, has_tokens| match as_json {
-        true => print_where(address, has_tokens),
-        false => announce(address, has_tokens),
+    run_announced(arguments, Signals::new, |address, access| match as_json {
+        true => print_where(address, access),
+        false => announce(address, access),
     })
 }
 
-/// Serves until one of the signals, and lets `announce` say where, and whether tokens are wanted.
+/// Serves until one of the signals, and lets `announce` say where, and who can reach it.
 pub(crate) fn run_announced(
     arguments: ServeArguments,
     signals: impl FnOnce() -> io::Result<Signals>,
-    announce: impl FnOnce(SocketAddr, bool),
+    announce: impl FnOnce(SocketAddr, &Access),
 ) -> Result<(), Failure> {
     let ServeArguments {
         config,
@@ -67,6 +68,7 @@ pub(crate) fn run_announced(
         documents,
         name,
         json: _,
+        request_limits,
         debug,
         log_file,
         limits,
@@ -79,6 +81,8 @@ pub(crate) fn run_announced(
     })?;
     let tokens = tokens(token_file.as_deref(), std::env::var(TOKEN_VARIABLE).ok().as_deref())?;
     check_door(listen, tokens.is_some())?;
+    let auth_failures = Arc::new(request_limits.auth_failures()?);
+    let limits = request_limits.applied_to(Limits::default())?;
     let options = session::options(&name, names.separator.separator, names.names, session::OF_MANY)?;
     let options = Options { surface, client_limits: limits.clients.clone(), ..options };
     let model = assistant.model(config.as_deref())?;
@@ -96,6 +100,7 @@ pub(crate) fn run_announced(
         let listener = TcpListener::bind(listen).await.map_err(|error| not_listening(listen, &error))?;
         let address = listener.local_addr().map_err(|error| start(&error))?;
         let tenancy = Tenancy::take(&storage.location()?, storage.folder().ok().as_deref())?;
+        let access = Access::new(tokens, &storage)?;
         let store = storage.open().await?;
         let containers = lives::containers_of(&tenancy, &storage.location()?);
         // Nobody waits for it: a server that needs a container does so itself.
@@ -124,17 +129,18 @@ pub(crate) fn run_announced(
         };
         let service = opened.map_err(|error| not_opened(&with_causes(&error)))?;
         // Commands find us by it, as long as we answer.
-        let service_file = say_where(&storage, address);
-        announce(address, tokens.is_some());
-        let tokens = tokens.map(Arc::new);
-        let following = tokens
+        let service_file = say_where(&storage, address, &access);
+        announce(address, &access);
+        let following = access
+            .tokens
             .clone()
             .zip(token_file)
             .map(|(tokens, file)| tokio::spawn(follow(tokens, file, Arc::clone(&service))));
         let has_model = model.is_some();
-        let api = Arc::new(api(&service, documents.clone(), model));
+        let api = api(&service, documents.clone(), model).with_auth_counter(auth_counter(&auth_failures));
+        let api = Arc::new(api);
         let url = format!("http://{}", reached_at(address));
-        let around = outside(tokens.clone(), &service, &api, documents.as_ref(), has_model, &url);
+        let around = outside(&access, &service, &api, documents.as_ref(), has_model, &url);
         let console = Arc::new(Console::new(Arc::clone(&service), around));
         let watching = tokio::spawn({
             let console = Arc::clone(&console);
@@ -142,7 +148,9 @@ pub(crate) fn run_announced(
         });
         let front = Front {
             aggregator: Arc::clone(service.aggregator()),
-            tokens,
+            tokens: access.tokens,
+            local: access.local,
+            auth_failures,
             allowed_hosts: allow_host,
             allowed_origins: allow_origin,
             limits,
@@ -191,6 +199,15 @@ fn api(service: &Arc<Service>, documents: Option<Arc<Folder>>, model: Option<Arc
         Some(model) => api.with_assistant(model),
         None => api,
     }
+}
+
+/// How many requests were not let in, for the metrics.
+fn auth_counter(failures: &Arc<AuthFailures>) -> api::AuthCounter {
+    let failures = Arc::clone(failures);
+    Arc::new(move || {
+        let AuthReading { failures, limited } = failures.reading();
+        api::AuthNumbers { failures, limited }
+    })
 }
 
 fn folder_of_documents(path: &Path) -> Result<Arc<Folder>, Failure> {
@@ -286,7 +303,7 @@ fn not_opened(why: &str) -> Failure {
 }
 
 /// Leaves word in the data directory. Where that cannot be done, commands need `--url`.
-fn say_where(storage: &StorageArguments, address: SocketAddr) -> Option<ServiceFile> {
+fn say_where(storage: &StorageArguments, address: SocketAddr, access: &Access) -> Option<ServiceFile> {
     let folder = storage.folder().ok()?;
     let url = format!("http://{}", reached_at(address));
     let location = match storage.location().ok()? {
@@ -308,26 +325,39 @@ fn say_where(storage: &StorageArguments, address: SocketAddr) -> Option<ServiceF
         );
         return None;
     }
-    let written = ServiceFile::write(&folder, &url, &database);
+    let token = access
+        .local_token
+        .as_ref()
+        .map(|token| LocalTokenUse { file: token.file.clone(), is_needed: access.needs_token() });
+    let written = ServiceFile::write(&folder, &url, &database, token.as_ref());
     let problem = |error: &io::Error| {
         tracing::warn!(%error, folder = %folder.display(), "could not leave word where we are; commands need --url");
     };
     written.inspect_err(problem).ok()
 }
 
-/// Says where we are, and what to paste where.
-/// The same for machines, on one line.
-pub(crate) fn print_where(address: SocketAddr, has_tokens: bool) {
+/// Where we are and who can reach us, for machines, on one line.
+pub(crate) fn print_where(address: SocketAddr, access: &Access) {
     let url = format!("http://{}", reached_at(address));
-    let line = json!({"url": url, "mcp": format!("{url}/mcp"), "has_tokens": has_tokens, "pid": std::process::id()});
+    let token_file = access.local_token.as_ref().filter(|_| access.needs_token()).map(|token| &token.file);
+    let line = json!({
+        "url": url,
+        "mcp": format!("{url}/mcp"),
+        "has_tokens": access.tokens.is_some(),
+        "reachable_by": access.reachable_by(),
+        "token_file": token_file,
+        "pid": std::process::id(),
+    });
     // A service serves also those who do not listen to it here.
     output::print(format!("{line}\n").as_bytes()).unwrap_or_else(say);
 }
 
-fn announce(address: SocketAddr, has_tokens: bool) {
+/// Says where we are, who can reach us, and what to paste where.
+fn announce(address: SocketAddr, access: &Access) {
     let reached = reached_at(address);
-    let headers = if has_tokens { r#", "headers": {"Authorization": "Bearer <token>"}"# } else { "" };
+    let headers = if access.needs_token() { r#", "headers": {"Authorization": "Bearer <token>"}"# } else { "" };
     say(format_args!("listening on http://{address}"));
+    say(format_args!("reachable by: {}", access.reachable_by()));
     say(format_args!(
         r#"hint: in the config of your MCP client: {{"mcpServers": {{"all": {{"type": "http", "url": "http://{reached}/mcp"{headers}}}}}}}"#
     ));
@@ -335,7 +365,8 @@ fn announce(address: SocketAddr, has_tokens: bool) {
         "hint: one server alone: http://{reached}/mcp/<server>; older clients (HTTP+SSE): http://{reached}/sse"
     ));
     say(format_args!(
-        "hint: to add, look at and try out servers in a browser: http://{reached}/; for programs: http://{reached}/api/docs"
+        "hint: to add, look at and try out servers in a browser: {}; for programs: http://{reached}/api/docs",
+        access.console_address(&format!("http://{reached}"))
     ));
 }
 

@@ -162,5 +162,9 @@ async fn audit(asked: Asked) -> Result<Answer, Error> {
 }
 
 async fn metrics(asked: Asked) -> Result<Answer, Error> {
-    Ok(Answer::text(StatusCode::OK, metrics::CONTENT_TYPE, metrics::text(&asked.service).await))
+    Ok(Answer::text(
+        StatusCode::OK,
+        metrics::CONTENT_TYPE,
+        metrics::text(&asked.service, asked.auth_counter.as_ref()).await,
+    ))
 }

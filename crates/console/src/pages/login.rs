@@ -20,10 +20,11 @@ pub(crate) fn show(visit: &Visit<'_>, problem: Option<&str>) -> Reply {
     }
     let next = visit.query.get("next").or(visit.form.get("next")).unwrap_or("/");
     let body = html!(
-        r#"<section class="card narrow door"><h1>mcp-aggregator</h1><p>Sign in with a token of this service: one of its token file, or that of <code>MCP_AGGREGATOR_TOKEN</code>.</p>
+        r#"<section class="card narrow door"><h1>mcp-aggregator</h1><p>Sign in with a token of this service: {place}.</p>
 {problem}<form method="post" action="/login">{csrf}<input type="hidden" name="next" value="{next:#}">
 <label for="token">Token</label><input id="token" name="token" type="password" autocomplete="current-password" required autofocus>
 <button>Sign in</button></form></section>"#,
+        place = visit.console.outside.token_place,
         problem = problem.map(|why| html!(r#"<p class="flash bad" role="alert">{}</p>"#, why)),
         csrf = visit.csrf(),
         next = next,
@@ -34,14 +35,29 @@ pub(crate) fn show(visit: &Visit<'_>, problem: Option<&str>) -> Reply {
 
 /// Somebody shows a token. It is compared, and kept for as long as the session lives.
 pub(crate) async fn enter(visit: &Visit<'_>) -> Reply {
-    let Some(whose) = &visit.console.outside.whose else { return Reply::Seen("/".to_owned()) };
+    if visit.needs_no_token {
+        return Reply::Seen("/".to_owned());
+    }
     let token = visit.form.text("token").trim();
-    let Some(principal) = whose(token) else {
+    let Some(principal) = (visit.console.outside.whose)(token) else {
         tokio::time::sleep(PAUSE).await;
         return show(visit, Some("This is no token of this service."));
     };
     let visitor = visit.console.sessions.open(principal, token);
     Reply::Cookie(visitor.id, ours(visit.form.text("next")))
+}
+
+/// Somebody follows a sign-in link, which opens once.
+pub(crate) fn redeem(visit: &Visit<'_>, code: &str) -> Reply {
+    let outside = &visit.console.outside;
+    let token = (outside.redeem_code)(code);
+    match token.as_ref().and_then(|token| Some((token, (outside.whose)(token)?))) {
+        Some((token, principal)) => {
+            Reply::Cookie(visit.console.sessions.open(principal, token).id, ours(visit.query.text("next")))
+        }
+        None if visit.is_let_in => Reply::Seen("/".to_owned()),
+        None => show(visit, Some("This link has been used or is too old. Sign in with the token.")),
+    }
 }
 
 /// Somebody goes.

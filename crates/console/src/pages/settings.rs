@@ -123,14 +123,15 @@ fn form(visit: &Visit<'_>, settings: &Settings, problem: Option<&Problem>) -> Ht
 
 fn tokens(visit: &Visit<'_>) -> Html {
     let outside = &visit.console.outside;
-    if outside.whose.is_none() {
+    let names = (outside.token_names)();
+    if names.is_empty() {
         return html!(
-            r#"<div class="card"><p>There are none: everybody on this machine may use everything, and nobody else is served.</p><p class="muted">To serve others, make a token and start with it:</p><pre class="block">echo "laptop:$(openssl rand -hex 32)" &gt; tokens
+            r#"<div class="card"><p>There are none: only connections of the user that runs this service, and of root, are served.</p><p class="muted">To serve others, make a token and start with it:</p><pre class="block">echo "laptop:$(openssl rand -hex 32)" &gt; tokens
 chmod 600 tokens
 mcp-aggregator serve --token-file tokens</pre></div>"#
         );
     }
-    let names: Html = (outside.token_names)()
+    let names: Html = names
         .iter()
         .map(|name| {
             let is_own = visit.visitor.principal.as_ref() == Some(name);

@@ -12,7 +12,7 @@ const PLACE: &str = "<token>";
 
 /// What a client says to be let in.
 pub(super) enum Token {
-    /// Nothing: everybody is.
+    /// Nothing: the connection is enough.
     NotNeeded,
     /// A token, which whoever looks at the page knows.
     Known,
@@ -23,10 +23,10 @@ pub(super) enum Token {
 impl Token {
     /// What is needed here, and shown if there is something to be shown.
     pub(super) fn of(visit: &Visit<'_>, shown: Option<Arc<str>>) -> Self {
-        match (visit.console.outside.whose.is_some(), shown) {
-            (false, _) => Self::NotNeeded,
-            (true, Some(token)) => Self::Shown(token),
-            (true, None) => Self::Known,
+        match (visit.needs_no_token, shown) {
+            (true, _) => Self::NotNeeded,
+            (false, Some(token)) => Self::Shown(token),
+            (false, None) => Self::Known,
         }
     }
 

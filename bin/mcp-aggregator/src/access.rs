@@ -1,0 +1,194 @@
+//! Who can reach the service, as it is set up at the start and as it is told to people.
+
+use std::sync::Arc;
+
+use front::{LocalAccess, Tokens};
+
+use crate::failure::Failure;
+use crate::local_token::{LocalToken, SignInLink};
+use crate::storage::StorageArguments;
+
+/// Who is served.
+pub(crate) struct Access {
+    pub(crate) tokens: Option<Arc<Tokens>>,
+    pub(crate) local: Arc<LocalAccess>,
+    pub(crate) local_token: Option<LocalToken>,
+    /// Where the system does not tell users apart: a link that signs in to the console, and its code.
+    link: Option<(Arc<SignInLink>, String)>,
+}
+
+impl Access {
+    /// Serves who has one of the tokens; without tokens, the user of this process and whoever has the local token, which is
+    /// made in the data directory.
+    pub(crate) fn new(tokens: Option<Tokens>, storage: &StorageArguments) -> Result<Self, Failure> {
+        if let Some(tokens) = tokens {
+            let local = Arc::new(LocalAccess::new(rustix::process::geteuid().as_raw(), None));
+            return Ok(Self { tokens: Some(Arc::new(tokens)), local, local_token: None, link: None });
+        }
+        Self::without_tokens(LocalAccess::of_this_user(), storage)
+    }
+
+    fn without_tokens(local: LocalAccess, storage: &StorageArguments) -> Result<Self, Failure> {
+        let token = storage.folder().and_then(|folder| LocalToken::find_or_create(&folder));
+        let token = match token {
+            Ok(token) => token,
+            // It is only needed where users cannot be told apart.
+            Err(failure) if local.knows_users() => {
+                tracing::warn!(why = failure.message, "there is no local token");
+                return Ok(Self { tokens: None, local: Arc::new(local), local_token: None, link: None });
+            }
+            Err(failure) => return Err(failure),
+        };
+        let link = (!local.knows_users()).then(|| SignInLink::new(&token)).map(|(link, code)| (Arc::new(link), code));
+        let local = local
+            .with_token(&token.secret, &token.file.display().to_string())
+            .map_err(|error| Failure::new(format!("{} cannot be used: {error}", token.file.display())))?;
+        Ok(Self { tokens: None, local: Arc::new(local), local_token: Some(token), link })
+    }
+
+    /// Whether every client has to send a token.
+    pub(crate) fn needs_token(&self) -> bool {
+        self.tokens.is_some() || !self.local.knows_users()
+    }
+
+    /// Whose a secret is, if it opens.
+    pub(crate) fn whose(&self) -> console::Whose {
+        let (tokens, local) = (self.tokens.clone(), Arc::clone(&self.local));
+        Arc::new(move |secret: &str| match &tokens {
+            Some(tokens) => tokens.whose(secret),
+            None => local.whose(secret),
+        })
+    }
+
+    /// Where a person finds a token that opens.
+    pub(crate) fn token_place(&self) -> String {
+        match &self.local_token {
+            Some(token) => format!("the one in {}", token.file.display()),
+            None => "one of its token file, or that of MCP_AGGREGATOR_TOKEN".to_owned(),
+        }
+    }
+
+    /// What opens a sign-in link.
+    pub(crate) fn redeem_code(&self) -> console::RedeemCode {
+        let link = self.link.as_ref().map(|(link, _)| Arc::clone(link));
+        Box::new(move |code| link.as_ref()?.redeem(code))
+    }
+
+    /// The address of the console below `url`, for the terminal of who started the service.
+    pub(crate) fn console_address(&self, url: &str) -> String {
+        match &self.link {
+            Some((_, code)) => format!("{url}/login?code={code} (signs in once, within ten minutes)"),
+            None => format!("{url}/"),
+        }
+    }
+
+    /// Who can reach the service, in one sentence.
+    pub(crate) fn reachable_by(&self) -> String {
+        if let Some(tokens) = &self.tokens {
+            return match tokens.names().as_slice() {
+                [name] => format!("anyone with the token `{name}`"),
+                names => format!("anyone with one of {} tokens", names.len()),
+            };
+        }
+        match (&self.local_token, self.local.knows_users()) {
+            (_, true) => format!("{} on this machine; no tokens are set", users(self.local.uid())),
+            (Some(token), false) => format!(
+                "anyone on this machine with the token in {}; no other tokens are set, and this system does not tell \
+                 which user a connection belongs to",
+                token.file.display()
+            ),
+            (None, false) => "nobody: there is no token".to_owned(),
+        }
+    }
+}
+
+fn users(uid: u32) -> String {
+    match (uid, user_name(uid)) {
+        (0, _) => "root (uid 0)".to_owned(),
+        (_, Some(name)) => format!("user {name} (uid {uid}) and root"),
+        (_, None) => format!("the user with uid {uid} and root"),
+    }
+}
+
+/// The name of a user, where the machine keeps such names in the usual file.
+fn user_name(uid: u32) -> Option<String> {
+    let text = std::fs::read_to_string("/etc/passwd").ok()?;
+    name_in(&text, uid)
+}
+
+fn name_in(passwd: &str, uid: u32) -> Option<String> {
+    let uid = uid.to_string();
+    let mut lines = passwd.lines().map(|line| line.split(':').collect::<Vec<_>>());
+    let found = lines.find(|fields| fields.get(2) == Some(&uid.as_str()))?;
+    found.first().map(|name| (*name).to_owned()).filter(|name| !name.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::SocketAddr;
+
+    struct Knows;
+
+    impl front::PeerLookup for Knows {
+        fn user_of(&self, _: SocketAddr, _: SocketAddr) -> Option<u32> {
+            None
+        }
+    }
+
+    fn storage(folder: &std::path::Path) -> StorageArguments {
+        StorageArguments { data_dir: Some(folder.to_owned()), database: None }
+    }
+
+    #[test]
+    fn it_is_told_who_can_reach_the_service() {
+        let folder = tempfile::tempdir().unwrap();
+        let told =
+            |access: Result<Access, Failure>| access.unwrap_or_else(|failure| panic!("{failure}")).reachable_by();
+        let three = Tokens::read("a:1\nb:2\nc:3").unwrap();
+        assert_eq!(told(Access::new(Some(three), &storage(folder.path()))), "anyone with one of 3 tokens");
+        let one = Tokens::read("ann:1").unwrap();
+        assert_eq!(told(Access::new(Some(one), &storage(folder.path()))), "anyone with the token `ann`");
+        assert!(!folder.path().join("local.token").exists(), "with tokens none is made");
+
+        let known = |uid| LocalAccess::new(uid, Some(Box::new(Knows)));
+        let root = Access::without_tokens(known(0), &storage(folder.path()));
+        assert_eq!(told(root), "root (uid 0) on this machine; no tokens are set");
+        let nameless = Access::without_tokens(known(4_000_000_000), &storage(folder.path()));
+        assert_eq!(told(nameless), "the user with uid 4000000000 and root on this machine; no tokens are set");
+        let unknown = told(Access::without_tokens(LocalAccess::new(1000, None), &storage(folder.path())));
+        assert!(unknown.contains("anyone on this machine with the token in /"), "{unknown}");
+        assert!(folder.path().join("local.token").exists());
+    }
+
+    #[test]
+    fn where_users_are_not_told_apart_the_console_is_opened_by_a_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let access = Access::without_tokens(LocalAccess::new(1000, None), &storage(folder.path()));
+        let access = access.unwrap_or_else(|failure| panic!("{failure}"));
+        assert!(access.needs_token());
+        let address = access.console_address("http://h:1");
+        let code = address.strip_prefix("http://h:1/login?code=").unwrap().split(' ').next().unwrap();
+        let token = (access.redeem_code())(code).unwrap();
+        assert_eq!((access.whose())(&token).as_deref(), Some("local"));
+        assert_eq!((access.redeem_code())(code), None);
+    }
+
+    #[test]
+    fn without_a_place_for_the_token_users_must_be_told_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        let known = Access::without_tokens(LocalAccess::new(7, Some(Box::new(Knows))), &storage(&file));
+        assert!(known.is_ok_and(|access| access.local_token.is_none() && !access.needs_token()));
+        let failure = Access::without_tokens(LocalAccess::new(7, None), &storage(&file)).err().unwrap().to_string();
+        assert!(failure.contains("local.token") && failure.contains("--token-file"), "{failure}");
+    }
+
+    #[test]
+    fn the_name_of_a_user_is_found() {
+        let passwd = "root:x:0:0:root:/root:/bin/sh\nann:x:1000:1000::/home/ann:/bin/sh\nbroken\n";
+        assert_eq!(name_in(passwd, 1000).as_deref(), Some("ann"));
+        assert_eq!(name_in(passwd, 1001), None);
+    }
+}

@@ -1,0 +1,259 @@
+//! Requests that were not let in: counted, logged, and limited for each address that sends wrong tokens.
+//!
+//! A wrong token is always refused; beyond the limit the refusal says how long to wait. A right token is let in all the
+//! same, so that nobody who shares an address with somebody else is shut out. The exception are tokens that are short enough
+//! to be guessed: while their address is limited, they are not believed.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Addresses that are remembered; one more replaces the one that began to fail first.
+const ADDRESSES: usize = 4096;
+/// How often a reason is logged for one address.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
+/// Lines that all addresses together write in that time.
+const LOG_LINES: u32 = 30;
+
+/// Why a request was not let in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Reason {
+    /// It has no token.
+    MissingToken,
+    /// Its token is none of ours.
+    WrongToken,
+    /// There are no tokens, and its connection belongs to another user.
+    OtherUser,
+    /// There are no tokens, and it cannot be told whose its connection is.
+    UnknownUser,
+}
+
+impl Reason {
+    const ALL: [Self; 4] = [Self::MissingToken, Self::WrongToken, Self::OtherUser, Self::UnknownUser];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::MissingToken => "missing_token",
+            Self::WrongToken => "wrong_token",
+            Self::OtherUser => "other_user",
+            Self::UnknownUser => "unknown_user",
+        }
+    }
+}
+
+/// Failed authentication, by address.
+#[derive(Debug)]
+pub struct AuthFailures {
+    /// Wrong tokens that one address may send in one window.
+    limit: u32,
+    window: Duration,
+    counts: [AtomicU64; Reason::ALL.len()],
+    limited: AtomicU64,
+    table: Mutex<Table>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    addresses: HashMap<IpAddr, Address>,
+    log_began: Option<Instant>,
+    log_lines: u32,
+}
+
+/// What one address did.
+#[derive(Debug)]
+struct Address {
+    /// When the window began, and how many wrong tokens came in it.
+    began: Instant,
+    wrong: u32,
+    /// When each reason was last logged, and what was left out since.
+    logged: [Option<Instant>; Reason::ALL.len()],
+    left_out: u64,
+}
+
+/// The numbers so far, for whoever shows them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuthReading {
+    /// Requests that were not let in, by reason.
+    pub failures: Vec<(&'static str, u64)>,
+    /// Those of them that were told to wait.
+    pub limited: u64,
+}
+
+impl AuthFailures {
+    /// Allows each address `limit` wrong tokens in a `window`.
+    pub fn new(limit: u32, window: Duration) -> Self {
+        Self { limit, window, counts: Default::default(), limited: AtomicU64::new(0), table: Mutex::default() }
+    }
+
+    /// The numbers so far.
+    pub fn reading(&self) -> AuthReading {
+        let count = |reason: Reason| (reason.as_str(), self.counts[reason as usize].load(Ordering::Relaxed));
+        AuthReading { failures: Reason::ALL.map(count).into(), limited: self.limited.load(Ordering::Relaxed) }
+    }
+
+    /// Notes that a request was not let in. If its address has to wait now, for how long.
+    pub(crate) fn note(&self, address: IpAddr, reason: Reason, path: &str) -> Option<Duration> {
+        self.note_at(Instant::now(), address, reason, path)
+    }
+
+    fn note_at(&self, now: Instant, peer: IpAddr, reason: Reason, path: &str) -> Option<Duration> {
+        self.counts[reason as usize].fetch_add(1, Ordering::Relaxed);
+        let mut table = self.table();
+        let may_log = table.may_log(now);
+        let known = table.address(network_of(peer), now, self.window);
+        known.wrong = known.wrong.saturating_add(u32::from(reason == Reason::WrongToken));
+        let wait = known.wait(now, self.limit, self.window).filter(|_| reason == Reason::WrongToken);
+        let is_due = known.logged[reason as usize].is_none_or(|last| now.duration_since(last) >= LOG_INTERVAL);
+        if !(is_due && may_log) {
+            known.left_out += 1;
+        } else {
+            known.logged[reason as usize] = Some(now);
+            let left_out = std::mem::take(&mut known.left_out);
+            table.log_lines += 1;
+            drop(table);
+            // The path without its query, which may hold a secret.
+            tracing::warn!(%peer, reason = reason.as_str(), ?path, left_out, "a request was not let in");
+        }
+        if wait.is_some() {
+            self.limited.fetch_add(1, Ordering::Relaxed);
+        }
+        wait
+    }
+
+    /// How long an address has to wait before a token that can be guessed is believed again.
+    pub(crate) fn wait(&self, address: IpAddr) -> Option<Duration> {
+        self.wait_at(Instant::now(), address)
+    }
+
+    fn wait_at(&self, now: Instant, address: IpAddr) -> Option<Duration> {
+        // Nothing failed yet, as nearly always.
+        if self.counts[Reason::WrongToken as usize].load(Ordering::Relaxed) < u64::from(self.limit) {
+            return None;
+        }
+        self.table().addresses.get(&network_of(address))?.wait(now, self.limit, self.window)
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Table {
+    /// Whether there is room in the log for one more line.
+    fn may_log(&mut self, now: Instant) -> bool {
+        if self.log_began.is_none_or(|began| now.duration_since(began) >= LOG_INTERVAL) {
+            (self.log_began, self.log_lines) = (Some(now), 0);
+        }
+        self.log_lines < LOG_LINES
+    }
+
+    fn address(&mut self, address: IpAddr, now: Instant, window: Duration) -> &mut Address {
+        if self.addresses.len() >= ADDRESSES && !self.addresses.contains_key(&address) {
+            self.addresses.retain(|_, known| now.duration_since(known.began) < window);
+            let oldest = self.addresses.iter().min_by_key(|(_, known)| known.began).map(|(address, _)| *address);
+            if let Some(oldest) = oldest.filter(|_| self.addresses.len() >= ADDRESSES) {
+                self.addresses.remove(&oldest);
+            }
+        }
+        let known = self.addresses.entry(address).or_insert_with(|| Address {
+            began: now,
+            wrong: 0,
+            logged: [None; Reason::ALL.len()],
+            left_out: 0,
+        });
+        if now.duration_since(known.began) >= window {
+            (known.began, known.wrong) = (now, 0);
+        }
+        known
+    }
+}
+
+impl Address {
+    fn wait(&self, now: Instant, limit: u32, window: Duration) -> Option<Duration> {
+        let left = window.saturating_sub(now.duration_since(self.began));
+        (self.wrong > limit && !left.is_zero()).then_some(left)
+    }
+}
+
+/// Who has one address of an IPv6 network usually has all of it.
+fn network_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)).into(),
+        address => address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WINDOW: Duration = Duration::from_secs(60);
+
+    fn at(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn wrong_tokens_beyond_the_limit_have_to_wait_until_the_window_ends() {
+        let failures = AuthFailures::new(3, WINDOW);
+        let (now, peer) = (Instant::now(), at("10.0.0.1"));
+        let wrong = |after| failures.note_at(now + Duration::from_secs(after), peer, Reason::WrongToken, "/mcp");
+        assert_eq!([wrong(0), wrong(1), wrong(2)], [None; 3]);
+        assert_eq!(wrong(10), Some(Duration::from_secs(50)));
+        assert_eq!(failures.wait_at(now + Duration::from_secs(10), peer), Some(Duration::from_secs(50)));
+        assert_eq!(failures.wait_at(now, at("10.0.0.2")), None, "others do not");
+        assert_eq!(failures.note_at(now, at("10.0.0.2"), Reason::WrongToken, "/mcp"), None);
+        assert_eq!(failures.wait_at(now + WINDOW, peer), None);
+        assert_eq!(wrong(61), None, "a new window");
+        let reading = failures.reading();
+        assert_eq!(reading.failures[1], ("wrong_token", 6));
+        assert_eq!(reading.limited, 1);
+    }
+
+    #[test]
+    fn only_wrong_tokens_count() {
+        let failures = AuthFailures::new(1, WINDOW);
+        let now = Instant::now();
+        for reason in [Reason::MissingToken, Reason::OtherUser, Reason::UnknownUser] {
+            for _ in 0..10 {
+                assert_eq!(failures.note_at(now, at("::1"), reason, "/mcp"), None);
+            }
+        }
+        assert_eq!(failures.wait_at(now, at("::1")), None);
+        let counted: u64 = failures.reading().failures.iter().map(|(_, count)| count).sum();
+        assert_eq!(counted, 30);
+    }
+
+    #[test]
+    fn a_network_of_ipv6_is_one_address_and_so_is_a_mapped_one() {
+        assert_eq!(network_of(at("2001:db8::1")), network_of(at("2001:db8::ffff:1")));
+        assert_ne!(network_of(at("2001:db8::1")), network_of(at("2001:db8:0:1::1")));
+        assert_eq!(network_of(at("::ffff:10.0.0.1")), at("10.0.0.1"));
+    }
+
+    #[test]
+    fn so_many_addresses_are_remembered_and_no_more() {
+        let failures = AuthFailures::new(1, WINDOW);
+        let now = Instant::now();
+        for number in 0..u32::try_from(ADDRESSES).unwrap() + 100 {
+            let address = IpAddr::from(std::net::Ipv4Addr::from_bits(number));
+            failures.note_at(now + Duration::from_millis(number.into()), address, Reason::WrongToken, "/");
+        }
+        assert_eq!(failures.table().addresses.len(), ADDRESSES);
+    }
+
+    #[test]
+    fn a_flood_writes_few_lines() {
+        let failures = AuthFailures::new(1, WINDOW);
+        let now = Instant::now();
+        for number in 0..1000 {
+            let address = IpAddr::from(std::net::Ipv4Addr::from_bits(number % 100));
+            failures.note_at(now, address, Reason::WrongToken, "/");
+        }
+        assert_eq!(failures.table().log_lines, LOG_LINES);
+        let left_out: u64 = failures.table().addresses.values().map(|known| known.left_out).sum();
+        assert_eq!(left_out, 1000 - u64::from(LOG_LINES));
+    }
+}

@@ -1,0 +1,65 @@
+//! Turns a message that was written over several lines into one line, as pipes need it.
+
+use memchr::{memchr2, memchr3};
+
+/// Replaces each line break between two tokens by a blank, which means the same there.
+///
+/// A raw line break inside a string is not JSON. It stays where it is, so that whoever reads the message next rejects it:
+/// a blank in its place would be a valid string of another meaning.
+pub fn replace_line_breaks(message: &mut [u8]) {
+    let mut at = 0;
+    while let Some(found) = memchr3(b'"', b'\n', b'\r', &message[at..]) {
+        at += found;
+        if message[at] == b'"' {
+            at = end_of_string(message, at + 1);
+        } else {
+            message[at] = b' ';
+            at += 1;
+        }
+    }
+}
+
+/// The index behind the closing quote of a string whose content begins at `at`.
+fn end_of_string(message: &[u8], mut at: usize) -> usize {
+    while let Some(found) = message.get(at..).and_then(|rest| memchr2(b'"', b'\\', rest)) {
+        at += found;
+        if message[at] == b'"' {
+            return at + 1;
+        }
+        // Whatever is escaped does not end the string.
+        at += 2;
+    }
+    message.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn replaced(message: &str) -> String {
+        let mut bytes = message.as_bytes().to_vec();
+        replace_line_breaks(&mut bytes);
+        String::from_utf8(bytes).expect("only ASCII is replaced, by ASCII")
+    }
+
+    #[test]
+    fn line_breaks_between_tokens_become_blanks() {
+        assert_eq!(replaced("{\r\n\"a\\\"\": 1,\n\"b\\\\\":\n[\n]}\n"), r#"{  "a\"": 1, "b\\": [ ]} "#);
+    }
+
+    #[test]
+    fn line_breaks_inside_strings_stay() {
+        for message in
+            ["{\"a\":\"x\ny\"}", "{\"a\":\"x\ry\"}", "{\"a\nb\":1}", "{\"a\":\"\\\n\"}", "{\"a\":\"\\\"\n\"}"]
+        {
+            assert_eq!(replaced(message), message);
+        }
+    }
+
+    #[test]
+    fn what_never_ends_is_left_alone() {
+        for message in ["\"", "\"a\n", "\"\\", "\"\\\"\n", ""] {
+            assert_eq!(replaced(message), message);
+        }
+    }
+}
