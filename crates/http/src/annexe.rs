@@ -18,7 +18,7 @@ use crate::body::Body;
 use crate::front::Shared;
 use crate::intake;
 use crate::place::Place;
-use crate::tokens::Denied;
+use crate::tokens::{Denied, Identity};
 
 /// A response of the annexe, which may go on for as long as somebody reads it.
 pub type Foreign = Response<ForeignBody>;
@@ -34,7 +34,7 @@ pub trait Annexe: Send + Sync {
     /// Whether everybody may ask for it, also without a token.
     fn is_public(&self, path: &str) -> bool;
 
-    /// Whose request it is, if that can be told by something else than a token.
+    /// The token of a session of its own that a request without a token came with, if it did.
     fn vouch(&self, parts: &Parts) -> Option<Arc<str>>;
 
     /// Answers a request that was let in, on behalf of who sent it: the name of a token, or nothing without tokens.
@@ -64,9 +64,9 @@ impl ForeignBody {
     }
 
     /// A body whose end is open ends with the token it was asked for with, if there was one; others are as good as sent.
-    fn while_welcome(self, taken_away: Option<impl Future<Output = ()> + Send + 'static>) -> Self {
-        match taken_away {
-            Some(taken_away) if self.size_hint().exact().is_none() => self.until(taken_away),
+    fn while_welcome(self, revoked: Option<impl Future<Output = ()> + Send + 'static>) -> Self {
+        match revoked {
+            Some(revoked) if self.size_hint().exact().is_none() => self.until(revoked),
             _ => self,
         }
     }
@@ -118,10 +118,10 @@ pub(crate) fn at<'s>(shared: &'s Shared, path: &str) -> Option<&'s Arc<dyn Annex
 
 /// Lets a request in and has it answered.
 pub(crate) async fn answer(shared: &Shared, annexe: &Arc<dyn Annexe>, parts: Parts, body: Incoming) -> Response<Body> {
-    let principal = match admit(shared, &parts) {
-        Some(Ok(name)) => name,
-        None => Arc::clone(&shared.nobody),
-        Some(Err(_)) if annexe.is_public(parts.uri.path()) => Arc::clone(&shared.nobody),
+    let (principal, identity) = match admit(shared, &parts) {
+        Some(Ok(identity)) => (Arc::clone(identity.name()), Some(identity)),
+        None => (Arc::clone(&shared.nobody), None),
+        Some(Err(_)) if annexe.is_public(parts.uri.path()) => (Arc::clone(&shared.nobody), None),
         Some(Err(denied)) => {
             let (why, challenge) = answer::challenge(denied);
             let mut response = refuse(annexe, StatusCode::UNAUTHORIZED, why);
@@ -129,11 +129,10 @@ pub(crate) async fn answer(shared: &Shared, annexe: &Arc<dyn Annexe>, parts: Par
             return response;
         }
     };
-    let taken_away = shared.tokens.as_ref().and_then(|tokens| tokens.taken_away(&parts.headers));
     match intake::whole(body, &shared.limits).await {
         Ok(body) => {
             let response = Arc::clone(annexe).answer(parts, body, principal).await;
-            response.map(|body| Body::Foreign(body.while_welcome(taken_away)))
+            response.map(|body| Body::Foreign(body.while_welcome(shared.until_revoked(identity.as_ref()))))
         }
         Err(refused) => {
             let (status, why) = refused.told();
@@ -149,12 +148,13 @@ pub(crate) fn for_people<'s>(shared: &'s Shared, parts: &Parts) -> Option<&'s Ar
     at(shared, "/").filter(|_| wants_page && is_lost)
 }
 
-/// Whose request it is, by its token or by the word of the annexe; nothing where everybody may come in.
-pub(crate) fn admit(shared: &Shared, parts: &Parts) -> Option<Result<Arc<str>, Denied>> {
-    let admitted = shared.tokens.as_ref()?.admit(&parts.headers);
+/// Whose request it is, by its token or by that of the annexe's session; nothing where everybody may come in.
+pub(crate) fn admit(shared: &Shared, parts: &Parts) -> Option<Result<Identity, Denied>> {
+    let tokens = shared.tokens.as_ref()?;
+    let admitted = tokens.admit(&parts.headers);
     // Who shows a wrong token is told so, whatever else is known.
     let vouch = |denied| match (denied, &shared.annexe) {
-        (Denied::Missing, Some(annexe)) => annexe.vouch(parts).ok_or(denied),
+        (Denied::Missing, Some(annexe)) => annexe.vouch(parts).and_then(|token| tokens.identify(&token)).ok_or(denied),
         _ => Err(denied),
     };
     Some(admitted.or_else(vouch))

@@ -13,7 +13,7 @@ use crate::guard::{Guard, GuardError};
 use crate::limits::Limits;
 use crate::session::Session;
 use crate::sessions::Sessions;
-use crate::tokens::Tokens;
+use crate::tokens::{Identity, Tokens};
 
 /// What it takes to serve clients over HTTP.
 pub struct Front {
@@ -66,6 +66,8 @@ pub(crate) struct Shared {
 pub(crate) struct Asker {
     /// The name of its token, or nothing.
     pub(crate) principal: Arc<str>,
+    /// That name with its secret, which sessions and streams are bound to; nothing without tokens.
+    pub(crate) identity: Option<Identity>,
     pub(crate) scope: Scope,
     pub(crate) surface: Surface,
 }
@@ -120,13 +122,26 @@ impl Shared {
             tracing::debug!("a session was left alone for too long and ended");
             self.farewell(&session);
         }
-        if let Some(tokens) = &self.tokens {
-            for session in self.sessions.all().iter().filter(|session| !tokens.has(&session.asker.principal)) {
-                tracing::info!(token = %session.asker.principal, "a session was ended: its token was taken away");
-                self.end(session);
-            }
-        }
+        self.end_revoked();
         self.sessions.for_each(|session| session.prune(&self.limits));
+    }
+
+    /// Ends every session whose token was taken away or has another secret now.
+    pub(crate) fn end_revoked(&self) {
+        let Some(tokens) = &self.tokens else { return };
+        let is_revoked = |identity: &Identity| !tokens.is_current(identity);
+        for session in self.sessions.all().iter().filter(|it| it.asker.identity.as_ref().is_some_and(is_revoked)) {
+            tracing::info!(token = %session.asker.principal, "session ended: its token was removed or replaced");
+            self.end(session);
+        }
+    }
+
+    /// Ready as soon as somebody who came in would not be let in any more; nothing without tokens.
+    pub(crate) fn until_revoked(
+        &self,
+        identity: Option<&Identity>,
+    ) -> Option<impl Future<Output = ()> + Send + use<>> {
+        Some(self.tokens.as_ref()?.until_revoked(identity?.clone()))
     }
 
     fn farewell(&self, session: &Session) {

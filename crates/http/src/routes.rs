@@ -60,9 +60,9 @@ async fn route(shared: &Arc<Shared>, parts: &Parts, body: Incoming) -> Response<
             _ => answer::not_allowed("GET"),
         };
     }
-    let principal = match annexe::admit(shared, parts) {
-        None => Arc::clone(&shared.nobody),
-        Some(Ok(name)) => name,
+    let identity = match annexe::admit(shared, parts) {
+        None => None,
+        Some(Ok(identity)) => Some(identity),
         Some(Err(denied)) => return answer::unauthorized(denied),
     };
     // Only those who may come in are believed.
@@ -81,7 +81,8 @@ async fn route(shared: &Arc<Shared>, parts: &Parts, body: Incoming) -> Response<
         Some(Ok(surface)) => surface,
         Some(Err(error)) => return bad_surface(&error),
     };
-    let asker = Asker { principal, scope, surface };
+    let principal = identity.as_ref().map_or(&shared.nobody, |identity| identity.name());
+    let asker = Asker { principal: Arc::clone(principal), identity, scope, surface };
     match (place, &parts.method) {
         (Place::Mcp(_), &Method::POST) => post::answer(shared, asker, parts, body).await,
         (Place::Mcp(_), &Method::GET) => legacy::listen(shared, &asker, parts),

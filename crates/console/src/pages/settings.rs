@@ -36,6 +36,10 @@ const NUMBERS: &[(&str, &str, &str)] = &[
     ("idle_timeout_s", "Idle servers stop after", "seconds, if they start when needed"),
     ("keep_executions_days", "Executions are kept for", "days"),
     ("keep_executions", "Executions that are kept", "at most"),
+    ("keep_audit_days", "The audit log is kept for", "days"),
+    ("keep_audit", "Rows of the audit log", "at most"),
+    ("keep_history_days", "Histories of servers are kept for", "days"),
+    ("keep_history", "Events in a server's history", "at most, for each server"),
 ];
 
 /// The page.
