@@ -79,9 +79,9 @@ impl Events {
     }
 
     /// The same, but it ends when `revoked` is ready, if there is such a thing.
-    pub(crate) fn until(self, revoked: Option<impl Future<Output = ()> + Send + 'static>) -> Self {
-        let boxed = |revoked| Box::pin(revoked) as Pin<Box<dyn Future<Output = ()> + Send>>;
-        Self { revoked: revoked.map(boxed), ..self }
+    pub(crate) fn until(mut self, revoked: Option<impl Future<Output = ()> + Send + 'static>) -> Self {
+        self.revoked = revoked.map(|revoked| Box::pin(revoked) as Pin<Box<_>>);
+        self
     }
 
     fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {

@@ -10,6 +10,7 @@ use hyper::http::uri::Authority;
 
 use crate::annexe::Annexe;
 use crate::guard::{Guard, GuardError};
+use crate::health::{Health, HealthCheck};
 use crate::limits::Limits;
 use crate::session::Session;
 use crate::sessions::Sessions;
@@ -29,6 +30,8 @@ pub struct Front {
     pub limits: Limits,
     /// What else is served at this address.
     pub annexe: Option<Arc<dyn Annexe>>,
+    /// What `/health` says beside the number of servers.
+    pub health: Option<HealthCheck>,
 }
 
 /// Whether `text` is a host name that can be allowed.
@@ -57,6 +60,7 @@ pub(crate) struct Shared {
     pub(crate) nowhere: Arc<dyn Way>,
     /// On whose behalf everybody acts if there are no tokens.
     pub(crate) nobody: Arc<str>,
+    health: Option<HealthCheck>,
     /// Modern clients that listen, to be told when we stop.
     listeners: Mutex<Vec<Weak<Client>>>,
 }
@@ -84,8 +88,14 @@ impl Shared {
             sessions: Sessions::default(),
             nowhere: Arc::new(Nowhere),
             nobody: Arc::from(""),
+            health: front.health,
             listeners: Mutex::default(),
         })
+    }
+
+    /// How we are.
+    pub(crate) fn health(&self) -> Health {
+        self.health.as_ref().map_or(Health::Ok, |health| health())
     }
 
     /// A client that has said nothing yet.

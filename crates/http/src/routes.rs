@@ -56,7 +56,7 @@ async fn route(shared: &Arc<Shared>, parts: &Parts, body: Incoming) -> Response<
     let place = Place::at(parts.uri.path());
     if place == Place::Health {
         return match parts.method {
-            Method::GET | Method::HEAD => health::answer(&shared.aggregator.fleet),
+            Method::GET | Method::HEAD => health::answer(&shared.aggregator.fleet, shared.health()),
             _ => answer::not_allowed("GET"),
         };
     }

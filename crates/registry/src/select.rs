@@ -104,10 +104,11 @@ pub(crate) async fn cut(
     if let Some(newest) = keep.newest {
         let first_too_many =
             format!("SELECT {moment} AS moment, id FROM {table} ORDER BY {moment} DESC, id DESC LIMIT 1 OFFSET $1");
-        let found = store.read(deed).await?.first(&first_too_many, values![newest], |row| {
-            Ok(vec![row.take::<Value>("moment")?, row.take::<Value>("id")?])
-        });
-        if let Some(first_too_many) = found.await? {
+        let position = |row: &mut Row| Ok(vec![row.take::<Value>("moment")?, row.take::<Value>("id")?]);
+        let mut session = store.read(deed).await?;
+        let first_too_many = session.first(&first_too_many, values![newest], position).await?;
+        drop(session);
+        if let Some(first_too_many) = first_too_many {
             let sql = format!(
                 "DELETE FROM {table} WHERE id IN (SELECT id FROM {table} WHERE ({moment}, id) <= ($1, $2) \
                  ORDER BY {moment}, id LIMIT $3)"

@@ -11,7 +11,7 @@ use aggregator::cycle::{self, Chain};
 use aggregator::{Options, logging};
 use api::Api;
 use console::Console;
-use front::{Front, Limits};
+use front::{Front, Health, HealthCheck, Limits};
 use models::Model;
 use notebook::Folder;
 use registry::Location;
@@ -25,6 +25,7 @@ use upstream::Stop;
 use crate::admission::{TOKEN_VARIABLE, check_door, follow, tokens};
 use crate::arguments::serving::ServeArguments;
 use crate::beside::{Beside, outside};
+use crate::database_wait::{self, Waited};
 use crate::failure::Failure;
 use crate::output::{self, say};
 use crate::refusal::NO_ROOM;
@@ -70,6 +71,7 @@ pub(crate) fn run_announced(
         debug,
         log_file,
         no_history,
+        database_wait,
     } = arguments;
     logging::init(debug, log_file.as_deref()).map_err(|error| {
         let path = log_file.as_deref().unwrap_or("-".as_ref()).display();
@@ -87,6 +89,7 @@ pub(crate) fn run_announced(
     let vectors = vectors_elsewhere::from(vectors, embedder.as_deref())?;
     let documents = documents.as_deref().map(folder_of_documents).transpose()?;
     let chain = chain(config.as_ref(), &storage)?;
+    let database_wait = database_wait::limit(database_wait)?;
     make_room_for_connections();
     runtime.block_on(async {
         let mut signals = signals().map_err(|error| start(&error))?;
@@ -94,7 +97,10 @@ pub(crate) fn run_announced(
         let listener = TcpListener::bind(listen).await.map_err(|error| not_listening(listen, &error))?;
         let address = listener.local_addr().map_err(|error| start(&error))?;
         let tenancy = Tenancy::take(&storage.location()?, storage.folder().ok().as_deref())?;
-        let store = storage.open().await?;
+        let store = match database_wait::open(&storage, database_wait, &listener, address, &mut signals).await? {
+            Waited::Opened(store) => store,
+            Waited::Stopped => return Ok(()),
+        };
         let containers = lives::containers_of(&tenancy, &storage.location()?);
         // Nobody waits for it: a server that needs a container does so itself.
         let clearing = tokio::spawn({
@@ -145,6 +151,7 @@ pub(crate) fn run_announced(
             allowed_origins: allow_origin,
             limits: Limits::default(),
             annexe: Some(Arc::new(Beside { api, console })),
+            health: Some(health_of(&service)),
         };
         let served = serve(front, listener, &mut signals).await;
         clearing.abort();
@@ -158,6 +165,20 @@ pub(crate) fn run_announced(
         store.close().await;
         drop(tenancy);
         served.map_err(|error| Failure::new(format!("could not serve: {error}")))
+    })
+}
+
+/// What `/health` says of the registry. The details are for those who may come in.
+fn health_of(service: &Arc<Service>) -> HealthCheck {
+    let service = Arc::clone(service);
+    Box::new(move || {
+        if service.registry_file_trouble().is_some() {
+            return Health::Failed("the registry file was deleted, replaced or emptied; `mcp-aggregator status` says more");
+        }
+        match service.write_trouble() {
+            Some(_) => Health::Degraded("the database cannot be written; `mcp-aggregator status` says more"),
+            None => Health::Ok,
+        }
     })
 }
 
