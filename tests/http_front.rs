@@ -13,6 +13,7 @@ mod limits;
 mod modern;
 mod older;
 mod requests;
+mod rotation;
 mod sessions;
 mod streams;
 

@@ -32,7 +32,8 @@ pub(crate) fn limit(flag: Option<u64>) -> Result<Duration, Failure> {
         (None, Ok(text)) => {
             let seconds = text.trim().parse().ok().filter(|seconds| (0..=LONGEST_WAIT).contains(seconds));
             seconds.ok_or_else(|| {
-                let message = format!("{WAIT_VARIABLE} is `{text}`: expected a number of seconds from 0 to {LONGEST_WAIT}");
+                let message =
+                    format!("{WAIT_VARIABLE} is `{text}`: expected a number of seconds from 0 to {LONGEST_WAIT}");
                 Failure::usage(message)
             })?
         }
@@ -62,14 +63,18 @@ pub(crate) async fn open(
         Err(not_opened) => return Err(not_opened.failure),
     };
     let seconds = limit.as_secs();
-    say(format_args!("waiting up to {seconds} s for the database; http://{address}/health answers 503 until it is there"));
+    say(format_args!(
+        "waiting up to {seconds} s for the database; http://{address}/health answers 503 until it is there"
+    ));
     let began = Instant::now();
     let attempts = Arc::new(Mutex::new(1));
     let counted = Arc::clone(&attempts);
     let message = move || {
         let attempts = *counted.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = began.elapsed().as_secs();
-        format!("waiting for the database: it was unreachable {attempts} times in {waited} s; giving up after {seconds} s")
+        format!(
+            "waiting for the database: it was unreachable {attempts} times in {waited} s; giving up after {seconds} s"
+        )
     };
     let opening = async {
         let mut failure = first;

@@ -147,10 +147,7 @@ impl Shared {
     }
 
     /// Ready as soon as somebody who came in would not be let in any more; nothing without tokens.
-    pub(crate) fn until_revoked(
-        &self,
-        identity: Option<&Identity>,
-    ) -> Option<impl Future<Output = ()> + Send + use<>> {
+    pub(crate) fn until_revoked(&self, identity: Option<&Identity>) -> Option<impl Future<Output = ()> + Send + use<>> {
         Some(self.tokens.as_ref()?.until_revoked(identity?.clone()))
     }
 

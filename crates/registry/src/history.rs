@@ -44,7 +44,8 @@ impl Store {
         let mut gone = select::cut(self, deed, "mcp.server_connection_history", "timestamp", age_only).await?;
         if let Some(newest) = keep.newest {
             let too_long = |row: &mut Row| Ok(vec![row.take::<Value>("server_id")?, row.take::<Value>("id")?]);
-            let first_too_many = self.read(deed).await?.all(FIRST_TOO_MANY, values![u64::from(newest) + 1], too_long).await?;
+            let first_too_many =
+                self.read(deed).await?.all(FIRST_TOO_MANY, values![u64::from(newest) + 1], too_long).await?;
             for first_too_many in first_too_many {
                 gone += select::cut_in_steps(self, deed, CUT_ONE, first_too_many).await?;
             }

@@ -8,12 +8,7 @@ use crate::{Actor, Error};
 
 /// What somebody did, as the audit log keeps it.
 pub(crate) fn note(by: &Actor, action: &str, target: Option<&str>, details: Option<Value>) -> AuditNote {
-    AuditNote {
-        who: Some(by.name.to_string()),
-        action: action.to_owned(),
-        target: target.map(str::to_owned),
-        details,
-    }
+    AuditNote { who: Some(by.name.to_string()), action: action.to_owned(), target: target.map(str::to_owned), details }
 }
 
 /// Commits what an administrator changed, together with its row in the audit log.
@@ -34,6 +29,10 @@ impl Household {
     /// returns. If the database is unreachable it is queued: servers can be connected and disconnected meanwhile.
     pub(crate) async fn audit(&self, note: AuditNote) -> Result<(), Error> {
         log(&note);
+        if self.records.must_queue() {
+            self.records.note(note);
+            return Ok(());
+        }
         match self.store.append_audit(note.clone()).await {
             Err(error) if error.is_retryable() => {
                 tracing::warn!(%error, action = note.action, "the audit log is written later");

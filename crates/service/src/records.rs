@@ -127,10 +127,11 @@ impl Records {
         self.news.notify_one();
     }
 
-    /// Whether something that somebody did is still to be written.
-    pub(crate) fn has_operations(&self) -> bool {
+    /// Whether what somebody does now has to wait with the rest: what waits was done before, so it is written before;
+    /// and nobody should wait for a database that is known to be unreachable.
+    pub(crate) fn must_queue(&self) -> bool {
         let pending = self.lock();
-        pending.is_writing_note || !pending.notes.is_empty()
+        pending.is_writing_note || !pending.notes.is_empty() || pending.trouble.is_some()
     }
 
     /// A server is gone: nothing more is written about it.

@@ -173,7 +173,9 @@ fn health_of(service: &Arc<Service>) -> HealthCheck {
     let service = Arc::clone(service);
     Box::new(move || {
         if service.registry_file_trouble().is_some() {
-            return Health::Failed("the registry file was deleted, replaced or emptied; `mcp-aggregator status` says more");
+            return Health::Failed(
+                "the registry file was deleted, replaced or emptied; `mcp-aggregator status` says more",
+            );
         }
         match service.write_trouble() {
             Some(_) => Health::Degraded("the database cannot be written; `mcp-aggregator status` says more"),

@@ -49,7 +49,8 @@ impl Sqlite {
     fn by(path: &Path, connect: Connect) -> Result<Self, OpenError> {
         let worker = |name| Worker::start(path, name, connect).map(Arc::new);
         let (writer, reader) = (worker("writer")?, worker("reader")?);
-        let file = OpenFile::at(path).map_err(|error| OpenError::File { path: path.to_owned(), source: error.into() })?;
+        let file =
+            OpenFile::at(path).map_err(|error| OpenError::File { path: path.to_owned(), source: error.into() })?;
         Ok(Self { writer, reader, file: Arc::new(file) })
     }
 
@@ -121,7 +122,8 @@ impl Sqlite {
 
 /// Whether a file has something else in it than a registry.
 fn is_other_content(error: &rusqlite::Error) -> bool {
-    let is_no_database = matches!(error.sqlite_error_code(), Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt));
+    let is_no_database =
+        matches!(error.sqlite_error_code(), Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt));
     is_no_database || error.to_string().contains("no such table")
 }
 

@@ -165,9 +165,10 @@ async fn a_long_audit_log_is_pruned_in_steps_while_others_write(Setting { store,
     assert_eq!(meanwhile, 20.min(left.len()));
     store.prune_audit(Keep { newest: Some(10), since: None }).await.unwrap();
     let left = audited(&store).await;
-    assert_eq!(left.iter().map(|(_, target)| target.as_str()).collect::<Vec<_>>(), [
-        "10", "11", "12", "13", "14", "15", "16", "17", "18", "19"
-    ]);
+    assert_eq!(
+        left.iter().map(|(_, target)| target.as_str()).collect::<Vec<_>>(),
+        ["10", "11", "12", "13", "14", "15", "16", "17", "18", "19"]
+    );
     let tomorrow = Timestamp::from_micros(Timestamp::now().as_micros() + 86_400_000_000);
     assert_eq!(store.prune_audit(Keep { newest: None, since: Some(tomorrow) }).await.unwrap(), 10);
 }

@@ -110,8 +110,7 @@ impl Executions {
     /// database is unreachable, the row is written when it is back.
     async fn note(&self, note: AuditNote, is_stopped: Option<bool>) {
         let operation = Operation { note, is_stopped };
-        // What waits was done before: it must not be written after.
-        if self.records.has_operations() {
+        if self.records.must_queue() {
             return self.records.operation(operation);
         }
         match operation.write(&self.store).await {

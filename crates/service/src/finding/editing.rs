@@ -137,7 +137,6 @@ impl Service {
         })
         .await
     }
-
 }
 
 impl Finder {
