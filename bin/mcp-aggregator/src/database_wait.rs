@@ -80,12 +80,12 @@ pub(crate) async fn open(
         let mut failure = first;
         for attempt in 1.. {
             *attempts.lock().unwrap_or_else(PoisonError::into_inner) = attempt;
-            let pause = if attempt < FIRST_ATTEMPTS { FIRST_PAUSE } else { LATER_PAUSE };
-            if began.elapsed() + pause > limit {
+            let left = limit.saturating_sub(began.elapsed());
+            if left.is_zero() {
                 break;
             }
-            say(format_args!("attempt {attempt}: {}; trying again in {} s", failure.message, pause.as_secs()));
-            tracing::warn!(attempt, why = failure.message, "the database is unreachable; will try again");
+            let pause = left.min(if attempt < FIRST_ATTEMPTS { FIRST_PAUSE } else { LATER_PAUSE });
+            say(format_args!("attempt {attempt}: {}; trying again in {:.0} s", failure.message, pause.as_secs_f64()));
             sleep(pause).await;
             match storage.try_open().await {
                 Ok(store) => return Ok(store),
