@@ -16,6 +16,7 @@ mod limits;
 mod modern;
 mod older;
 mod requests;
+mod rotation;
 mod sessions;
 mod streams;
 

@@ -6,17 +6,22 @@
 //! - [`tools`]: what there is, and calls; [`executions`]: the account of them; [`skills`]: what tools are for
 //! - [`documents`]: Markdown documents that run tools; [`assistant`]: what an assistant may use
 //! - [`overview`]: state, health, settings, audit, metrics; [`events`]: what happens, as it happens
+//! - [`audit`]: who did what, whatever happens; [`registry_file`], [`database_wait`]: a registry that is lost, or not there
+//!   yet
 //! - [`mistakes`]: what makes no sense, in one shape; [`document`]: what the OpenAPI document promises
 
 mod assistant;
+mod audit;
 mod away;
 mod config_file;
+mod database_wait;
 mod document;
 mod documents;
 mod events;
 mod executions;
 mod mistakes;
 mod overview;
+mod registry_file;
 mod servers;
 mod skills;
 mod story;

@@ -92,6 +92,27 @@ fn what_did_not_come_from_a_page_of_ours_changes_nothing() {
 }
 
 #[test]
+fn a_session_ends_at_once_when_its_token_has_another_secret() {
+    let tokens = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(tokens.path(), "ann:the-old-secret-of-ann\n").unwrap();
+    let rest = Rest::start_as(|launch| launch.arg("--token-file").arg(tokens.path()));
+    let visitor = Visitor::new(&rest);
+    visitor.submit("/login", &[("token", "the-old-secret-of-ann")]);
+    assert_eq!(visitor.get("/tools").status, 200);
+    let cookie = visitor.cookie.borrow().clone().expect("a session has a cookie");
+    let mut connection = rest.serve.connect();
+    let mut events = connection.ask(&Ask::new("GET", &format!("{PREFIX}/events")).header("Cookie", &cookie));
+    assert_eq!(events.status, 200);
+    std::fs::write(tokens.path(), "ann:the-new-secret-of-ann\n").unwrap();
+    while events.next_message().is_some() {}
+    // Its stream has ended, and so has everything else of it.
+    assert_eq!(visitor.get("/tools").status, 303);
+    assert_eq!(visitor.get(&format!("{PREFIX}/state")).status, 401);
+    visitor.submit("/login", &[("token", "the-new-secret-of-ann")]);
+    assert_eq!(visitor.get("/tools").status, 200);
+}
+
+#[test]
 fn who_signs_out_hears_nothing_any_more() {
     let rest = guarded();
     let visitor = Visitor::new(&rest);

@@ -2,7 +2,7 @@
 
 use registry::{
     AuditNote, BindingId, BindingRecord, ConnectionConfig, Error, Existing, NewBinding, NewServer, Origin, Page,
-    Secrets, Section, ServerFilter, ServerPatch, ServerRecord, Store, ToolFilter,
+    Secrets, Section, ServerFilter, ServerPatch, ServerRecord, Store, ToolFilter, Transaction,
 };
 use serde_json::{Value, json};
 use service::Problem;
@@ -27,22 +27,27 @@ pub(crate) async fn add(store: &Store, new: Registration) -> Result<Value, Failu
         auto_connect: new.auto_connect,
         ..NewServer::new(new.name, new.transport_type, config)
     };
-    let record = store.insert_server(server).await.map_err(failed)?;
-    note(store, "server.register", &record.name, json!({ "transport_type": record.transport })).await?;
+    let mut change = store.transaction("register a server").await.map_err(failed)?;
+    let record = change.insert_server(server).await.map_err(failed)?;
+    let details = json!({ "transport_type": record.transport });
+    commit(change, note("server.register", &record.name, details)).await?;
     Ok(json!(record))
 }
 
 pub(crate) async fn remove(store: &Store, name: &str) -> Result<(), Failure> {
     let record = changeable(store, name).await?;
-    store.delete_server(record.id).await.map_err(failed)?;
-    note(store, "server.remove", &record.name, Value::Null).await
+    let mut change = store.transaction("remove a server").await.map_err(failed)?;
+    change.delete_server(record.id).await.map_err(failed)?;
+    commit(change, note("server.remove", &record.name, Value::Null)).await
 }
 
 pub(crate) async fn switch(store: &Store, name: &str, on: bool) -> Result<Value, Failure> {
     let record = find(store, name).await?;
     let patch = ServerPatch { enabled: Some(on), ..ServerPatch::default() };
-    let record = store.update_server(record.id, patch).await.map_err(failed)?;
-    note(store, if on { "server.enable" } else { "server.disable" }, &record.name, Value::Null).await?;
+    let mut change = store.transaction("switch a server").await.map_err(failed)?;
+    let record = change.update_server(record.id, patch).await.map_err(failed)?;
+    let action = if on { "server.enable" } else { "server.disable" };
+    commit(change, note(action, &record.name, Value::Null)).await?;
     Ok(json!(record))
 }
 
@@ -74,18 +79,19 @@ pub(crate) async fn history(store: &Store, name: &str, limit: u32) -> Result<Val
 
 pub(crate) async fn export(store: &Store, secrets: Secrets) -> Result<Value, Failure> {
     let exported = store.export(secrets).await.map_err(failed)?;
-    let noted = note(store, "registry.export", "registry", json!({ "secrets": secrets == Secrets::Revealed })).await;
-    if let Err(failure) = noted {
+    let note = note("registry.export", "registry", json!({ "secrets": secrets == Secrets::Revealed }));
+    if let Err(error) = store.append_audit(note).await {
         // What can only be read can be copied, too, without anybody hearing of it.
-        say(format_args!("warning: {}", failure.message));
+        say(format_args!("warning: {}", failed(error).message));
     }
     Ok(exported)
 }
 
 pub(crate) async fn import(store: &Store, backup: &Value) -> Result<Value, Failure> {
     refuse(&service::backup::problems_with(backup))?;
-    let report = store.import(backup, Existing::Kept).await.map_err(failed)?;
-    note(store, "registry.import", "registry", json!({ "added": report.added })).await?;
+    let mut change = store.transaction("import a registry").await.map_err(failed)?;
+    let report = change.import(backup, Existing::Kept).await.map_err(failed)?;
+    commit(change, note("registry.import", "registry", json!({ "added": report.added }))).await?;
     Ok(json!(report))
 }
 
@@ -106,21 +112,25 @@ pub(crate) async fn bind(store: &Store, described: &Value) -> Result<Value, Fail
         (_, Some(block_id)) => Section::Block { block_id },
         _ => Section::Range { start_line: line("start_line"), end_line: line("end_line") },
     };
+    let server = find(store, &text("server_id").unwrap_or_default()).await?;
     let binding = NewBinding {
         document: text("document").unwrap_or_default(),
         section,
-        server_id: find(store, &text("server_id").unwrap_or_default()).await?.id,
+        server_id: server.id,
         inherit_to_children: described["inherit_to_children"] == true,
     };
-    let record = store.insert_binding(binding).await.map_err(failed)?;
-    let shown = with_server_name(store, &record).await?;
-    note(store, "binding.add", &record.id.to_string(), shown.clone()).await?;
+    let mut change = store.transaction("make a binding").await.map_err(failed)?;
+    let record = change.insert_binding(binding).await.map_err(failed)?;
+    let mut shown = json!(record);
+    shown["server_name"] = json!(server.name);
+    commit(change, note("binding.add", &record.id.to_string(), shown.clone())).await?;
     Ok(shown)
 }
 
 pub(crate) async fn unbind(store: &Store, id: i64) -> Result<(), Failure> {
-    store.delete_binding(BindingId(id)).await.map_err(failed)?;
-    note(store, "binding.remove", &id.to_string(), Value::Null).await
+    let mut change = store.transaction("remove a binding").await.map_err(failed)?;
+    change.delete_binding(BindingId(id)).await.map_err(failed)?;
+    commit(change, note("binding.remove", &id.to_string(), Value::Null)).await
 }
 
 async fn with_server_name(store: &Store, record: &BindingRecord) -> Result<Value, Failure> {
@@ -167,14 +177,19 @@ fn as_it_rests(record: &ServerRecord) -> Value {
     shown
 }
 
-async fn note(store: &Store, action: &str, target: &str, details: Value) -> Result<(), Failure> {
-    let note = AuditNote {
+fn note(action: &str, target: &str, details: Value) -> AuditNote {
+    AuditNote {
         who: Some(WHO.to_owned()),
         action: action.to_owned(),
         target: Some(target.to_owned()),
         details: Some(details).filter(|details| !details.is_null()),
-    };
-    store.append_audit(note).await.map_err(failed)
+    }
+}
+
+/// Commits a change together with its row in the audit log.
+async fn commit(mut change: Transaction, note: AuditNote) -> Result<(), Failure> {
+    change.append_audit(note).await.map_err(failed)?;
+    change.commit().await.map_err(failed)
 }
 
 fn refuse(problems: &[Problem]) -> Result<(), Failure> {

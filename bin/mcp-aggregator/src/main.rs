@@ -34,6 +34,7 @@ mod colour;
 mod commands;
 mod config;
 mod conversation;
+mod database_wait;
 mod doctor;
 mod documents;
 mod exit;

@@ -59,6 +59,11 @@ impl StorageArguments {
 
     /// Opens the registry, and makes it where there is none.
     pub(crate) async fn open(&self) -> Result<Store, Failure> {
+        self.try_open().await.map_err(|not_opened| not_opened.failure)
+    }
+
+    /// The same, and whether it may work later without anybody changing anything.
+    pub(crate) async fn try_open(&self) -> Result<Store, NotOpened> {
         let location = self.location()?;
         let variable = env::var(KEY_VARIABLE).ok();
         // With the key in the environment no folder is needed, and there may be none where the database is elsewhere.
@@ -67,7 +72,7 @@ impl StorageArguments {
         let had_key = variable.is_some() || key_file.exists();
         if !had_key && !matches!(&location, Location::File(file) if !file.exists()) {
             // No key is made for what is not there, or is none of ours.
-            Store::reach(&location).await.map_err(|error| not_opened(&location, &error))?;
+            Store::reach(&location).await.map_err(|error| NotOpened::new(&location, &error))?;
         }
         let key = CredentialKey::find(variable.as_deref(), &folder).map_err(|error| no_key(&error))?;
         let opened = Store::open(&location, &key).await;
@@ -75,7 +80,7 @@ impl StorageArguments {
             // It opens nothing; and left there, it would pass for the one that was lost.
             forget(&key_file);
         }
-        opened.map_err(|error| not_opened(&location, &error))
+        opened.map_err(|error| NotOpened::new(&location, &error))
     }
 
     /// A command with the same options behind it, to be pasted.
@@ -98,6 +103,27 @@ impl StorageArguments {
             };
             Failure::usage(format!("there is no data directory: {why}")).with_hint("name a folder with --data-dir")
         })
+    }
+}
+
+/// Why the registry could not be opened.
+pub(crate) struct NotOpened {
+    pub(crate) failure: Failure,
+    /// The database is somewhere else and cannot be reached just now: it may be starting.
+    pub(crate) is_unreachable: bool,
+}
+
+impl NotOpened {
+    fn new(location: &Location, error: &OpenError) -> Self {
+        let is_unavailable = matches!(error, OpenError::Store(registry::Error::Unavailable { .. }));
+        let is_unreachable = is_unavailable && matches!(location, Location::Postgres(_));
+        Self { failure: not_opened(location, error), is_unreachable }
+    }
+}
+
+impl From<Failure> for NotOpened {
+    fn from(failure: Failure) -> Self {
+        Self { failure, is_unreachable: false }
     }
 }
 

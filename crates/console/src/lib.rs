@@ -130,7 +130,7 @@ pub struct Console {
 impl Console {
     /// The console of a service.
     pub fn new(service: Arc<Service>, outside: Outside) -> Self {
-        let (sessions, pulse) = (Sessions::new(), Pulse::default());
+        let (sessions, pulse) = (Sessions::new(Arc::clone(&outside.whose)), Pulse::default());
         Self {
             service,
             outside,
@@ -148,13 +148,14 @@ impl Console {
         routes::is_known(path)
     }
 
-    /// On whose behalf a request to somebody else at this address is made, if it comes from one of our pages: whoever
-    /// is signed in here need not show the token again. Changes must bring along what only our pages know.
+    /// The token with which somebody signed in who makes a request to somebody else at this address, if it comes from
+    /// one of our pages: it need not be shown again. Changes must bring along what only our pages know.
     pub fn vouch(&self, parts: &Parts) -> Option<Arc<str>> {
         let visitor = self.sessions.visitor(&parts.headers);
         let secret = parts.headers.get(CSRF_HEADER).and_then(|secret| secret.to_str().ok());
         let is_look = matches!(parts.method, Method::GET | Method::HEAD);
-        if is_look || visitor.is_meant(secret) { visitor.principal } else { None }
+        let may_ask = visitor.principal.is_some() && (is_look || visitor.is_meant(secret));
+        if may_ask { self.sessions.token(&visitor.id) } else { None }
     }
 
     /// Ready when the session is over by which a request was let in; nothing if it came in by itself.
@@ -179,7 +180,7 @@ impl Console {
         loop {
             looks.tick().await;
             self.pulse.look(&self.service.reading());
-            self.sessions.end_all_but(|token| (self.outside.whose)(token).is_some());
+            self.sessions.forget_revoked();
             self.look_at_usage().await;
         }
     }

@@ -17,6 +17,8 @@ use subtle::ConstantTimeEq;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::Whose;
+
 /// So long a session lives without being used.
 const IDLE: Duration = Duration::from_secs(12 * 3600);
 /// So many there may be; the one unused the longest makes room.
@@ -27,6 +29,8 @@ pub(crate) const CSRF_HEADER: &str = "x-csrf-token";
 /// All sessions.
 pub(crate) struct Sessions {
     key: [u8; 32],
+    /// Compares a token.
+    whose: Whose,
     opened: Mutex<HashMap<String, Opened>>,
 }
 
@@ -53,8 +57,8 @@ pub(crate) struct Visitor {
 }
 
 impl Sessions {
-    pub(crate) fn new() -> Self {
-        Self { key: random(), opened: Mutex::default() }
+    pub(crate) fn new(whose: Whose) -> Self {
+        Self { key: random(), whose, opened: Mutex::default() }
     }
 
     /// Who sent a request with these headers.
@@ -102,9 +106,15 @@ impl Sessions {
         Some(async move { while alive.changed().await.is_ok() {} })
     }
 
-    /// Ends every session whose token does not open any more.
-    pub(crate) fn end_all_but(&self, opens: impl Fn(&str) -> bool) {
-        self.opened.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, session| opens(&session.token));
+    /// Forgets every session whose token does not open any more. Such a session lets nobody in even before that.
+    pub(crate) fn forget_revoked(&self) {
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        opened.retain(|_, session| self.still_opens(session));
+    }
+
+    /// Whether the token of a session still has the name under which it opened it.
+    fn still_opens(&self, session: &Opened) -> bool {
+        (self.whose)(&session.token).as_ref() == Some(&session.principal)
     }
 
     /// Ends a session.
@@ -116,7 +126,7 @@ impl Sessions {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         let session = opened.get_mut(id)?;
         let now = Instant::now();
-        if now.duration_since(session.used) >= IDLE {
+        if now.duration_since(session.used) >= IDLE || !self.still_opens(session) {
             opened.remove(id);
             return None;
         }
@@ -178,6 +188,11 @@ fn hex(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
+    /// Every secret is the token of somebody who is called the same.
+    fn named_by_token() -> Whose {
+        Arc::new(|secret| Some(secret.into()))
+    }
+
     fn headers(cookie: &str) -> HeaderMap {
         let mut headers = HeaderMap::new();
         headers.insert(HOST, "127.0.0.1:8808".parse().unwrap());
@@ -187,8 +202,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_session_is_known_by_its_cookie_until_it_ends_or_is_left_alone() {
-        let sessions = Sessions::new();
-        let ann = sessions.open("ann".into(), "t");
+        let sessions = Sessions::new(named_by_token());
+        let ann = sessions.open("ann".into(), "ann");
         let sent = headers(&format!("other=1; mcp_console_8808={}", ann.id));
         assert_eq!(sessions.visitor(&sent).principal.as_deref(), Some("ann"));
         assert!(sessions.visitor(&sent).is_meant(Some(&ann.csrf)));
@@ -197,17 +212,33 @@ mod tests {
         over.await;
         assert!(sessions.lasting(&sent).is_none());
         assert_eq!(sessions.visitor(&sent).principal, None);
-        let bob = sessions.open("bob".into(), "t");
+        let bob = sessions.open("bob".into(), "bob");
         tokio::time::advance(IDLE).await;
         assert_eq!(sessions.visitor(&headers(&format!("mcp_console_8808={}", bob.id))).principal, None);
     }
 
+    #[tokio::test]
+    async fn a_session_ends_at_once_with_its_token() {
+        let token = Arc::new(Mutex::new("old"));
+        let known = Arc::clone(&token);
+        let whose: Whose = Arc::new(move |secret| (secret == *known.lock().unwrap()).then(|| "ann".into()));
+        let sessions = Sessions::new(whose);
+        let ann = sessions.open("ann".into(), "old");
+        let sent = headers(&format!("mcp_console_8808={}", ann.id));
+        assert_eq!(sessions.visitor(&sent).principal.as_deref(), Some("ann"));
+        let over = sessions.lasting(&sent).expect("there is a session");
+        *token.lock().unwrap() = "new";
+        assert_eq!(sessions.visitor(&sent).principal, None);
+        over.await;
+        assert_eq!(sessions.token(&ann.id), None);
+    }
+
     #[test]
     fn nobody_can_choose_an_id_or_use_the_secret_of_another() {
-        let sessions = Sessions::new();
+        let sessions = Sessions::new(named_by_token());
         let chosen = sessions.visitor(&headers("mcp_console_8808=chosen"));
         assert!(chosen.is_new && chosen.id != "chosen");
-        let (one, other) = (sessions.open("a".into(), "t"), sessions.open("b".into(), "t"));
+        let (one, other) = (sessions.open("a".into(), "a"), sessions.open("b".into(), "b"));
         assert!(!one.is_meant(Some(&other.csrf)) && !one.is_meant(None) && !one.is_meant(Some("")));
         assert!(sessions.visitor(&headers(&format!("mcp_console_9={}", one.id))).principal.is_none());
     }

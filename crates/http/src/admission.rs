@@ -16,7 +16,7 @@ use crate::body::Body;
 use crate::front::Shared;
 use crate::guard::Door;
 use crate::local::Peer;
-use crate::tokens::Denied;
+use crate::tokens::{Credential, Denied};
 
 const CHALLENGE: &str = "Bearer realm=\"mcp-aggregator\"";
 const WRONG_TOKEN_CHALLENGE: &str = "Bearer realm=\"mcp-aggregator\", error=\"invalid_token\"";
@@ -51,20 +51,26 @@ impl Connection {
     }
 }
 
-/// Whose request it is, by its token or by the word of the annexe; nothing where its connection is enough.
-pub(crate) fn admit(shared: &Shared, connection: &Connection, parts: &Parts) -> Option<Result<Arc<str>, Denied>> {
+/// Whose request it is, by its token or by that of the annexe's session; nothing where its connection is enough.
+pub(crate) fn admit(shared: &Shared, connection: &Connection, parts: &Parts) -> Option<Result<Credential, Denied>> {
     let admitted = match &shared.tokens {
         Some(tokens) => {
-            tokens.admit(&parts.headers).and_then(|name| match shared.auth_failures.wait(connection.address) {
-                Some(wait) if tokens.is_guessable(&name) => Err(Denied::Limited(wait)),
-                _ => Ok(name),
+            tokens.admit(&parts.headers).and_then(|credential| match shared.auth_failures.wait(connection.address) {
+                Some(wait) if tokens.is_guessable(credential.name()) => Err(Denied::Limited(wait)),
+                _ => Ok(credential),
             })
         }
         None => shared.local.admit(connection.peer, &parts.headers)?,
     };
+    let identify = |token: Arc<str>| match &shared.tokens {
+        Some(tokens) => tokens.identify(&token),
+        None => shared.local.identify(&token),
+    };
     // Who shows a wrong token is told so, whatever else is known.
     let vouch = |denied| match (denied, &shared.annexe) {
-        (Denied::Missing | Denied::OtherUser | Denied::UnknownUser, Some(annexe)) => annexe.vouch(parts).ok_or(denied),
+        (Denied::Missing | Denied::OtherUser | Denied::UnknownUser, Some(annexe)) => {
+            annexe.vouch(parts).and_then(identify).ok_or(denied)
+        }
         _ => Err(denied),
     };
     Some(admitted.or_else(vouch))

@@ -16,7 +16,6 @@ use hyper::{Method, Response, StatusCode};
 use crate::admission::{self, Connection, Refusal};
 use crate::body::Body;
 use crate::front::Shared;
-use crate::guard::Door;
 use crate::intake;
 use crate::place::Place;
 use crate::tokens::Denied;
@@ -38,7 +37,7 @@ pub trait Annexe: Send + Sync {
     /// Whether pages of an origin that the user allowed may read it. Pages of other origins never may.
     fn is_for_allowed_origins(&self, path: &str) -> bool;
 
-    /// Whose request it is, if that can be told by something else than a token.
+    /// The token of a session of its own that a request without a token came with, if it did.
     fn vouch(&self, parts: &Parts) -> Option<Arc<str>>;
 
     /// Answers a request that was let in, on behalf of who sent it: the name of a token, or nothing without tokens.
@@ -68,9 +67,9 @@ impl ForeignBody {
     }
 
     /// A body whose end is open ends with the token it was asked for with, if there was one; others are as good as sent.
-    fn while_welcome(self, taken_away: Option<impl Future<Output = ()> + Send + 'static>) -> Self {
-        match taken_away {
-            Some(taken_away) if self.size_hint().exact().is_none() => self.until(taken_away),
+    fn while_welcome(self, revoked: Option<impl Future<Output = ()> + Send + 'static>) -> Self {
+        match revoked {
+            Some(revoked) if self.size_hint().exact().is_none() => self.until(revoked),
             _ => self,
         }
     }
@@ -134,19 +133,20 @@ pub(crate) async fn answer(
 ) -> Response<Body> {
     let path = parts.uri.path().to_owned();
     let mut is_unknown = false;
-    let principal = match admission::admit(shared, connection, &parts) {
-        Some(Ok(name)) => name,
+    let credential = match admission::admit(shared, connection, &parts) {
+        Some(Ok(credential)) => Some(credential),
         None => {
             parts.extensions.insert(LetInByConnection);
-            Arc::clone(&shared.nobody)
+            None
         }
         // Who belongs to another user is told so at once, and not asked for a token.
         Some(Err(denied)) if denied != Denied::OtherUser && annexe.is_public(&path) => {
             is_unknown = true;
-            Arc::clone(&shared.nobody)
+            None
         }
         Some(Err(denied)) => return refused(annexe, &admission::refusal(shared, connection, &path, denied)),
     };
+    let principal = Arc::clone(credential.as_ref().map_or(&shared.nobody, |credential| credential.name()));
     let may_sign_in = is_unknown && parts.method == Method::POST;
     if may_sign_in && let Some(refusal) = admission::sign_in_refusal(shared, connection) {
         return refused(annexe, &refusal);
@@ -159,7 +159,6 @@ pub(crate) async fn answer(
             return response;
         }
     };
-    let taken_away = shared.tokens.as_ref().and_then(|tokens| tokens.taken_away(&parts.headers));
     match intake::whole(body, &shared.limits, &identity).await {
         Ok(body) => {
             let response = Arc::clone(annexe).answer(parts, body, principal).await;
@@ -169,7 +168,7 @@ pub(crate) async fn answer(
                     return refused(annexe, &refusal);
                 }
             }
-            response.map(|body| Body::Foreign(body.while_welcome(taken_away)))
+            response.map(|body| Body::Foreign(body.while_welcome(shared.until_revoked(credential.as_ref()))))
         }
         Err(failed) => {
             let (status, why) = failed.told();

@@ -42,7 +42,6 @@ impl From<Pieces> for Body {
 }
 
 /// A stream as its reader reads it.
-#[derive(Debug)]
 pub(crate) struct Events {
     stream: Arc<Stream>,
     reader: u32,
@@ -52,6 +51,8 @@ pub(crate) struct Events {
     last_word: Instant,
     /// Set up when there is something to wait for.
     keep_alive: Option<Pin<Box<Sleep>>>,
+    /// When this is ready, the reader may not read on.
+    revoked: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     /// What is to be done when the reader is gone.
     _leaving: Leaving,
 }
@@ -65,10 +66,28 @@ impl Events {
         period: Duration,
         leaving: Leaving,
     ) -> Self {
-        Self { stream, reader, opening, period, last_word: Instant::now(), keep_alive: None, _leaving: leaving }
+        Self {
+            stream,
+            reader,
+            opening,
+            period,
+            last_word: Instant::now(),
+            keep_alive: None,
+            revoked: None,
+            _leaving: leaving,
+        }
+    }
+
+    /// The same, but it ends when `revoked` is ready, if there is such a thing.
+    pub(crate) fn until(mut self, revoked: Option<impl Future<Output = ()> + Send + 'static>) -> Self {
+        self.revoked = revoked.map(|revoked| Box::pin(revoked) as Pin<Box<_>>);
+        self
     }
 
     fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if self.revoked.as_mut().is_some_and(|revoked| revoked.as_mut().poll(context).is_ready()) {
+            return Poll::Ready(None);
+        }
         if let Some(opening) = self.opening.take() {
             return Poll::Ready(Some(opening));
         }
@@ -91,6 +110,12 @@ impl Events {
             // Something was said since the alarm was set.
             keep_alive.as_mut().reset(due);
         }
+    }
+}
+
+impl std::fmt::Debug for Events {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Events").field("reader", &self.reader).finish_non_exhaustive()
     }
 }
 

@@ -11,12 +11,13 @@ use hyper::http::uri::Authority;
 use crate::annexe::Annexe;
 use crate::auth_failures::AuthFailures;
 use crate::guard::{Guard, GuardError};
+use crate::health::{Health, HealthCheck};
 use crate::identity::{Identities, Identity};
 use crate::limits::Limits;
 use crate::local::LocalAccess;
 use crate::session::Session;
 use crate::sessions::Sessions;
-use crate::tokens::Tokens;
+use crate::tokens::{Credential, Tokens};
 
 /// What it takes to serve clients over HTTP.
 pub struct Front {
@@ -36,6 +37,8 @@ pub struct Front {
     pub limits: Limits,
     /// What else is served at this address.
     pub annexe: Option<Arc<dyn Annexe>>,
+    /// What `/health` says beside the number of servers.
+    pub health: Option<HealthCheck>,
 }
 
 /// Whether `text` is a host name that can be allowed.
@@ -67,6 +70,7 @@ pub(crate) struct Shared {
     pub(crate) nowhere: Arc<dyn Way>,
     /// On whose behalf everybody acts if there are no tokens.
     pub(crate) nobody: Arc<str>,
+    health: Option<HealthCheck>,
     /// Modern clients that listen, to be told when we stop.
     listeners: Mutex<Vec<Weak<Client>>>,
 }
@@ -76,7 +80,10 @@ pub(crate) struct Shared {
 pub(crate) struct Asker {
     /// The name of its token, or nothing.
     pub(crate) principal: Arc<str>,
+    /// How much of the front its token, or the local user, uses.
     pub(crate) identity: Arc<Identity>,
+    /// That name with its secret, which sessions and streams are bound to; nothing without tokens.
+    pub(crate) credential: Option<Credential>,
     pub(crate) scope: Scope,
     pub(crate) surface: Surface,
 }
@@ -97,8 +104,14 @@ impl Shared {
             sessions: Sessions::default(),
             nowhere: Arc::new(Nowhere),
             nobody: Arc::from(""),
+            health: front.health,
             listeners: Mutex::default(),
         })
+    }
+
+    /// How we are.
+    pub(crate) fn health(&self) -> Health {
+        self.health.as_ref().map_or(Health::Ok, |health| health())
     }
 
     /// A client that has said nothing yet.
@@ -145,13 +158,26 @@ impl Shared {
             tracing::debug!("a session was left alone for too long and ended");
             self.farewell(&session);
         }
-        if let Some(tokens) = &self.tokens {
-            for session in self.sessions.all().iter().filter(|session| !tokens.has(&session.asker.principal)) {
-                tracing::info!(token = %session.asker.principal, "a session was ended: its token was taken away");
-                self.end(session);
-            }
-        }
+        self.end_revoked();
         self.sessions.for_each(|session| session.prune(&self.limits));
+    }
+
+    /// Ends every session whose token was taken away or has another secret now.
+    pub(crate) fn end_revoked(&self) {
+        let Some(tokens) = &self.tokens else { return };
+        let is_revoked = |credential: &Credential| !tokens.is_current(credential);
+        for session in self.sessions.all().iter().filter(|it| it.asker.credential.as_ref().is_some_and(is_revoked)) {
+            tracing::info!(token = %session.asker.principal, "session ended: its token was removed or replaced");
+            self.end(session);
+        }
+    }
+
+    /// Ready as soon as somebody who came in would not be let in any more; nothing without tokens.
+    pub(crate) fn until_revoked(
+        &self,
+        credential: Option<&Credential>,
+    ) -> Option<impl Future<Output = ()> + Send + use<>> {
+        Some(self.tokens.as_ref()?.until_revoked(credential?.clone()))
     }
 
     fn farewell(&self, session: &Session) {

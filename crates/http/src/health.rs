@@ -8,8 +8,22 @@ use protocol::reply;
 use crate::answer;
 use crate::body::Body;
 
+/// How what the front does not know of is: above all, whether what is changed is kept. Must answer at once.
+pub type HealthCheck = Box<dyn Fn() -> Health + Send + Sync>;
+
+/// How well we are. Reasons must not name servers, files or addresses: everybody may ask for them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Health {
+    /// All is well.
+    Ok,
+    /// Calls are served, but something is wrong that may pass.
+    Degraded(&'static str),
+    /// Somebody has to do something. Load balancers see it by the status, which is 503.
+    Failed(&'static str),
+}
+
 /// Tells numbers only: whoever may ask this need not know who the servers are.
-pub(crate) fn answer(fleet: &Fleet) -> Response<Body> {
+pub(crate) fn answer(fleet: &Fleet, health: Health) -> Response<Body> {
     let view = fleet.view();
     let count = |is_meant: fn(&ServerState) -> bool| {
         let servers = view.snapshot.servers().iter();
@@ -21,8 +35,17 @@ pub(crate) fn answer(fleet: &Fleet) -> Response<Body> {
         ("failed", count(has_failed)),
         ("stopped", count(is_at_rest)),
     ]);
-    let health = reply::object([("status", reply::string("ok")), ("servers", servers)]);
-    answer::json(StatusCode::OK, Body::Whole(Bytes::from(health)))
+    let (status, word, why) = match health {
+        Health::Ok => (StatusCode::OK, "ok", None),
+        Health::Degraded(why) => (StatusCode::OK, "degraded", Some(why)),
+        Health::Failed(why) => (StatusCode::SERVICE_UNAVAILABLE, "failed", Some(why)),
+    };
+    let word = ("status", reply::string(word));
+    let told = match why {
+        None => reply::object([word, ("servers", servers)]),
+        Some(why) => reply::object([word, ("message", reply::string(why)), ("servers", servers)]),
+    };
+    answer::json(status, Body::Whole(Bytes::from(told)))
 }
 
 /// It should be there and is not.

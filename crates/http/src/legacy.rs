@@ -96,7 +96,8 @@ pub(crate) fn conclude(shared: &Shared, session: &Arc<Session>, is_new: bool, ou
     let mut response = match outcome {
         Outcome::Answer(answer) => answer::json(StatusCode::OK, answer),
         Outcome::Nothing => given_up(),
-        Outcome::Events(awaited) => awaited.open(&shared.limits, |stream, reader| {
+        // The session ends with its token, and its streams with the session.
+        Outcome::Events(awaited) => awaited.open(&shared.limits, None::<std::future::Pending<()>>, |stream, reader| {
             if let Some(number) = stream.number() {
                 session.keep(number, stream, &shared.limits);
             }

@@ -50,6 +50,7 @@ mod sessions;
 #[cfg(target_os = "linux")]
 mod sock_diag;
 mod sse;
+mod starting;
 mod stream;
 mod tokens;
 mod usage;
@@ -60,7 +61,9 @@ pub use auth_failures::{AuthFailures, AuthReading};
 pub use front::{Front, check_host, check_origin, has_port};
 pub use fuzzing::check_request;
 pub use guard::GuardError;
+pub use health::{Health, HealthCheck};
 pub use limits::Limits;
 pub use local::{LocalAccess, PeerLookup, random_secret};
 pub use serve::serve;
+pub use starting::answer_while;
 pub use tokens::{SHORTEST_GOOD, TokenError, Tokens};

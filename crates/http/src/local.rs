@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use hyper::HeaderMap;
 
-use crate::tokens::{Denied, TokenError, Tokens};
+use crate::tokens::{Credential, Denied, TokenError, Tokens};
 
 /// The name under which the owner of the local token acts.
 const LOCAL_TOKEN_NAME: &str = "local";
@@ -84,6 +84,11 @@ impl LocalAccess {
         self.token.as_ref()?.whose(secret)
     }
 
+    /// The local token, if `secret` is it.
+    pub(crate) fn identify(&self, secret: &str) -> Option<Credential> {
+        self.token.as_ref()?.identify(secret)
+    }
+
     /// Whose a connection is. Nothing if it has ended meanwhile.
     pub(crate) fn peer(&self, stream: &tokio::net::TcpStream) -> Option<Peer> {
         let (peer, local) = (stream.peer_addr().ok()?, stream.local_addr().ok()?);
@@ -103,7 +108,7 @@ impl LocalAccess {
     }
 
     /// On whose behalf a request acts; nothing if its connection is reason enough to serve it.
-    pub(crate) fn admit(&self, peer: Peer, headers: &HeaderMap) -> Option<Result<Arc<str>, Denied>> {
+    pub(crate) fn admit(&self, peer: Peer, headers: &HeaderMap) -> Option<Result<Credential, Denied>> {
         if peer == Peer::Served {
             return None;
         }
@@ -229,7 +234,7 @@ mod tests {
         assert_eq!(access.admit(Peer::Unknown, &none), Some(Err(Denied::UnknownUser)));
         for peer in [Peer::Other, Peer::Unknown] {
             assert_eq!(access.admit(peer, &headers("wrong")), Some(Err(Denied::Wrong)));
-            assert_eq!(access.admit(peer, &headers("0123456789abcdef")), Some(Ok("local".into())));
+            assert_eq!(access.admit(peer, &headers("0123456789abcdef")), access.identify("0123456789abcdef").map(Ok));
         }
         let without = LocalAccess::new(1000, None);
         assert_eq!(without.admit(Peer::Unknown, &headers("")), Some(Err(Denied::UnknownUser)));

@@ -25,6 +25,7 @@ use crate::parcel::Pieces;
 use crate::post::{Posted, complain};
 use crate::respond::{Awaited, Begun, Outcome, Waiting, Whose, given_up};
 use crate::stream::Stream;
+use crate::tokens::Credential;
 
 static METHOD: HeaderName = HeaderName::from_static("mcp-method");
 static NAME: HeaderName = HeaderName::from_static("mcp-name");
@@ -88,14 +89,23 @@ fn request(posted: Posted<'_>, envelope: &Envelope, id: Span, method: &str) -> B
     let message = Incoming { client: &client, to: &to, line: &line, touched: &mut touched };
     shared.aggregator.take_scanned(message, Ok(*envelope));
     touched.flush();
-    Begun::Waits(Waiting { awaited, accepts, whose: Whose::Modern { is_relayed: RELAYED.contains(&method) } })
+    let whose = Whose::Modern { is_relayed: RELAYED.contains(&method), credential: asker.credential };
+    Begun::Waits(Waiting { awaited, accepts, whose })
 }
 
 /// The response to a modern request.
-pub(crate) fn conclude(shared: &Shared, is_relayed: bool, outcome: Outcome) -> Response<Body> {
+pub(crate) fn conclude(
+    shared: &Shared,
+    is_relayed: bool,
+    credential: Option<&Credential>,
+    outcome: Outcome,
+) -> Response<Body> {
     match outcome {
         Outcome::Answer(answer) => answer::json(status(&answer, is_relayed), answer),
-        Outcome::Events(awaited) => awaited.open(&shared.limits, |_, _| Some(Bytes::from_static(HELLO))),
+        Outcome::Events(awaited) => {
+            let revoked = shared.until_revoked(credential);
+            awaited.open(&shared.limits, revoked, |_, _| Some(Bytes::from_static(HELLO)))
+        }
         Outcome::Nothing => given_up(),
     }
 }

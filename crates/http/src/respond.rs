@@ -15,6 +15,7 @@ use crate::limits::Limits;
 use crate::parcel::Pieces;
 use crate::session::Session;
 use crate::stream::{First, Reader, Stream};
+use crate::tokens::Credential;
 use crate::{legacy, modern};
 
 /// A message that was taken.
@@ -37,6 +38,8 @@ pub(crate) enum Whose {
     Modern {
         /// The method is one we know, and a server had its part in the answer.
         is_relayed: bool,
+        /// Who asks; nothing without tokens.
+        credential: Option<Credential>,
     },
     Legacy {
         session: Arc<Session>,
@@ -49,7 +52,7 @@ impl Waiting {
     pub(crate) async fn response(self, shared: &Shared) -> Response<Body> {
         let outcome = self.awaited.outcome(self.accepts, &shared.limits).await;
         match self.whose {
-            Whose::Modern { is_relayed } => modern::conclude(shared, is_relayed, outcome),
+            Whose::Modern { is_relayed, credential } => modern::conclude(shared, is_relayed, credential.as_ref(), outcome),
             Whose::Legacy { session, is_new } => legacy::conclude(shared, &session, is_new, outcome),
         }
     }
@@ -103,6 +106,7 @@ impl Awaited {
     pub(crate) fn open(
         mut self,
         limits: &Limits,
+        revoked: Option<impl Future<Output = ()> + Send + 'static>,
         opening: impl FnOnce(&Arc<Stream>, Reader) -> Option<Bytes>,
     ) -> Response<Body> {
         self.is_answered = true;
@@ -110,7 +114,8 @@ impl Awaited {
         let opening = opening(&self.stream, reader);
         let leaving = std::mem::replace(&mut self.leaving, Leaving::Nothing);
         let stream = Arc::clone(&self.stream);
-        answer::events(Events::new(stream, reader.number, opening, limits.keep_alive, leaving))
+        let events = Events::new(stream, reader.number, opening, limits.keep_alive, leaving);
+        answer::events(events.until(revoked))
     }
 }
 

@@ -86,15 +86,16 @@ async fn route(shared: &Arc<Shared>, connection: &Connection, parts: &Parts, bod
     let place = Place::at(parts.uri.path());
     if place == Place::Health {
         return match parts.method {
-            Method::GET | Method::HEAD => health::answer(&shared.aggregator.fleet),
+            Method::GET | Method::HEAD => health::answer(&shared.aggregator.fleet, shared.health()),
             _ => answer::not_allowed("GET"),
         };
     }
-    let principal = match admission::admit(shared, connection, parts) {
-        None => Arc::clone(&shared.nobody),
-        Some(Ok(name)) => name,
+    let credential = match admission::admit(shared, connection, parts) {
+        None => None,
+        Some(Ok(credential)) => Some(credential),
         Some(Err(denied)) => return admission::refusal(shared, connection, parts.uri.path(), denied).response(),
     };
+    let principal = Arc::clone(credential.as_ref().map_or(&shared.nobody, |credential| credential.name()));
     let identity = match connection.door.identify(&shared.identities, &principal) {
         Ok(identity) => identity,
         Err(full) => return answer::too_many_connections(&full.why),
@@ -115,7 +116,7 @@ async fn route(shared: &Arc<Shared>, connection: &Connection, parts: &Parts, bod
         Some(Ok(surface)) => surface,
         Some(Err(error)) => return bad_surface(&error),
     };
-    let asker = Asker { principal, identity, scope, surface };
+    let asker = Asker { principal, credential, identity, scope, surface };
     match (place, &parts.method) {
         (Place::Mcp(_), &Method::POST) => post::answer(shared, asker, parts, body).await,
         (Place::Mcp(_), &Method::GET) => legacy::listen(shared, &asker, parts),

@@ -50,6 +50,7 @@ pub async fn serve(front: Front, listener: TcpListener, shutdown: impl Future<Ou
     let mut rounds = interval(ROUND);
     rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut shutdown = pin!(shutdown);
+    let mut replaced = shared.tokens.as_ref().map(|tokens| tokens.replacements());
     loop {
         tokio::select! {
             biased;
@@ -59,6 +60,7 @@ pub async fn serve(front: Front, listener: TcpListener, shutdown: impl Future<Ou
                 house.show_out_the_slow(&shared);
                 shared.sweep();
             }
+            () = next_replacement(replaced.as_mut()) => shared.end_revoked(),
             arrived = listener.accept() => match arrived {
                 Ok((stream, _)) => house.welcome(&shared, stream),
                 // No descriptors left, or the client was gone before we could greet it. Either passes.
@@ -72,6 +74,15 @@ pub async fn serve(front: Front, listener: TcpListener, shutdown: impl Future<Ou
     drop(listener);
     house.see_off(&shared).await;
     Ok(())
+}
+
+/// Waits until other tokens open the door; without tokens, for ever.
+async fn next_replacement(replaced: Option<&mut watch::Receiver<()>>) {
+    match replaced {
+        // The sender lives as long as the tokens, which we have.
+        Some(replaced) => drop(replaced.changed().await),
+        None => std::future::pending().await,
+    }
 }
 
 /// Ends every session, also if the front is dropped in the middle of something.

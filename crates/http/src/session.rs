@@ -69,7 +69,7 @@ impl Session {
     pub(crate) fn is_of(&self, asker: &Asker, transport: Transport) -> bool {
         // The messages of HTTP+SSE go to one address for all servers.
         let is_here = transport == Transport::Sse || self.asker.scope == asker.scope;
-        self.transport == transport && self.asker.principal == asker.principal && is_here
+        self.transport == transport && self.asker.credential == asker.credential && is_here
     }
 
     /// The way of one more request, unless there are too many.

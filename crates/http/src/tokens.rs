@@ -17,15 +17,38 @@ pub const SHORTEST_GOOD: usize = 16;
 /// The tokens that open the door. Each has a name, which is all that is ever told of it.
 #[derive(Default)]
 pub struct Tokens {
-    all: RwLock<Vec<Token>>,
+    all: RwLock<Vec<Arc<Token>>>,
     /// Others open the door.
     replaced: watch::Sender<()>,
 }
 
-#[derive(Clone)]
 struct Token {
     name: Arc<str>,
     secret: Box<[u8]>,
+}
+
+/// Who came in: a name together with the secret that proved it. A name whose secret was replaced is somebody else, so
+/// what the old secret opened ends. `Debug` shows the name only.
+#[derive(Clone)]
+pub(crate) struct Credential(Arc<Token>);
+
+impl Credential {
+    /// The name of the token.
+    pub(crate) fn name(&self) -> &Arc<str> {
+        &self.0.name
+    }
+}
+
+impl PartialEq for Credential {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.name == other.0.name && bool::from(self.0.secret.ct_eq(&other.0.secret))
+    }
+}
+
+impl fmt::Debug for Credential {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_tuple("Credential").field(&self.0.name).finish()
+    }
 }
 
 /// Why tokens cannot be used. Never tells the token.
@@ -107,33 +130,40 @@ impl Tokens {
         self.replaced.send_replace(());
     }
 
-    /// Waits until the token that a request came with is taken away. Nothing, if it came with none that counts.
-    pub(crate) fn taken_away(self: &Arc<Self>, headers: &HeaderMap) -> Option<impl Future<Output = ()> + use<>> {
-        let mut replaced = self.replaced.subscribe();
-        let name = self.admit(headers).ok()?;
-        let shown = headers.get(AUTHORIZATION)?.clone();
-        let (tokens, headers) = (Arc::clone(self), HeaderMap::from_iter([(AUTHORIZATION, shown)]));
-        Some(async move {
-            while tokens.admit(&headers).as_ref() == Ok(&name) {
+    /// Ready as soon as this name has not this secret any more.
+    pub(crate) fn until_revoked(self: &Arc<Self>, credential: Credential) -> impl Future<Output = ()> + Send + use<> {
+        let (tokens, mut replaced) = (Arc::clone(self), self.replaced.subscribe());
+        async move {
+            while tokens.is_current(&credential) {
                 if replaced.changed().await.is_err() {
                     return;
                 }
             }
-        })
+        }
     }
 
-    /// Whether there still is a token of that name.
-    pub(crate) fn has(&self, name: &str) -> bool {
-        self.all().iter().any(|token| &*token.name == name)
+    /// Hears when others open the door.
+    pub(crate) fn replacements(&self) -> watch::Receiver<()> {
+        self.replaced.subscribe()
     }
 
-    fn all(&self) -> RwLockReadGuard<'_, Vec<Token>> {
+    /// Whether that name still has that secret.
+    pub(crate) fn is_current(&self, credential: &Credential) -> bool {
+        self.all().iter().any(|token| Credential(Arc::clone(token)) == *credential)
+    }
+
+    /// Who has a secret, if it is a token.
+    pub(crate) fn identify(&self, secret: &str) -> Option<Credential> {
+        self.find(secret.as_bytes())
+    }
+
+    fn all(&self) -> RwLockReadGuard<'_, Vec<Arc<Token>>> {
         self.all.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whose a secret is, if it is a token.
     pub fn whose(&self, secret: &str) -> Option<Arc<str>> {
-        self.find(secret.as_bytes())
+        self.identify(secret).map(|credential| Arc::clone(credential.name()))
     }
 
     /// The names of all tokens.
@@ -145,7 +175,7 @@ impl Tokens {
         if name.is_empty() {
             return Err("the name in front of the `:` is missing");
         }
-        if self.has(name) {
+        if self.all().iter().any(|token| &*token.name == name) {
             return Err("the name is already taken");
         }
         if secret.is_empty() {
@@ -158,13 +188,13 @@ impl Tokens {
         if self.find(secret.as_bytes()).is_some() {
             return Err("another name already has the same token");
         }
-        let token = Token { name: name.into(), secret: secret.as_bytes().into() };
+        let token = Arc::new(Token { name: name.into(), secret: secret.as_bytes().into() });
         self.all.write().unwrap_or_else(PoisonError::into_inner).push(token);
         Ok(())
     }
 
     /// Whose request it is.
-    pub(crate) fn admit(&self, headers: &HeaderMap) -> Result<Arc<str>, Denied> {
+    pub(crate) fn admit(&self, headers: &HeaderMap) -> Result<Credential, Denied> {
         let mut values = headers.get_all(AUTHORIZATION).iter();
         let value = values.next().ok_or(Denied::Missing)?.as_bytes();
         let (scheme, secret) = value.split_at_checked(b"Bearer ".len()).ok_or(Denied::Wrong)?;
@@ -175,15 +205,15 @@ impl Tokens {
     }
 
     /// Compares with every token, and each in full, so that the time it takes tells nothing about any of them.
-    fn find(&self, secret: &[u8]) -> Option<Arc<str>> {
+    fn find(&self, secret: &[u8]) -> Option<Credential> {
         let all = self.all();
         let mut found = None;
         for token in all.iter() {
             if bool::from(token.secret.ct_eq(secret)) {
-                found = Some(&token.name);
+                found = Some(token);
             }
         }
-        found.cloned()
+        found.map(|token| Credential(Arc::clone(token)))
     }
 }
 
@@ -200,7 +230,7 @@ mod tests {
     fn admitted(tokens: &Tokens, value: &str) -> Result<String, Denied> {
         let mut headers = HeaderMap::new();
         headers.insert(AUTHORIZATION, value.parse().unwrap());
-        tokens.admit(&headers).map(|name| name.to_string())
+        tokens.admit(&headers).map(|credential| credential.name().to_string())
     }
 
     #[test]
@@ -249,9 +279,28 @@ mod tests {
         assert_eq!(tokens.guessable(), ["bob".into()]);
     }
 
+    #[tokio::test]
+    async fn a_name_with_another_secret_is_somebody_else() {
+        let tokens = Arc::new(Tokens::read("ann:secret-1\nbob:secret-2").unwrap());
+        let (ann, bob) = (tokens.identify("secret-1").unwrap(), tokens.identify("secret-2").unwrap());
+        let revoked = tokens.until_revoked(ann.clone());
+        let revoked = tokio::spawn(revoked);
+        // Written anew, but the same: nothing changes for anybody.
+        tokens.replace(&Tokens::read("bob:secret-2\nann:secret-1").unwrap());
+        assert!(tokens.is_current(&ann) && tokens.is_current(&bob));
+        tokens.replace(&Tokens::read("ann:secret-3\nbob:secret-2").unwrap());
+        revoked.await.unwrap();
+        assert!(!tokens.is_current(&ann) && tokens.is_current(&bob));
+        assert_ne!(tokens.identify("secret-3").unwrap(), ann, "the name alone does not count");
+        // A secret that has another name is another's.
+        tokens.replace(&Tokens::read("eve:secret-2").unwrap());
+        assert!(!tokens.is_current(&bob));
+    }
+
     #[test]
     fn debugging_shows_names_only() {
         let tokens = Tokens::read("ann:hunter2").unwrap();
         assert_eq!(format!("{tokens:?}"), r#"["ann"]"#);
+        assert_eq!(format!("{:?}", tokens.identify("hunter2").unwrap()), r#"Credential("ann")"#);
     }
 }

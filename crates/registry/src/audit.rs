@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::database::{Mismatch, Row, values};
 use crate::error::Error;
 use crate::select::{self, Columns, Filter};
-use crate::{Keep, Listed, Page, Store, Timestamp};
+use crate::{Keep, Listed, Page, Store, Timestamp, Transaction};
 
 /// A change to be noted.
 #[derive(Debug, Clone, PartialEq)]
@@ -55,13 +55,11 @@ const COLUMNS: Columns =
     Columns { columns: "id, timestamp, who, action, target, details", tables: "mcp.audit_log", order: "id DESC" };
 
 impl Store {
-    /// Notes a change.
+    /// Notes something that changes nothing else here. What does is noted in its own [`Transaction`].
     pub async fn append_audit(&self, note: AuditNote) -> Result<(), Error> {
-        let mut session = self.write("write the audit log").await?;
-        let sql = "INSERT INTO mcp.audit_log (timestamp, who, action, target, details) VALUES ($1, $2, $3, $4, $5)";
-        let values = values![Timestamp::now(), note.who, note.action, note.target, note.details.as_ref()];
-        session.execute(sql, values).await?;
-        session.commit().await
+        let mut transaction = self.transaction("write the audit log").await?;
+        transaction.append_audit(note).await?;
+        transaction.commit().await
     }
 
     /// Changes that were noted, the newest first.
@@ -78,6 +76,15 @@ impl Store {
     /// Forgets old notes; says how many.
     pub async fn prune_audit(&self, keep: Keep) -> Result<u64, Error> {
         select::cut(self, "prune the audit log", "mcp.audit_log", "timestamp", keep).await
+    }
+}
+
+impl Transaction {
+    /// Notes what this transaction does.
+    pub async fn append_audit(&mut self, note: AuditNote) -> Result<(), Error> {
+        let sql = "INSERT INTO mcp.audit_log (timestamp, who, action, target, details) VALUES ($1, $2, $3, $4, $5)";
+        let values = values![Timestamp::now(), note.who, note.action, note.target, note.details.as_ref()];
+        self.session.execute(sql, values).await.map(drop)
     }
 }
 

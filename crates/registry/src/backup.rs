@@ -14,7 +14,7 @@ use crate::skills;
 use crate::store::{KeyLock, check_key_of};
 use crate::{
     ConnectionConfig, Deployment, MASK, NewBinding, NewServer, Origin, Page, ServerFilter, ServerId, ServerPatch,
-    ServerRecord, SkillRecord, Store, Timestamp, Transport, masked_address,
+    ServerRecord, SkillRecord, Store, Timestamp, Transaction, Transport, masked_address,
 };
 
 const FORMAT: &str = "mcp-aggregator registry";
@@ -154,21 +154,30 @@ impl Store {
 
     /// Takes in what was exported, all or nothing.
     pub async fn import(&self, backup: &Value, existing: Existing) -> Result<ImportReport, Error> {
+        let mut transaction = self.transaction("import a registry").await?;
+        let report = transaction.import(backup, existing).await?;
+        transaction.commit().await?;
+        Ok(report)
+    }
+}
+
+impl Transaction {
+    /// As [`Store::import`].
+    pub async fn import(&mut self, backup: &Value, existing: Existing) -> Result<ImportReport, Error> {
         let backup = understood(backup)?;
-        let sealer = self.sealer();
-        let mut session = self.write("import a registry").await?;
-        check_key_of(&mut session, &sealer, KeyLock::Shared).await?;
+        let Self { session, sealer } = self;
+        check_key_of(session, sealer, KeyLock::Shared).await?;
         let mut report = ImportReport { settings: backup.settings.len(), ..ImportReport::default() };
         for server in backup.servers {
             let name = server.name.clone();
-            match servers::by_name(&mut session, &sealer, &name).await? {
+            match servers::by_name(session, sealer, &name).await? {
                 Some(known) if existing == Existing::Kept || known.origin == Origin::Config => report.kept.push(name),
                 Some(known) => {
                     let config = known.connection_config.updated_with(server.connection_config.clone().into());
                     if config.is_masked() {
                         report.without_secrets.push(name.clone());
                     }
-                    servers::update(&mut session, &sealer, known, server.into_patch(config)).await?;
+                    servers::update(session, sealer, known, server.into_patch(config)).await?;
                     report.replaced.push(name);
                 }
                 None => {
@@ -176,7 +185,7 @@ impl Store {
                     if new.connection_config.is_masked() {
                         report.without_secrets.push(name.clone());
                     }
-                    servers::insert(&mut session, &sealer, new).await?;
+                    servers::insert(session, sealer, new).await?;
                     report.added.push(name);
                 }
             }
@@ -186,17 +195,17 @@ impl Store {
         let sql = "INSERT INTO mcp.tool_switches (source_server_id, original_name) \
             SELECT id, $2 FROM mcp.external_servers WHERE name = $1 ON CONFLICT DO NOTHING";
         session.execute_each(sql, off.map(|off| values![off.server, off.tool]).collect()).await?;
-        settings::put(&mut session, backup.settings).await?;
-        let known = skills::all(&mut session).await?;
+        settings::put(session, backup.settings).await?;
+        let known = skills::all(session).await?;
         for skill in &backup.skills {
             if existing == Existing::Replaced || known.iter().all(|known| known.id != skill.id) {
-                skills::put(&mut session, skill).await?;
+                skills::put(session, skill).await?;
                 report.skills += 1;
             }
         }
-        let known = bindings::all(&mut session).await?;
+        let known = bindings::all(session).await?;
         for binding in backup.bindings {
-            let Some(server) = servers::by_name(&mut session, &sealer, &binding.server).await? else {
+            let Some(server) = servers::by_name(session, sealer, &binding.server).await? else {
                 report.bindings_left_out += 1;
                 continue;
             };
@@ -207,11 +216,10 @@ impl Store {
                 inherit_to_children: binding.inherit_to_children,
             };
             if !known.iter().any(|known| known.binding == new) {
-                bindings::insert(&mut session, new).await?;
+                bindings::insert(session, new).await?;
                 report.bindings += 1;
             }
         }
-        session.commit().await?;
         Ok(report)
     }
 }

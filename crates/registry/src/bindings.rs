@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::database::{Mismatch, Row, Session, Value, values};
 use crate::error::Error;
 use crate::select::{Columns, Filter};
-use crate::{BindingId, Listed, Page, SectionKind, ServerId, Store, Timestamp};
+use crate::{BindingId, Listed, Page, SectionKind, ServerId, Store, Timestamp, Transaction};
 
 /// A part of a document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,9 +80,9 @@ const LONGEST_DOCUMENT: usize = 1024;
 impl Store {
     /// Makes a binding.
     pub async fn insert_binding(&self, new: NewBinding) -> Result<BindingRecord, Error> {
-        let mut session = self.write("make a binding").await?;
-        let record = insert(&mut session, new).await?;
-        session.commit().await?;
+        let mut transaction = self.transaction("make a binding").await?;
+        let record = transaction.insert_binding(new).await?;
+        transaction.commit().await?;
         Ok(record)
     }
 
@@ -125,9 +125,21 @@ impl Store {
 
     /// Removes a binding.
     pub async fn delete_binding(&self, id: BindingId) -> Result<(), Error> {
-        let mut session = self.write("remove a binding").await?;
-        let gone = session.execute("DELETE FROM mcp.section_bindings WHERE id = $1", values![id]).await?;
-        session.commit().await?;
+        let mut transaction = self.transaction("remove a binding").await?;
+        transaction.delete_binding(id).await?;
+        transaction.commit().await
+    }
+}
+
+impl Transaction {
+    /// As [`Store::insert_binding`].
+    pub async fn insert_binding(&mut self, new: NewBinding) -> Result<BindingRecord, Error> {
+        insert(&mut self.session, new).await
+    }
+
+    /// As [`Store::delete_binding`].
+    pub async fn delete_binding(&mut self, id: BindingId) -> Result<(), Error> {
+        let gone = self.session.execute("DELETE FROM mcp.section_bindings WHERE id = $1", values![id]).await?;
         if gone == 0 { Err(not_found(id)) } else { Ok(()) }
     }
 }

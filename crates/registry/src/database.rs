@@ -81,6 +81,25 @@ impl Database {
         Ok(Session { deed, deadline, inner: inner.map_err(|fault| fault.during(deed))? })
     }
 
+    /// What happened to the file, if there is one and something did.
+    pub(crate) fn file_trouble(&self) -> Option<String> {
+        match self {
+            Self::Sqlite(sqlite) => sqlite.file_trouble(),
+            Self::Postgres(_) => None,
+        }
+    }
+
+    /// Looks at the file, if there is one.
+    pub(crate) async fn check(&self, deed: &'static str) -> Result<(), Error> {
+        match self {
+            Self::Sqlite(sqlite) => {
+                let checked = within(Instant::now() + LIMIT, sqlite.check()).await;
+                checked.map_err(|fault| fault.during(deed))
+            }
+            Self::Postgres(_) => Ok(()),
+        }
+    }
+
     /// Lets go of the database. What is under way ends first.
     pub(crate) fn close(&self) {
         match self {

@@ -68,6 +68,14 @@ pub enum Error {
         #[source]
         source: Cause,
     },
+    /// The file of the database was deleted, replaced or emptied. What is written now would be lost.
+    #[error("could not {deed}: {what}")]
+    Lost {
+        /// What was being done.
+        deed: &'static str,
+        /// What happened to which file, and what to do, as a sentence.
+        what: String,
+    },
     /// Credentials were sealed with another key than ours.
     #[error("the credentials in the database were sealed with another key")]
     WrongKey,
@@ -85,7 +93,7 @@ pub enum Error {
 impl Error {
     /// Whether the same request may succeed later without anybody changing it.
     pub fn is_retryable(&self) -> bool {
-        matches!(self, Self::Unavailable { .. } | Self::Full { .. })
+        matches!(self, Self::Unavailable { .. } | Self::Full { .. } | Self::Lost { .. })
     }
 
     pub(crate) fn server_not_found(key: &(impl ToString + ?Sized)) -> Self {
@@ -114,6 +122,18 @@ pub enum OpenError {
         /// What was in the way.
         #[source]
         source: Cause,
+    },
+    /// There is a file, but not a byte in it: a registry was there, or nobody made one yet.
+    #[error("`{}` is empty; what was in it is lost", path.display())]
+    Empty {
+        /// The file.
+        path: std::path::PathBuf,
+    },
+    /// The file is a database of somebody else.
+    #[error("`{}` is a SQLite database, but no registry of ours", path.display())]
+    Foreign {
+        /// The file.
+        path: std::path::PathBuf,
     },
     /// A migration that was applied reads differently now.
     #[error("migration {version} of this database is not the one that this program knows")]
@@ -149,6 +169,8 @@ impl OpenError {
         match self {
             Self::Newer { .. } => Some("use the program version that last used this database, or a newer one"),
             Self::ChangedMigration { .. } => Some("was this database made by another build? use a fresh one"),
+            Self::Empty { .. } => Some("restore a backup; or remove the file, and an empty registry is made"),
+            Self::Foreign { .. } => Some("--data-dir and --database name another place"),
             Self::Store(Error::WrongKey) => Some(
                 "set MCP_CREDENTIAL_KEY, or put back the file credential.key, as they were when the database was made",
             ),

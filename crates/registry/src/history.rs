@@ -1,9 +1,9 @@
 //! What happened to connections, for whoever wants to know why.
 
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::Value as Json;
 
-use crate::database::{Mismatch, Row, values};
+use crate::database::{Mismatch, Row, Value, values};
 use crate::error::Error;
 use crate::select::{self, Columns, Filter};
 use crate::{EventKind, Keep, Listed, Page, ServerId, Store, Timestamp};
@@ -19,7 +19,7 @@ pub struct HistoryEvent {
     #[serde(rename = "event_type")]
     pub kind: EventKind,
     /// The states before and after, and what else was told.
-    pub details: Option<Value>,
+    pub details: Option<Json>,
     /// When.
     pub timestamp: Timestamp,
 }
@@ -43,17 +43,24 @@ impl Store {
         let age_only = Keep { newest: None, ..keep };
         let mut gone = select::cut(self, deed, "mcp.server_connection_history", "timestamp", age_only).await?;
         if let Some(newest) = keep.newest {
-            let mut session = self.write(deed).await?;
-            gone += session.execute(CUT_EACH, values![newest]).await?;
-            session.commit().await?;
+            let too_long = |row: &mut Row| Ok(vec![row.take::<Value>("server_id")?, row.take::<Value>("id")?]);
+            let first_too_many =
+                self.read(deed).await?.all(FIRST_TOO_MANY, values![u64::from(newest) + 1], too_long).await?;
+            for first_too_many in first_too_many {
+                gone += select::cut_in_steps(self, deed, CUT_ONE, first_too_many).await?;
+            }
         }
         Ok(gone)
     }
 }
 
-const CUT_EACH: &str = "DELETE FROM mcp.server_connection_history WHERE id IN (SELECT id FROM (SELECT id, \
-    row_number() OVER (PARTITION BY server_id ORDER BY id DESC) AS place FROM mcp.server_connection_history) AS ranked \
-    WHERE place > $1)";
+/// The newest event that each server has too many, of those that have.
+const FIRST_TOO_MANY: &str = "SELECT server_id, id FROM (SELECT server_id, id, row_number() OVER \
+    (PARTITION BY server_id ORDER BY id DESC) AS place FROM mcp.server_connection_history) AS ranked \
+    WHERE place = $1";
+
+const CUT_ONE: &str = "DELETE FROM mcp.server_connection_history WHERE id IN \
+    (SELECT id FROM mcp.server_connection_history WHERE server_id = $1 AND id <= $2 ORDER BY id LIMIT $3)";
 
 fn understood(row: &mut Row) -> Result<HistoryEvent, Mismatch> {
     Ok(HistoryEvent {

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::database::{Mismatch, Row, values};
 use crate::error::Error;
-use crate::{Store, Timestamp};
+use crate::{Store, Timestamp, Transaction};
 
 /// What was said about a text that nobody has asked about for so long is forgotten.
 const KEPT_FOR: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -76,22 +76,34 @@ impl Store {
 
     /// Keeps a suggestion, instead of the one of the same id if there is one.
     pub async fn put_suggestion(&self, suggestion: &SuggestionRecord) -> Result<(), Error> {
-        let SuggestionRecord { id, name, description, tools, rejected, suggested_at } = suggestion;
-        let mut session = self.write("keep a suggestion").await?;
-        let sql = "INSERT INTO mcp.skill_suggestions (id, name, description, tools, rejected, suggested_at) \
-            VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (id) DO UPDATE SET name = excluded.name, \
-            description = excluded.description, tools = excluded.tools, rejected = excluded.rejected";
-        let tools = Value::from(tools.as_slice());
-        session.execute(sql, values![id, name, description, &tools, *rejected, *suggested_at]).await?;
-        session.commit().await
+        let mut transaction = self.transaction("keep a suggestion").await?;
+        transaction.put_suggestion(suggestion).await?;
+        transaction.commit().await
     }
 
     /// Forgets a suggestion. Says whether it was there.
     pub async fn delete_suggestion(&self, id: &str) -> Result<bool, Error> {
-        let mut session = self.write("forget a suggestion").await?;
-        let gone = session.execute("DELETE FROM mcp.skill_suggestions WHERE id = $1", values![id]).await?;
-        session.commit().await?;
-        Ok(gone > 0)
+        let mut transaction = self.transaction("forget a suggestion").await?;
+        let was_there = transaction.delete_suggestion(id).await?;
+        transaction.commit().await?;
+        Ok(was_there)
+    }
+}
+
+impl Transaction {
+    /// As [`Store::put_suggestion`].
+    pub async fn put_suggestion(&mut self, suggestion: &SuggestionRecord) -> Result<(), Error> {
+        let SuggestionRecord { id, name, description, tools, rejected, suggested_at } = suggestion;
+        let sql = "INSERT INTO mcp.skill_suggestions (id, name, description, tools, rejected, suggested_at) \
+            VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (id) DO UPDATE SET name = excluded.name, \
+            description = excluded.description, tools = excluded.tools, rejected = excluded.rejected";
+        let tools = Value::from(tools.as_slice());
+        self.session.execute(sql, values![id, name, description, &tools, *rejected, *suggested_at]).await.map(drop)
+    }
+
+    /// As [`Store::delete_suggestion`].
+    pub async fn delete_suggestion(&mut self, id: &str) -> Result<bool, Error> {
+        Ok(self.session.execute("DELETE FROM mcp.skill_suggestions WHERE id = $1", values![id]).await? > 0)
     }
 }
 

@@ -8,6 +8,7 @@
 //! - [`Store`] (`store.rs`): opened once with a [`Location`] and a [`CredentialKey`], cloned freely. Its operations are
 //!   beside what they are about: `servers.rs`, `tools.rs`, `history.rs`, `executions.rs`, `settings.rs`, `skills.rs`,
 //!   `bindings.rs`, `audit.rs`, `backup.rs`
+//! - [`Transaction`] (`transaction.rs`): changes that are committed together, with their rows in the audit log
 //! - [`Error`] (`error.rs`): whether to try again, to change the request, or to call somebody
 //! - `words.rs`, `ids.rs`, `timestamp.rs`, `json.rs`, `page.rs`: small types that everything is made of
 //! - [`ConnectionConfig`] (`config.rs`): how a server is reached, masked unless revealed; `key.rs`, `seal.rs`: how it is
@@ -51,6 +52,7 @@ mod skills;
 mod store;
 mod timestamp;
 mod tools;
+mod transaction;
 mod words;
 
 pub use audit::{AuditFilter, AuditNote, AuditRecord};
@@ -72,4 +74,5 @@ pub use skills::SkillRecord;
 pub use store::Store;
 pub use timestamp::{BadTimestamp, Timestamp};
 pub use tools::{Classified, Embedding, ListedTool, ToolChanges, ToolCounts, ToolFilter, ToolRecord};
+pub use transaction::Transaction;
 pub use words::{Deployment, EventKind, ExecutionStatus, Origin, SectionKind, Source, Status, Transport, UnknownWord};

@@ -1,5 +1,6 @@
 //! Brings a database to the version that this program needs: numbered texts, applied once, in order, and never edited.
 
+use std::path::Path;
 use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
@@ -61,6 +62,15 @@ pub(crate) async fn apply(database: &Database) -> Result<(), OpenError> {
         step(&mut session, migration).await.map_err(|source| OpenError::Migration { version, source })?;
     }
     Ok(session.commit().await?)
+}
+
+/// Refuses a file in which somebody else has tables.
+pub(crate) async fn refuse_foreign(database: &Database, path: &Path) -> Result<(), OpenError> {
+    let mut session = database.read("look at the database").await?;
+    let all = "SELECT count(*) AS n FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'";
+    let ours = "SELECT count(*) AS n FROM sqlite_master WHERE name IN ('schema_migrations', 'registry_meta')";
+    let is_foreign = session.number(all, values![]).await? > 0 && session.number(ours, values![]).await? < 2;
+    if is_foreign { Err(OpenError::Foreign { path: path.to_owned() }) } else { Ok(()) }
 }
 
 /// How far a database is that nobody touches.

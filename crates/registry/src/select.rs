@@ -82,10 +82,11 @@ pub(crate) struct Columns {
     pub(crate) order: &'static str,
 }
 
-/// Rows that go at once. A long history is cut in steps, so that nobody waits long for his turn.
-const CUT_AT_ONCE: u32 = 5000;
+/// Rows that are deleted in one transaction. Between two of them, whoever else wants to write gets a turn.
+const CUT_AT_ONCE: u32 = 2000;
 
-/// Cuts the old end off a table; says how many rows went.
+/// Cuts the old end off a table; says how many rows went. What is to go is looked up by a reader, which no writer waits
+/// for.
 pub(crate) async fn cut(
     store: &Store,
     deed: &'static str,
@@ -98,19 +99,34 @@ pub(crate) async fn cut(
         let sql = format!(
             "DELETE FROM {table} WHERE id IN (SELECT id FROM {table} WHERE {moment} < $1 ORDER BY {moment} LIMIT $2)"
         );
-        gone += cut_in_steps(store, deed, &sql, values![since, CUT_AT_ONCE]).await?;
+        gone += cut_in_steps(store, deed, &sql, values![since]).await?;
     }
     if let Some(newest) = keep.newest {
-        let sql = format!(
-            "DELETE FROM {table} WHERE id IN \
-             (SELECT id FROM {table} ORDER BY {moment} DESC, id DESC LIMIT $2 OFFSET $1)"
-        );
-        gone += cut_in_steps(store, deed, &sql, values![newest, CUT_AT_ONCE]).await?;
+        let first_too_many =
+            format!("SELECT {moment} AS moment, id FROM {table} ORDER BY {moment} DESC, id DESC LIMIT 1 OFFSET $1");
+        let position = |row: &mut Row| Ok(vec![row.take::<Value>("moment")?, row.take::<Value>("id")?]);
+        let mut session = store.read(deed).await?;
+        let first_too_many = session.first(&first_too_many, values![newest], position).await?;
+        drop(session);
+        if let Some(first_too_many) = first_too_many {
+            let sql = format!(
+                "DELETE FROM {table} WHERE id IN (SELECT id FROM {table} WHERE ({moment}, id) <= ($1, $2) \
+                 ORDER BY {moment}, id LIMIT $3)"
+            );
+            gone += cut_in_steps(store, deed, &sql, first_too_many).await?;
+        }
     }
     Ok(gone)
 }
 
-async fn cut_in_steps(store: &Store, deed: &'static str, sql: &str, values: Vec<Value>) -> Result<u64, Error> {
+/// Runs a statement that deletes rows until it finds none; its last value says how many it may delete at once.
+pub(crate) async fn cut_in_steps(
+    store: &Store,
+    deed: &'static str,
+    sql: &str,
+    mut values: Vec<Value>,
+) -> Result<u64, Error> {
+    values.extend(values![CUT_AT_ONCE]);
     let mut gone = 0;
     loop {
         let mut session = store.write(deed).await?;

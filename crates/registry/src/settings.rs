@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::database::{Session, values};
 use crate::error::Error;
-use crate::{Store, Timestamp};
+use crate::{Store, Timestamp, Transaction};
 
 impl Store {
     /// Everything that was set.
@@ -23,11 +23,36 @@ impl Store {
 
     /// Sets some settings, all or none; `null` takes one back. Answers with everything that is set then.
     pub async fn put_settings(&self, changes: BTreeMap<String, Value>) -> Result<BTreeMap<String, Value>, Error> {
-        let mut session = self.write("change settings").await?;
-        put(&mut session, changes).await?;
-        let settings = all(&mut session).await?;
-        session.commit().await?;
+        let mut transaction = self.transaction("change settings").await?;
+        let settings = transaction.put_settings(changes).await?;
+        transaction.commit().await?;
         Ok(settings)
+    }
+
+    /// Whether an operator stopped all executions. Nothing where that was never kept.
+    pub async fn executions_stopped(&self) -> Result<Option<bool>, Error> {
+        let mut session = self.read("read whether executions are stopped").await?;
+        let sql = "SELECT value FROM mcp.registry_meta WHERE key = $1";
+        let kept: Option<Value> = session.first(sql, values![EXECUTIONS_STOPPED], |row| row.take("value")).await?;
+        Ok(kept.map(|value| value == Value::Bool(true)))
+    }
+}
+
+/// The name under which it is kept whether executions are stopped.
+const EXECUTIONS_STOPPED: &str = "executions_stopped";
+
+impl Transaction {
+    /// As [`Store::put_settings`].
+    pub async fn put_settings(&mut self, changes: BTreeMap<String, Value>) -> Result<BTreeMap<String, Value>, Error> {
+        put(&mut self.session, changes).await?;
+        all(&mut self.session).await
+    }
+
+    /// Keeps whether an operator stopped all executions.
+    pub async fn set_executions_stopped(&mut self, is_stopped: bool) -> Result<(), Error> {
+        let sql = "INSERT INTO mcp.registry_meta (key, value) VALUES ($1, $2) \
+            ON CONFLICT (key) DO UPDATE SET value = excluded.value";
+        self.session.execute(sql, values![EXECUTIONS_STOPPED, &Value::Bool(is_stopped)]).await.map(drop)
     }
 }
 

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::database::{Mismatch, Row, Session, values};
 use crate::error::Error;
-use crate::{Store, Timestamp};
+use crate::{Store, Timestamp, Transaction};
 
 /// A skill as it is kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,17 +35,29 @@ impl Store {
 
     /// Keeps a skill, instead of the one of the same id if there is one.
     pub async fn put_skill(&self, skill: &SkillRecord) -> Result<(), Error> {
-        let mut session = self.write("keep a skill").await?;
-        put(&mut session, skill).await?;
-        session.commit().await
+        let mut transaction = self.transaction("keep a skill").await?;
+        transaction.put_skill(skill).await?;
+        transaction.commit().await
     }
 
     /// Forgets a skill. Says whether it was there.
     pub async fn delete_skill(&self, id: &str) -> Result<bool, Error> {
-        let mut session = self.write("forget a skill").await?;
-        let gone = session.execute("DELETE FROM mcp.skills WHERE id = $1", values![id]).await?;
-        session.commit().await?;
-        Ok(gone > 0)
+        let mut transaction = self.transaction("forget a skill").await?;
+        let was_there = transaction.delete_skill(id).await?;
+        transaction.commit().await?;
+        Ok(was_there)
+    }
+}
+
+impl Transaction {
+    /// As [`Store::put_skill`].
+    pub async fn put_skill(&mut self, skill: &SkillRecord) -> Result<(), Error> {
+        put(&mut self.session, skill).await
+    }
+
+    /// As [`Store::delete_skill`].
+    pub async fn delete_skill(&mut self, id: &str) -> Result<bool, Error> {
+        Ok(self.session.execute("DELETE FROM mcp.skills WHERE id = $1", values![id]).await? > 0)
     }
 }
 

@@ -32,9 +32,11 @@ const RESEALED: &str = "UPDATE mcp.external_servers SET connection_config = $1, 
 async fn connected(location: &Location) -> Result<Database, OpenError> {
     Ok(match location {
         Location::File(path) => {
-            let path = path.clone();
-            let opened = tokio::task::spawn_blocking(move || Sqlite::open(&path)).await;
-            Database::Sqlite(opened.expect("opening a file does not panic")?)
+            let file = path.clone();
+            let opened = tokio::task::spawn_blocking(move || Sqlite::open(&file)).await;
+            let database = Database::Sqlite(opened.expect("opening a file does not panic")?);
+            migrations::refuse_foreign(&database, path).await?;
+            database
         }
         Location::Postgres(url) => Database::Postgres(Postgres::new(url, &location.to_string())?),
     })
@@ -59,9 +61,11 @@ impl Store {
         let database = match location {
             Location::File(path) if !path.exists() => return Ok(None),
             Location::File(path) => {
-                let path = path.clone();
-                let opened = tokio::task::spawn_blocking(move || Sqlite::look(&path)).await;
-                Database::Sqlite(opened.expect("opening a file does not panic")?)
+                let file = path.clone();
+                let opened = tokio::task::spawn_blocking(move || Sqlite::look(&file)).await;
+                let database = Database::Sqlite(opened.expect("opening a file does not panic")?);
+                migrations::refuse_foreign(&database, path).await?;
+                database
             }
             Location::Postgres(_) => connected(location).await?,
         };
@@ -92,8 +96,15 @@ impl Store {
         &self.inner.location
     }
 
-    /// Asks the database whether it is there.
+    /// What happened to the file of the database, if it was deleted, replaced or emptied: a sentence that says what to
+    /// do. Reads only the metadata of the file; nothing where there is no file.
+    pub fn file_trouble(&self) -> Option<String> {
+        self.inner.database.file_trouble()
+    }
+
+    /// Asks the database whether it is there, and whether its file still has a registry in it.
     pub async fn ping(&self) -> Result<(), Error> {
+        self.inner.database.check("reach the database").await?;
         let mut session = self.read("reach the database").await?;
         session.number("SELECT 1 AS n", values![]).await.map(drop)
     }

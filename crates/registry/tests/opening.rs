@@ -57,14 +57,11 @@ async fn who_only_looks_sees_what_is_kept_and_needs_its_key(setting: Setting) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn looking_makes_nothing_in_a_file_that_is_not_there_or_has_nothing() {
+async fn looking_makes_nothing_where_there_is_no_file() {
     let folder = tempfile::tempdir().unwrap();
     let (location, key) = (Location::in_folder(folder.path()), CredentialKey::generate().unwrap());
     assert!(Store::look(&location, &key).await.unwrap().is_none());
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
-    let Location::File(path) = &location else { panic!("it is a file") };
-    std::fs::write(path, "").unwrap();
-    assert!(Store::look(&location, &key).await.unwrap().is_none());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -207,4 +204,94 @@ async fn a_place_that_cannot_be_is_refused_by_name() {
 
     let error = Store::open(&Location::Postgres("postgres://u@127.0.0.1:1/d".to_owned()), &key).await.unwrap_err();
     assert!(matches!(error, OpenError::Store(Error::Unavailable { .. })), "{error:?}");
+}
+
+async fn sqlite_at(path: &std::path::Path, key: &CredentialKey) -> Result<Store, OpenError> {
+    Store::open(&Location::File(path.to_owned()), key).await
+}
+
+#[tokio::test]
+async fn an_empty_file_is_refused_and_a_fresh_path_is_not() {
+    let (folder, key) = (tempfile::tempdir().unwrap(), CredentialKey::generate().unwrap());
+    let path = folder.path().join("registry.db");
+    let store = sqlite_at(&path, &key).await.unwrap();
+    store.close().await;
+    assert!(std::fs::metadata(&path).unwrap().len() > 0, "what we make is never empty");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else is left there");
+    std::fs::File::create(&path).unwrap();
+    for error in [
+        sqlite_at(&path, &key).await.unwrap_err(),
+        Store::look(&Location::File(path.clone()), &key).await.unwrap_err(),
+        Store::reach(&Location::File(path.clone())).await.unwrap_err(),
+    ] {
+        assert!(matches!(&error, OpenError::Empty { path: named } if *named == path), "{error:?}");
+        assert!(error.hint().unwrap().contains("remove the file"));
+    }
+    assert_eq!(std::fs::metadata(&path).unwrap().len(), 0, "it is left as it was");
+    std::fs::remove_file(&path).unwrap();
+    sqlite_at(&path, &key).await.unwrap().ping().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_database_of_another_program_is_refused_and_left_alone() {
+    let (folder, key) = (tempfile::tempdir().unwrap(), CredentialKey::generate().unwrap());
+    let path = folder.path().join("other.db");
+    // As web frameworks have it.
+    rusqlite::Connection::open(&path)
+        .unwrap()
+        .execute_batch("CREATE TABLE schema_migrations (version TEXT); CREATE TABLE users (name TEXT)")
+        .unwrap();
+    for error in [
+        sqlite_at(&path, &key).await.unwrap_err(),
+        Store::look(&Location::File(path.clone()), &key).await.unwrap_err(),
+        Store::reach(&Location::File(path.clone())).await.unwrap_err(),
+    ] {
+        assert!(matches!(error, OpenError::Foreign { .. }), "{error:?}");
+    }
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_master", [], |row| row.get(0)).unwrap();
+    assert_eq!(tables, 2);
+}
+
+#[tokio::test]
+async fn a_file_that_is_lost_while_it_is_open_is_noticed_and_nothing_more_is_acknowledged() {
+    let (folder, key) = (tempfile::tempdir().unwrap(), CredentialKey::generate().unwrap());
+    let (path, aside) = (folder.path().join("registry.db"), folder.path().join("aside.db"));
+    let store = sqlite_at(&path, &key).await.unwrap();
+    registered(&store, "one").await;
+    store.ping().await.unwrap();
+    assert_eq!(store.file_trouble(), None);
+
+    std::fs::rename(&path, &aside).unwrap();
+    assert!(store.file_trouble().unwrap().contains("was deleted or moved away"));
+    let refused = store.insert_server(server("two")).await.unwrap_err();
+    assert!(matches!(refused, Error::Lost { .. }) && refused.is_retryable(), "{refused}");
+    assert!(store.ping().await.unwrap_err().to_string().contains(path.to_str().unwrap()));
+
+    std::fs::copy(&aside, &path).unwrap();
+    assert!(store.file_trouble().unwrap().contains("was replaced by another file"));
+    assert!(matches!(store.ping().await, Err(Error::Lost { .. })));
+
+    // Put back, all is well.
+    std::fs::rename(&aside, &path).unwrap();
+    store.ping().await.unwrap();
+    registered(&store, "two").await;
+
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    file.set_len(0).unwrap();
+    assert!(store.file_trouble().unwrap().contains("was emptied"));
+    assert!(matches!(store.insert_server(server("three")).await, Err(Error::Lost { .. })));
+}
+
+#[tokio::test]
+async fn a_file_with_something_else_in_it_is_noticed() {
+    let (folder, key) = (tempfile::tempdir().unwrap(), CredentialKey::generate().unwrap());
+    let (path, other) = (folder.path().join("registry.db"), folder.path().join("other.db"));
+    let store = sqlite_at(&path, &key).await.unwrap();
+    rusqlite::Connection::open(&other).unwrap().execute_batch("CREATE TABLE users (name TEXT)").unwrap();
+    // As `cp` does it: the same file, with other bytes. What is in the log is put into the file first.
+    rusqlite::Connection::open(&path).unwrap().execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+    std::fs::write(&path, std::fs::read(&other).unwrap()).unwrap();
+    let error = store.ping().await.unwrap_err();
+    assert!(error.to_string().contains("is no registry any more"), "{error}");
 }

@@ -6,3 +6,4 @@ mod keeping;
 mod servers;
 mod skills;
 mod tools;
+mod transactions;

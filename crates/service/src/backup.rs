@@ -6,7 +6,7 @@ use registry::{Existing, ImportReport, Secrets};
 use serde_json::{Map, Value, json};
 
 use crate::servers::{Registration, to_the_end};
-use crate::{Actor, Error, Event, Problem, Service};
+use crate::{Actor, Error, Event, Problem, Service, audit};
 
 /// What the audit log calls it.
 const TARGET: &str = "registry";
@@ -16,7 +16,8 @@ impl Service {
     pub async fn export(&self, by: &Actor, secrets: Secrets) -> Result<Value, Error> {
         let exported = self.store.export(secrets).await?;
         let details = json!({ "secrets": secrets == Secrets::Revealed });
-        self.house.audit(by, "registry.export", TARGET, Some(details));
+        // Also while nothing can be written: an export may be all that can be rescued then.
+        self.house.audit(audit::note(by, "registry.export", Some(TARGET), Some(details))).await?;
         Ok(exported)
     }
 
@@ -37,13 +38,15 @@ impl Service {
         if !problems.is_empty() {
             return Err(Error::Validation { problems });
         }
-        let report = self.store.import(backup, Existing::Kept).await?;
+        let mut change = self.store.transaction("import a registry").await?;
+        let report = change.import(backup, Existing::Kept).await?;
+        let details = json!({ "added": report.added });
+        audit::commit(change, audit::note(by, "registry.import", Some(TARGET), Some(details))).await?;
         self.settings.put(changed);
         self.executions.heed_settings();
         if report.skills > 0 {
             self.finder.read_skills().await?;
         }
-        self.house.audit(by, "registry.import", TARGET, Some(json!({ "added": report.added })));
         for name in &report.added {
             let record = self.store.find_server(name).await?;
             let (server_id, name) = (record.id.to_string(), record.name.clone());

@@ -4,7 +4,7 @@ use registry::{BindingId, BindingRecord, Listed, NewBinding, Page, Section};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::{Actor, Error, Service};
+use crate::{Actor, Error, Service, audit};
 
 /// A binding to be made.
 #[derive(Debug, Clone)]
@@ -52,18 +52,20 @@ impl Service {
     /// Makes a binding.
     pub async fn add_binding(&self, by: &Actor, new: Binding) -> Result<ShownBinding, Error> {
         let Binding { document, section, server, inherit_to_children } = new;
-        let server_id = self.store.find_server(&server).await?.id;
-        let binding = NewBinding { document, section, server_id, inherit_to_children };
-        let shown = self.shown(self.store.insert_binding(binding).await?).await?;
-        self.house.audit(by, "binding.add", &shown.record.id.to_string(), Some(json!(shown)));
+        let server = self.store.find_server(&server).await?;
+        let binding = NewBinding { document, section, server_id: server.id, inherit_to_children };
+        let mut change = self.store.transaction("make a binding").await?;
+        let shown = ShownBinding { record: change.insert_binding(binding).await?, server_name: server.name };
+        let id = shown.record.id.to_string();
+        audit::commit(change, audit::note(by, "binding.add", Some(&id), Some(json!(shown)))).await?;
         Ok(shown)
     }
 
     /// Removes a binding.
     pub async fn remove_binding(&self, by: &Actor, id: BindingId) -> Result<(), Error> {
-        self.store.delete_binding(id).await?;
-        self.house.audit(by, "binding.remove", &id.to_string(), None);
-        Ok(())
+        let mut change = self.store.transaction("remove a binding").await?;
+        change.delete_binding(id).await?;
+        Ok(audit::commit(change, audit::note(by, "binding.remove", Some(&id.to_string()), None)).await?)
     }
 
     async fn shown(&self, record: BindingRecord) -> Result<ShownBinding, Error> {

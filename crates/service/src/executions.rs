@@ -47,6 +47,7 @@ use crate::calls::Attempt;
 use crate::events::Events;
 use crate::metrics::{Reading, ServerCounters};
 use crate::recorder::Recorder;
+use crate::records::Records;
 use crate::roster::Roster;
 use crate::settings::Keeper;
 use crate::traces::{TraceSetup, Traces};
@@ -72,6 +73,8 @@ pub struct Executions {
     mcp_gate: Arc<Gate>,
     sessions: Sessions,
     recorder: Arc<Recorder>,
+    /// What waits until the database is reachable.
+    records: Arc<Records>,
     /// Where calls are traced, if they are.
     traces: Option<Traces>,
     is_stopped: AtomicBool,
@@ -108,6 +111,7 @@ impl Executions {
             mcp_gate: Gate::new(0, 0),
             sessions: Sessions::default(),
             recorder,
+            records: Arc::default(),
             traces: traces.map(Traces::new),
             is_stopped: AtomicBool::new(false),
             keeps_payloads: AtomicBool::new(false),
@@ -134,6 +138,11 @@ impl Executions {
     /// Where things are kept.
     pub(crate) fn store(&self) -> &Store {
         &self.store
+    }
+
+    /// What waits until the database is reachable.
+    pub(crate) fn records(&self) -> &Arc<Records> {
+        &self.records
     }
 
     /// All servers.

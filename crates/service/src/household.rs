@@ -7,8 +7,7 @@ use aggregator::cycle::Chain;
 use aggregator::{Fleet, Options};
 use catalog::{Offer, ServerName, ServerState};
 use protocol::Era;
-use registry::{AuditNote, Origin, Page, ServerRecord, Store, Timestamp, ToolFilter};
-use serde_json::Value;
+use registry::{Origin, Page, ServerRecord, Store, Timestamp, ToolFilter};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use upstream::{Life, Probe};
@@ -18,7 +17,7 @@ use crate::keeper::catalogue::offer_of;
 use crate::keeper::{Handle, Keeper};
 use crate::records::Records;
 use crate::roster::Roster;
-use crate::{Actor, Error, Event, Events, settings, spec};
+use crate::{Error, Event, Events, retention, settings, spec};
 
 /// What all keepers share.
 pub(crate) struct Household {
@@ -67,12 +66,12 @@ impl Household {
     /// Nobody lives there yet.
     pub(crate) fn new(founding: Founding) -> Arc<Self> {
         let Founding { store, fleet, roster, events, settings, executions, probe, options, chain, remote } = founding;
-        let records = Arc::<Records>::default();
+        let records = Arc::clone(executions.records());
         let writer = tokio::spawn({
             let (records, store) = (Arc::clone(&records), store.clone());
             async move { records.write_all(&store).await }
         });
-        Arc::new(Self {
+        let house = Arc::new(Self {
             writer: Mutex::new(Some(writer)),
             store,
             fleet,
@@ -92,7 +91,9 @@ impl Household {
             config_trouble: Mutex::default(),
             token_trouble: Mutex::default(),
             overruled: Mutex::default(),
-        })
+        });
+        house.spawn(retention::run(house.store.clone(), house.settings.clone(), house.stopping.subscribe()));
+        house
     }
 
     /// Takes in a server that is in the registry: it has a place and a keeper from now on.
@@ -194,17 +195,6 @@ impl Household {
     /// When tools were last discovered.
     pub(crate) fn last_sync(&self) -> Option<Timestamp> {
         *self.last_sync.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Notes what an administrator did.
-    pub(crate) fn audit(&self, by: &Actor, action: &str, target: &str, details: Option<Value>) {
-        tracing::info!(who = %by.name, action, target, "done");
-        self.records.note(AuditNote {
-            who: Some(by.name.to_string()),
-            action: action.to_owned(),
-            target: Some(target.to_owned()),
-            details,
-        });
     }
 
     /// Somebody should look.

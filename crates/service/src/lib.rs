@@ -20,6 +20,7 @@
 //! - `overview`: the audit log, and whether the database is there; [`backup`]: the whole registry in one piece
 //! - [`Error`]: what went wrong, told once for every edge
 
+mod audit;
 pub mod backup;
 pub mod bindings;
 pub mod calls;
@@ -37,6 +38,7 @@ pub mod metrics;
 pub mod overview;
 mod recorder;
 mod records;
+mod retention;
 mod roster;
 pub mod servers;
 pub mod settings;

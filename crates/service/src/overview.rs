@@ -39,9 +39,16 @@ impl Service {
         Ok(self.store.ping().await?)
     }
 
-    /// Why nothing can be written down just now, if that is so: a database that can be read may be full.
+    /// Why nothing can be written down just now, if that is so: a database that can be read may be full, and a file
+    /// that is open may have been deleted.
     pub fn write_trouble(&self) -> Option<String> {
-        self.house.records.trouble().or_else(|| self.executions.write_trouble())
+        let of_file = self.registry_file_trouble();
+        of_file.or_else(|| self.house.records.trouble()).or_else(|| self.executions.write_trouble())
+    }
+
+    /// What happened to the registry's file, if it was deleted, replaced or emptied. Needs only a look at the folder.
+    pub fn registry_file_trouble(&self) -> Option<String> {
+        self.store.file_trouble()
     }
 
     /// Why what the config file says is not what is done, if that is so.

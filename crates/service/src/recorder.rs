@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use registry::{Batch, ExecutionRecord, Keep, Store, Timestamp};
+use registry::{Batch, ExecutionRecord, Store, Timestamp};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
+use crate::retention;
 use crate::settings::Keeper;
 
 /// How long the first of a batch waits for others.
@@ -337,9 +338,7 @@ async fn write(store: &Store, batch: &Arc<Batch>) -> Result<u64, registry::Error
 
 async fn prune(store: &Store, settings: &Keeper) {
     let settings = settings.now();
-    let age = Duration::from_secs(u64::from(settings.keep_executions_days) * 24 * 3600);
-    let keep = Keep { since: Some(Timestamp::now().earlier_by(age)), newest: Some(settings.keep_executions) };
-    match store.prune_executions(keep).await {
+    match store.prune_executions(retention::keep(settings.keep_executions_days, settings.keep_executions)).await {
         Ok(0) => {}
         Ok(forgotten) => tracing::debug!(forgotten, "old records of calls are forgotten"),
         Err(error) => tracing::warn!(%error, "could not forget old records of calls"),

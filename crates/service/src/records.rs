@@ -1,4 +1,5 @@
-//! What is written behind everybody's back: states of servers, their tools, who did what.
+//! What is written in the background: states of servers, their tools, and what operators did while the database was
+//! unreachable.
 //!
 //! One task writes, so that what happened to a server is written in order. While the database is away things wait, a
 //! bounded number for each server, and nobody waits for them. What a server was in between may then be lost; what it is
@@ -38,7 +39,7 @@ struct Pending {
     servers: HashMap<ServerId, Backlog>,
     /// Servers with something to be written, in the order in which it came.
     turns: VecDeque<ServerId>,
-    notes: VecDeque<AuditNote>,
+    notes: VecDeque<Operation>,
     /// Whose things are being written right now.
     writing: Option<ServerId>,
     is_writing_note: bool,
@@ -60,12 +61,32 @@ struct Change {
     at: Timestamp,
 }
 
+/// What somebody did that happened already: it is written when the database is there.
+#[derive(Debug)]
+pub(crate) struct Operation {
+    pub(crate) note: AuditNote,
+    /// Whether calls are refused from now on, if that changed.
+    pub(crate) is_stopped: Option<bool>,
+}
+
+impl Operation {
+    /// Writes it, all or nothing.
+    pub(crate) async fn write(&self, store: &Store) -> Result<(), Error> {
+        let mut transaction = store.transaction("write the audit log").await?;
+        if let Some(is_stopped) = self.is_stopped {
+            transaction.set_executions_stopped(is_stopped).await?;
+        }
+        transaction.append_audit(self.note.clone()).await?;
+        transaction.commit().await
+    }
+}
+
 /// One thing to be written.
 enum Work {
     Change(ServerId, Change),
     Tools(ServerId, Arc<[ListedTool]>),
     LookedAt(ServerId, Timestamp),
-    Note(AuditNote),
+    Note(Operation),
 }
 
 impl Records {
@@ -89,8 +110,13 @@ impl Records {
         self.add(server, |backlog| backlog.looked_at = Some(at));
     }
 
-    /// Somebody did something.
+    /// Somebody did something while the database was unreachable.
     pub(crate) fn note(&self, note: AuditNote) {
+        self.operation(Operation { note, is_stopped: None });
+    }
+
+    /// An operator did something while the database was unreachable.
+    pub(crate) fn operation(&self, note: Operation) {
         let mut pending = self.lock();
         if pending.notes.len() == MOST_NOTES {
             pending.notes.pop_front();
@@ -99,6 +125,13 @@ impl Records {
         pending.notes.push_back(note);
         drop(pending);
         self.news.notify_one();
+    }
+
+    /// Whether what somebody does now has to wait with the rest: what waits was done before, so it is written before;
+    /// and nobody should wait for a database that is known to be unreachable.
+    pub(crate) fn must_queue(&self) -> bool {
+        let pending = self.lock();
+        pending.is_writing_note || !pending.notes.is_empty() || pending.trouble.is_some()
     }
 
     /// A server is gone: nothing more is written about it.
@@ -298,7 +331,7 @@ impl Work {
             Self::Change(server, change) => store.set_status(*server, change.told()).await.map(drop),
             Self::Tools(server, tools) => store.replace_tools(*server, tools).await.map(drop),
             Self::LookedAt(server, at) => store.note_health_check(*server, *at).await,
-            Self::Note(note) => store.append_audit(note.clone()).await,
+            Self::Note(operation) => operation.write(store).await,
         }
     }
 }
@@ -330,7 +363,7 @@ mod tests {
             Work::Change(_, change) => change.change.status.to_string(),
             Work::Tools(_, tools) => format!("{} tools", tools.len()),
             Work::LookedAt(..) => "looked at".to_owned(),
-            Work::Note(note) => note.action,
+            Work::Note(operation) => operation.note.action,
         };
         std::iter::from_fn(|| records.next().0).map(told).collect()
     }

@@ -19,7 +19,7 @@ use crate::finding::ShownTool;
 use crate::keeper::{Handle, Order};
 pub use crate::spec::{SECRETS_ARE_MISSING, problems_with_config};
 use crate::usage::UsageView;
-use crate::{Actor, Error, Service, spec, trial};
+use crate::{Actor, Error, Service, audit, spec, trial};
 
 /// How long a reader waits for what was discovered just now to be written.
 const WRITING_PATIENCE: Duration = Duration::from_secs(1);
@@ -164,7 +164,7 @@ impl Service {
         if !shown.record.status.is_up() && !shown.is_lazy {
             return Err(handle.unavailable("its tools can only be discovered while it is"));
         }
-        self.house.audit(by, "server.refresh_tools", &shown.record.name, None);
+        self.house.audit(audit::note(by, "server.refresh_tools", Some(&shown.record.name), None)).await?;
         handle.order(Order::Refresh).await;
         Ok(())
     }

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use registry::{AuditNote, Store};
+use registry::Store;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use upstream::{Limit, ServerLimits};
 
 use crate::error::Problem;
-use crate::{Actor, Error, Service};
+use crate::{Actor, Error, Service, audit};
 
 /// All settings, with their defaults.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,6 +42,14 @@ pub struct Settings {
     pub keep_executions_days: u32,
     /// More executions than this are forgotten, oldest first.
     pub keep_executions: u32,
+    /// Rows of the audit log older than this are deleted, in days.
+    pub keep_audit_days: u32,
+    /// More rows of the audit log than this are deleted, oldest first.
+    pub keep_audit: u32,
+    /// Events in the histories of servers older than this are deleted, in days.
+    pub keep_history_days: u32,
+    /// More events than this in the history of one server are deleted, oldest first.
+    pub keep_history: u32,
     /// Whether arguments and results are kept with executions.
     pub store_payloads: bool,
     /// Tools that clients see even where they see little else, by their full names.
@@ -82,6 +90,10 @@ impl Default for Settings {
             idle_timeout_s: 300,
             keep_executions_days: 30,
             keep_executions: 100_000,
+            keep_audit_days: 365,
+            keep_audit: 100_000,
+            keep_history_days: 90,
+            keep_history: 5_000,
             store_payloads: false,
             pinned_tools: Vec::new(),
             server_handshake_kb: Limit::Handshake.default_value(),
@@ -160,7 +172,7 @@ impl Keeper {
 const DAY_MS: i64 = 24 * 3600 * 1000;
 
 /// What whole numbers may be, by name: from, to, and whether -1 means that there is no limit.
-pub const RANGES: [(&str, i64, i64, bool); 21] = [
+pub const RANGES: [(&str, i64, i64, bool); 25] = [
     ("timeout_ms", 1, DAY_MS, false),
     ("mcp_timeout_ms", 1, DAY_MS, false),
     ("concurrent_limit", 1, 100_000, false),
@@ -173,6 +185,10 @@ pub const RANGES: [(&str, i64, i64, bool); 21] = [
     ("idle_timeout_s", 1, 30 * DAY_MS / 1000, false),
     ("keep_executions_days", 1, 36_500, false),
     ("keep_executions", 0, 100_000_000, false),
+    ("keep_audit_days", 1, 36_500, false),
+    ("keep_audit", 0, 100_000_000, false),
+    ("keep_history_days", 1, 36_500, false),
+    ("keep_history", 0, 100_000_000, false),
     range_of(Limit::Handshake),
     range_of(Limit::Pages),
     range_of(Limit::Catalog),
@@ -350,21 +366,14 @@ impl Service {
         let _turn = self.settings.changing().await;
         let before = self.settings.now();
         let changed = before.changed(&changes).map_err(|problems| Error::Validation { problems })?;
-        self.store.put_settings(changed.to_keep()).await?;
+        let mut change = self.store.transaction("change settings").await?;
+        change.put_settings(changed.to_keep()).await?;
+        audit::commit(change, audit::note(by, "settings.change", None, Some(Value::Object(changes)))).await?;
         self.settings.put(changed.clone());
         self.executions.heed_settings();
         changed.apply_to(self.fleet.server_limits());
         if before.pinned_tools != changed.pinned_tools {
             self.fleet.surface_changed();
-        }
-        let note = AuditNote {
-            who: Some(by.name.to_string()),
-            action: "settings.change".to_owned(),
-            target: None,
-            details: Some(Value::Object(changes)),
-        };
-        if let Err(error) = self.store.append_audit(note).await {
-            tracing::warn!(%error, who = %by.name, "could not write the audit log");
         }
         Ok(changed)
     }

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::household::Household;
 use crate::keeper::Handle;
-use crate::{Actor, Error, Event, Service};
+use crate::{Actor, Error, Event, Service, audit};
 
 impl Service {
     /// Switches tools on or off, by their full names; says how many are different now. If one is not there, none is
@@ -19,8 +19,16 @@ impl Service {
             meant.push(self.tool_called(name).await?);
         }
         meant.retain(|tool| tool.enabled != enabled);
+        if meant.is_empty() {
+            return Ok(0);
+        }
         let ids: Vec<ToolId> = meant.iter().map(|tool| tool.id).collect();
-        self.store.set_tools_enabled(&ids, enabled).await?;
+        let mut change = self.store.transaction("switch tools").await?;
+        change.set_tools_enabled(&ids, enabled).await?;
+        let names: Vec<&str> = meant.iter().map(|tool| tool.name.as_str()).collect();
+        let action = if enabled { "tool.enable" } else { "tool.disable" };
+        let target = if let [only] = names.as_slice() { (*only).to_owned() } else { format!("{} tools", names.len()) };
+        audit::commit(change, audit::note(by, action, Some(&target), Some(json!({ "tools": names })))).await?;
         let servers: BTreeSet<String> = meant.iter().map(|tool| tool.source_server_id.to_string()).collect();
         for server in servers {
             let handle = self.house.find(&server)?;
@@ -28,13 +36,6 @@ impl Service {
             let record = &handle.shown().record;
             let tool_count = record.tool_count as usize;
             self.events.tell(Event::ToolsChanged { server_id: server, name: record.name.clone(), tool_count });
-        }
-        if !meant.is_empty() {
-            let names: Vec<&str> = meant.iter().map(|tool| tool.name.as_str()).collect();
-            let action = if enabled { "tool.enable" } else { "tool.disable" };
-            let target =
-                if let [only] = names.as_slice() { (*only).to_owned() } else { format!("{} tools", names.len()) };
-            self.house.audit(by, action, &target, Some(json!({ "tools": names })));
         }
         Ok(meant.len() as u64)
     }

@@ -112,6 +112,11 @@ pub(crate) struct ServeArguments {
     pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) storage: StorageArguments,
+    /// How long to wait at start for a PostgreSQL that is unreachable; 0 does not wait. Wrong credentials
+    /// and a missing database fail at once. Else the variable MCP_AGGREGATOR_DATABASE_WAIT [default: 60]
+    #[arg(long, verbatim_doc_comment, value_name = "SECONDS",
+        value_parser = clap::value_parser!(u64).range(0..=crate::database_wait::LONGEST_WAIT))]
+    pub(crate) database_wait: Option<u64>,
     /// The address to listen at: ADDRESS:PORT, or a port on this machine
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8808", value_parser = listen_address)]
     pub(crate) listen: SocketAddr,

@@ -136,9 +136,12 @@ fn database(health: &Value) -> Finding {
             let issue = issues().find(|issue| issue["component"] == "database");
             let why = issue.and_then(|issue| issue["message"].as_str()).or_else(|| check["message"].as_str());
             let why = why.or(other).unwrap_or("it does not say how it is");
-            let advice = match why.contains("full") {
-                true => NO_ROOM,
-                false => "look whether the database runs, and at the log of the service; it tries again by itself",
+            let advice = if why.contains("full") {
+                NO_ROOM
+            } else if why.contains("restore a backup") {
+                "the service refuses changes until its file is back; `mcp-aggregator export` may still rescue what was in it"
+            } else {
+                "look whether the database runs, and at the log of the service; it tries again by itself"
             };
             Finding::problem("registry", format!("the service cannot use it: {why}")).advise(advice)
         }

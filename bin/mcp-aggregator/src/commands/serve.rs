@@ -11,7 +11,7 @@ use aggregator::cycle::{self, Chain};
 use aggregator::{Options, logging};
 use api::Api;
 use console::Console;
-use front::{AuthFailures, AuthReading, Front, Limits};
+use front::{AuthFailures, AuthReading, Front, Health, HealthCheck, Limits};
 use models::Model;
 use notebook::Folder;
 use registry::Location;
@@ -26,6 +26,7 @@ use crate::access::Access;
 use crate::admission::{TOKEN_VARIABLE, check_door, follow, tokens};
 use crate::arguments::serving::ServeArguments;
 use crate::beside::{Beside, outside};
+use crate::database_wait::{self, Waited};
 use crate::failure::Failure;
 use crate::output::{self, say};
 use crate::refusal::NO_ROOM;
@@ -73,6 +74,7 @@ pub(crate) fn run_announced(
         log_file,
         limits,
         no_history,
+        database_wait,
     } = arguments;
     let limits = limits_of(&limits)?;
     logging::init(debug, log_file.as_deref()).map_err(|error| {
@@ -93,6 +95,7 @@ pub(crate) fn run_announced(
     let vectors = vectors_elsewhere::from(vectors, embedder.as_deref())?;
     let documents = documents.as_deref().map(folder_of_documents).transpose()?;
     let chain = chain(config.as_ref(), &storage)?;
+    let database_wait = database_wait::limit(database_wait)?;
     make_room_for_connections();
     runtime.block_on(async {
         let mut signals = signals().map_err(|error| start(&error))?;
@@ -101,7 +104,10 @@ pub(crate) fn run_announced(
         let address = listener.local_addr().map_err(|error| start(&error))?;
         let tenancy = Tenancy::take(&storage.location()?, storage.folder().ok().as_deref())?;
         let access = Access::new(tokens, &storage)?;
-        let store = storage.open().await?;
+        let store = match database_wait::open(&storage, database_wait, &listener, address, &mut signals).await? {
+            Waited::Opened(store) => store,
+            Waited::Stopped => return Ok(()),
+        };
         let containers = lives::containers_of(&tenancy, &storage.location()?);
         // Nobody waits for it: a server that needs a container does so itself.
         let clearing = tokio::spawn({
@@ -155,6 +161,7 @@ pub(crate) fn run_announced(
             allowed_origins: allow_origin,
             limits,
             annexe: Some(Arc::new(Beside { api, console })),
+            health: Some(health_of(&service)),
         };
         let served = serve(front, listener, &mut signals).await;
         clearing.abort();
@@ -186,6 +193,22 @@ fn limits_of(given: &[String]) -> Result<Limits, Failure> {
         limits.set(limit).map_err(|why| Failure::usage(format!("--limit: {why}")))?;
     }
     Ok(limits)
+}
+
+/// What `/health` says of the registry. The details are for those who may come in.
+fn health_of(service: &Arc<Service>) -> HealthCheck {
+    let service = Arc::clone(service);
+    Box::new(move || {
+        if service.registry_file_trouble().is_some() {
+            return Health::Failed(
+                "the registry file was deleted, replaced or emptied; `mcp-aggregator status` says more",
+            );
+        }
+        match service.write_trouble() {
+            Some(_) => Health::Degraded("the database cannot be written; `mcp-aggregator status` says more"),
+            None => Health::Ok,
+        }
+    })
 }
 
 /// The REST API, the documents that it may read, and the model that answers questions.

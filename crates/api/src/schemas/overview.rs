@@ -87,6 +87,10 @@ fn each_setting() -> Vec<(&'static str, Schema)> {
         "idle_timeout_s" => "How long a lazy server may be idle before it is stopped.",
         "keep_executions_days" => "Older executions are forgotten.",
         "keep_executions" => "More executions than this are forgotten, oldest first.",
+        "keep_audit_days" => "Older rows of the audit log are deleted.",
+        "keep_audit" => "More rows of the audit log than this are deleted, oldest first.",
+        "keep_history_days" => "Older events in the histories of servers are deleted.",
+        "keep_history" => "More events than this in the history of one server are deleted, oldest first.",
         "server_handshake_kb" => {
             "What a server may answer to `initialize` or `server/discover`, instructions included."
         }

@@ -20,6 +20,8 @@ pub(crate) enum Fault {
     Conflict(Cause),
     /// The database itself is damaged.
     Corrupt(Cause),
+    /// The file of the database is not there any more, or is another one: a sentence.
+    Lost(String),
     /// Anything else.
     Refused(Cause),
 }
@@ -32,6 +34,7 @@ impl Fault {
             Self::Full(source) => Error::Full { deed, source },
             Self::Conflict(source) => Error::Conflict { deed, source },
             Self::Corrupt(source) => Error::Corrupt { deed, source },
+            Self::Lost(what) => Error::Lost { deed, what },
             Self::Refused(source) => Error::Refused { deed, source },
         }
     }
@@ -83,11 +86,15 @@ impl From<tokio_postgres::Error> for Fault {
     }
 }
 
-/// A certificate that is not good, or a value that cannot be sent or read. The library tells kinds only by their words.
+/// A certificate that is not good, a server without TLS where it is required, credentials that are missing, or a value
+/// that cannot be sent or read. The library tells kinds only by their words.
 fn is_lasting(error: &tokio_postgres::Error) -> bool {
     let cause = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
     let is_bad_certificate = cause.is_some_and(|cause| cause.kind() == io::ErrorKind::InvalidData);
-    is_bad_certificate || error.to_string().contains("serializing")
+    let words = error.to_string();
+    // Without an error of the connection as its cause, it is what both sides said that does not fit.
+    let is_disagreement = cause.is_none() && (words.contains("TLS handshake") || words.contains("authentication"));
+    is_bad_certificate || is_disagreement || words.contains("serializing") || words.contains("invalid configuration")
 }
 
 impl From<deadpool_postgres::PoolError> for Fault {

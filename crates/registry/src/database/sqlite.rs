@@ -3,9 +3,9 @@
 //! Two such threads serve a store: one writes, one reads. The write-ahead log lets readers see the last whole state
 //! while a transaction is being written, so nobody who lists waits for somebody who registers.
 
+mod file;
+
 use std::borrow::Cow;
-use std::fs::{self, OpenOptions};
-use std::io;
 use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
@@ -18,6 +18,7 @@ use tokio::sync::{Mutex, OwnedMutexGuard, oneshot};
 use super::dialect::for_sqlite;
 use super::{Fault, Given, Row, Rows, Value};
 use crate::error::OpenError;
+use file::OpenFile;
 
 /// How long a statement waits for another process that writes. Shorter than the time an operation has.
 const BUSY_LIMIT: Duration = Duration::from_secs(4);
@@ -29,24 +30,61 @@ const STATEMENTS_KEPT: usize = 128;
 pub(crate) struct Sqlite {
     writer: Arc<Worker>,
     reader: Arc<Worker>,
+    file: Arc<OpenFile>,
 }
 
 impl Sqlite {
     /// Opens the file, and makes it and its folder where they are missing, for nobody but their owner.
     pub(crate) fn open(path: &Path) -> Result<Self, OpenError> {
-        let failed = |source: io::Error| OpenError::File { path: path.to_owned(), source: source.into() };
-        prepare_file(path).map_err(failed)?;
+        file::prepare(path)?;
         Self::by(path, connect)
     }
 
     /// Opens a file that is there, to look at it: one that can only be read will do, and so will its folder.
     pub(crate) fn look(path: &Path) -> Result<Self, OpenError> {
+        file::refuse_empty(path)?;
         Self::by(path, look)
     }
 
     fn by(path: &Path, connect: Connect) -> Result<Self, OpenError> {
         let worker = |name| Worker::start(path, name, connect).map(Arc::new);
-        Ok(Self { writer: worker("writer")?, reader: worker("reader")? })
+        let (writer, reader) = (worker("writer")?, worker("reader")?);
+        let file =
+            OpenFile::at(path).map_err(|error| OpenError::File { path: path.to_owned(), source: error.into() })?;
+        Ok(Self { writer, reader, file: Arc::new(file) })
+    }
+
+    /// What happened to the file, if something did by which everything written from now on is lost.
+    pub(crate) fn file_trouble(&self) -> Option<String> {
+        self.file.trouble()
+    }
+
+    /// Looks at the file as somebody would who opens it now. What the connections that are open have in memory says
+    /// nothing about what is on the disk.
+    pub(crate) async fn check(&self) -> Result<(), Fault> {
+        self.refuse_lost()?;
+        let file = Arc::clone(&self.file);
+        let checked = tokio::task::spawn_blocking(move || {
+            let connection = Connection::open_with_flags(file.path(), OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+            connection.busy_timeout(BUSY_LIMIT)?;
+            connection.query_row("SELECT count(*) FROM registry_meta", [], |row| row.get::<_, i64>(0))
+        });
+        match checked.await.expect("a look does not panic") {
+            Ok(_) => Ok(()),
+            Err(error) if is_other_content(&error) => {
+                let path = self.file.path().display();
+                Err(Fault::Lost(format!(
+                    "the file {path} is no registry any more ({error}); stop the service, restore a backup and start it again"
+                )))
+            }
+            // One that may only be read needs what cannot be written beside it.
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::CannotOpen) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn refuse_lost(&self) -> Result<(), Fault> {
+        self.file.trouble().map_or(Ok(()), |trouble| Err(Fault::Lost(trouble)))
     }
 
     /// A session that only reads.
@@ -67,6 +105,8 @@ impl Sqlite {
 
     async fn begin(&self, how: &'static str) -> Result<Session, Fault> {
         let mut session = Session::new(&self.writer).await;
+        // What goes into a file that nobody will find again must not be acknowledged.
+        self.refuse_lost()?;
         session.in_transaction = true;
         session.run(move |connection| connection.execute_batch(how)).await?;
         Ok(session)
@@ -80,20 +120,11 @@ impl Sqlite {
     }
 }
 
-fn prepare_file(path: &Path) -> io::Result<()> {
-    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        let mut builder = fs::DirBuilder::new();
-        builder.recursive(true);
-        #[cfg(unix)]
-        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        builder.create(folder)?;
-    }
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(false);
-    // SQLite gives its log and its index the mode of the database.
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path).map(drop)
+/// Whether a file has something else in it than a registry.
+fn is_other_content(error: &rusqlite::Error) -> bool {
+    let is_no_database =
+        matches!(error.sqlite_error_code(), Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt));
+    is_no_database || error.to_string().contains("no such table")
 }
 
 /// How a file is opened.

@@ -174,6 +174,15 @@ from_value! {
     crate::SectionKind, "section type" { Value::Text(it) => it.parse().ok() }
 }
 
+/// Taken as it is, to be given back to the same database.
+impl FromValue for Value {
+    const WANTED: &'static str = "value";
+
+    fn from_value(value: Value) -> Option<Self> {
+        Some(value)
+    }
+}
+
 impl<T: FromValue> FromValue for Option<T> {
     const WANTED: &'static str = T::WANTED;
 

@@ -9,7 +9,7 @@ use crate::select::{Columns, Filter};
 use crate::store::{KeyLock, check_key_of, opened};
 use crate::{
     ConnectionConfig, Listed, NewServer, Page, ServerFilter, ServerId, ServerPatch, ServerRecord, Status, StatusChange,
-    Store, Timestamp,
+    Store, Timestamp, Transaction,
 };
 
 /// Between a server's name and a tool's.
@@ -24,11 +24,9 @@ const COLUMNS: &str = "id, name, description, transport_type, connection_config,
 impl Store {
     /// Registers a server. If the name is taken: [`Error::AlreadyExists`].
     pub async fn insert_server(&self, new: NewServer) -> Result<ServerRecord, Error> {
-        let sealer = self.sealer();
-        let mut session = self.write("register a server").await?;
-        check_key_of(&mut session, &sealer, KeyLock::Shared).await?;
-        let record = insert(&mut session, &sealer, new).await?;
-        session.commit().await?;
+        let mut transaction = self.transaction("register a server").await?;
+        let record = transaction.insert_server(new).await?;
+        transaction.commit().await?;
         Ok(record)
     }
 
@@ -70,21 +68,40 @@ impl Store {
 
     /// Changes a server, and the names of its tools if its own changes.
     pub async fn update_server(&self, id: ServerId, patch: ServerPatch) -> Result<ServerRecord, Error> {
-        let sealer = self.sealer();
-        let mut session = self.write("change a server").await?;
-        check_key_of(&mut session, &sealer, KeyLock::Shared).await?;
-        let found = by_id(&mut session, &sealer, id, Hold::Row).await?;
-        let old = found.ok_or_else(|| Error::server_not_found(&id))?;
-        let record = update(&mut session, &sealer, old, patch).await?;
-        session.commit().await?;
+        let mut transaction = self.transaction("change a server").await?;
+        let record = transaction.update_server(id, patch).await?;
+        transaction.commit().await?;
         Ok(record)
     }
 
     /// Removes a server with its tools, history and bindings. What was executed on it stays known.
     pub async fn delete_server(&self, id: ServerId) -> Result<(), Error> {
-        let mut session = self.write("remove a server").await?;
-        let gone = session.execute("DELETE FROM mcp.external_servers WHERE id = $1", values![id]).await?;
-        session.commit().await?;
+        let mut transaction = self.transaction("remove a server").await?;
+        transaction.delete_server(id).await?;
+        transaction.commit().await
+    }
+}
+
+impl Transaction {
+    /// As [`Store::insert_server`].
+    pub async fn insert_server(&mut self, new: NewServer) -> Result<ServerRecord, Error> {
+        let Self { session, sealer } = self;
+        check_key_of(session, sealer, KeyLock::Shared).await?;
+        insert(session, sealer, new).await
+    }
+
+    /// As [`Store::update_server`].
+    pub async fn update_server(&mut self, id: ServerId, patch: ServerPatch) -> Result<ServerRecord, Error> {
+        let Self { session, sealer } = self;
+        check_key_of(session, sealer, KeyLock::Shared).await?;
+        let found = by_id(session, sealer, id, Hold::Row).await?;
+        let old = found.ok_or_else(|| Error::server_not_found(&id))?;
+        update(session, sealer, old, patch).await
+    }
+
+    /// As [`Store::delete_server`].
+    pub async fn delete_server(&mut self, id: ServerId) -> Result<(), Error> {
+        let gone = self.session.execute("DELETE FROM mcp.external_servers WHERE id = $1", values![id]).await?;
         if gone == 0 { Err(Error::server_not_found(&id)) } else { Ok(()) }
     }
 }

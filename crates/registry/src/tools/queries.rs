@@ -3,7 +3,9 @@
 use crate::database::{Mismatch, Row, values};
 use crate::error::Error;
 use crate::select::{Columns, Filter};
-use crate::{Classified, Embedding, Listed, Page, ServerId, Store, ToolCounts, ToolFilter, ToolId, ToolRecord};
+use crate::{
+    Classified, Embedding, Listed, Page, ServerId, Store, ToolCounts, ToolFilter, ToolId, ToolRecord, Transaction,
+};
 
 const COLUMNS: Columns = Columns {
     columns: "t.id, t.name, t.original_name, t.source_server_id, s.name AS server_name, t.description, t.input_schema, \
@@ -49,23 +51,9 @@ impl Store {
 
     /// Switches tools on or off, all or none. A tool that is off stays so, even if its server drops it and lists it again.
     pub async fn set_tools_enabled(&self, ids: &[ToolId], enabled: bool) -> Result<(), Error> {
-        let mut session = self.write("switch tools").await?;
-        for id in ids {
-            let found =
-                session.execute("UPDATE mcp.tools SET enabled = $1 WHERE id = $2", values![enabled, *id]).await?;
-            if found == 0 {
-                return Err(not_found(*id));
-            }
-        }
-        let remember = if enabled {
-            "DELETE FROM mcp.tool_switches WHERE EXISTS (SELECT 1 FROM mcp.tools AS t WHERE t.id = $1 \
-             AND t.source_server_id = tool_switches.source_server_id AND t.original_name = tool_switches.original_name)"
-        } else {
-            "INSERT INTO mcp.tool_switches (source_server_id, original_name) \
-             SELECT source_server_id, original_name FROM mcp.tools WHERE id = $1 ON CONFLICT DO NOTHING"
-        };
-        session.execute_each(remember, ids.iter().map(|id| values![*id]).collect()).await?;
-        session.commit().await
+        let mut transaction = self.transaction("switch tools").await?;
+        transaction.set_tools_enabled(ids, enabled).await?;
+        transaction.commit().await
     }
 
     /// The tools of a server that are off, by the names it gave them; those among them, too, that it does not list just now.
@@ -117,6 +105,28 @@ impl Store {
                 })
             })
             .await
+    }
+}
+
+impl Transaction {
+    /// As [`Store::set_tools_enabled`].
+    pub async fn set_tools_enabled(&mut self, ids: &[ToolId], enabled: bool) -> Result<(), Error> {
+        let session = &mut self.session;
+        for id in ids {
+            let found =
+                session.execute("UPDATE mcp.tools SET enabled = $1 WHERE id = $2", values![enabled, *id]).await?;
+            if found == 0 {
+                return Err(not_found(*id));
+            }
+        }
+        let remember = if enabled {
+            "DELETE FROM mcp.tool_switches WHERE EXISTS (SELECT 1 FROM mcp.tools AS t WHERE t.id = $1 \
+             AND t.source_server_id = tool_switches.source_server_id AND t.original_name = tool_switches.original_name)"
+        } else {
+            "INSERT INTO mcp.tool_switches (source_server_id, original_name) \
+             SELECT source_server_id, original_name FROM mcp.tools WHERE id = $1 ON CONFLICT DO NOTHING"
+        };
+        session.execute_each(remember, ids.iter().map(|id| values![*id]).collect()).await.map(drop)
     }
 }
 

@@ -4,11 +4,12 @@ use std::sync::atomic::Ordering;
 
 use registry::{AuditFilter, AuditNote, ExecutionFilter, ExecutionId, ExecutionRecord, Listed, Page};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::listing::InMemory;
 use super::{BETWEEN_LOOKS, Executions, LOOKS, Verdict};
-use crate::{Actor, Error, Event, Service};
+use crate::records::Operation;
+use crate::{Actor, Error, Event, Service, audit};
 
 /// What the audit log calls it when calls are stopped, and allowed again.
 const STOP: &str = "executions.stop";
@@ -84,10 +85,14 @@ impl Executions {
         Ok(self.store.execution(id).await?)
     }
 
-    /// Whether calls are refused until they are allowed again is as it was left: the audit log says how.
+    /// Whether calls are refused until they are allowed again is as it was left.
     pub(crate) async fn recall_stop(&self) -> Result<(), Error> {
-        let (stopped, reset) = (self.last_time(STOP).await?, self.last_time(RESET).await?);
-        if stopped > reset {
+        let is_stopped = match self.store.executions_stopped().await? {
+            Some(kept) => kept,
+            // Kept by a version that wrote only the audit log.
+            None => self.last_time(STOP).await? > self.last_time(RESET).await?,
+        };
+        if is_stopped {
             tracing::warn!("executions are stopped since before the last start; a reset allows them again");
             self.is_stopped.store(true, Ordering::SeqCst);
         }
@@ -101,11 +106,20 @@ impl Executions {
         Ok(notes.items.first().map(|note| note.id))
     }
 
-    /// Notes who did something. What is done is done, whether or not the database hears of it.
-    async fn note(&self, by: &Actor, action: &str, target: Option<String>, details: Option<Value>) {
-        let note = AuditNote { who: Some(by.name.to_string()), action: action.to_owned(), target, details };
-        if let Err(error) = self.store.append_audit(note).await {
-            tracing::warn!(%error, action, who = %by.name, "could not write the audit log");
+    /// Notes who did something, and whether calls are refused from now on if that changed. It is done already: if the
+    /// database is unreachable, the row is written when it is back.
+    async fn note(&self, note: AuditNote, is_stopped: Option<bool>) {
+        let operation = Operation { note, is_stopped };
+        if self.records.must_queue() {
+            return self.records.operation(operation);
+        }
+        match operation.write(&self.store).await {
+            Ok(()) => {}
+            Err(error) if error.is_retryable() => {
+                tracing::warn!(%error, action = operation.note.action, "the audit log is written later");
+                self.records.operation(operation);
+            }
+            Err(error) => tracing::error!(%error, action = operation.note.action, "could not write the audit log"),
         }
     }
 
@@ -120,7 +134,7 @@ impl Executions {
                 tokio::time::sleep(BETWEEN_LOOKS).await;
             }
             let details = json!({ "server": **execution.server(), "tool": execution.tool() });
-            self.note(by, "execution.cancel", Some(id.to_string()), Some(details)).await;
+            self.note(audit::note(by, "execution.cancel", Some(&id.to_string()), Some(details)), None).await;
         }
         Ok(execution.record())
     }
@@ -128,14 +142,14 @@ impl Executions {
     pub(crate) async fn stop(&self, by: &Actor) -> Stopped {
         self.is_stopped.store(true, Ordering::SeqCst);
         let cancelled = self.cancel_those("an operator stopped all executions", |_| true);
-        self.note(by, STOP, None, Some(json!({ "cancelled": cancelled }))).await;
+        self.note(audit::note(by, STOP, None, Some(json!({ "cancelled": cancelled }))), Some(true)).await;
         Stopped { stopped: true, cancelled }
     }
 
     pub(crate) async fn reset(&self, by: &Actor) -> Stopped {
         self.sessions.reset();
         self.is_stopped.store(false, Ordering::SeqCst);
-        self.note(by, RESET, None, None).await;
+        self.note(audit::note(by, RESET, None, None), Some(false)).await;
         Stopped { stopped: false, cancelled: 0 }
     }
 }

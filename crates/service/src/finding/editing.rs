@@ -11,7 +11,7 @@ use serde_json::json;
 use super::Finder;
 use super::skills::{KnownSkill, SkillOrigin, SkillSet};
 use crate::servers::to_the_end;
-use crate::{Actor, Error, Event, Problem, Service};
+use crate::{Actor, Error, Event, Problem, Service, audit};
 
 /// Each is embedded, and compared with every tool.
 const MOST_SKILLS: usize = 500;
@@ -56,6 +56,15 @@ pub struct SkillChange {
     pub enabled: Option<bool>,
 }
 
+/// What becomes of a suggestion when a skill of its id is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Suggestion {
+    /// It stays, if there is one.
+    Stays,
+    /// It became the skill, and is gone.
+    Accepted,
+}
+
 impl Service {
     /// All skills, those that come with the program first.
     pub fn skills(&self) -> Vec<SkillView> {
@@ -77,14 +86,31 @@ impl Service {
         id: &str,
         change: SkillChange,
     ) -> Result<(SkillView, bool), Error> {
+        self.put_skill_and(by, id, change, Suggestion::Stays).await
+    }
+
+    /// The same, and what becomes of the suggestion of that id in the same transaction.
+    pub(super) async fn put_skill_and(
+        self: Arc<Self>,
+        by: &Actor,
+        id: &str,
+        change: SkillChange,
+        suggestion: Suggestion,
+    ) -> Result<(SkillView, bool), Error> {
         let (by, id) = (by.clone(), id.to_owned());
         to_the_end(async move {
             let _turn = self.finder.changing.lock().await;
             let skills = self.finder.skills();
             let is_new = skills.get(&id).is_none();
             let record = changed(&skills, &id, change).map_err(|problems| Error::Validation { problems })?;
-            self.store.put_skill(&record).await?;
-            self.skills_changed(&by, "skill.put", &id).await?;
+            let mut change = self.store.transaction("keep a skill").await?;
+            change.put_skill(&record).await?;
+            if suggestion == Suggestion::Accepted {
+                change.delete_suggestion(&id).await?;
+            }
+            let details = json!({ "enabled": record.enabled });
+            audit::commit(change, audit::note(&by, "skill.put", Some(&id), Some(details))).await?;
+            self.finder.read_skills().await?;
             Ok((self.skill(&id)?, is_new))
         })
         .await
@@ -98,19 +124,18 @@ impl Service {
             if self.finder.skills().get(&id).is_none() {
                 return Err(not_found(&id));
             }
-            if self.store.delete_skill(&id).await? {
-                self.skills_changed(&by, "skill.delete", &id).await?;
+            // What it is from then on: nothing, or as it comes with the program.
+            let others = self.store.skills().await?.into_iter().filter(|kept| kept.id != id).collect();
+            let left = SkillSet::new(&self.finder.skills_of_file, others);
+            let mut change = self.store.transaction("forget a skill").await?;
+            if !change.delete_skill(&id).await? {
+                return Ok(());
             }
-            Ok(())
+            let details = left.get(&id).map(|known| json!({ "enabled": known.is_enabled }));
+            audit::commit(change, audit::note(&by, "skill.delete", Some(&id), details)).await?;
+            self.finder.read_skills().await
         })
         .await
-    }
-
-    async fn skills_changed(&self, by: &Actor, action: &str, id: &str) -> Result<(), Error> {
-        self.finder.read_skills().await?;
-        let details = self.finder.skills().get(id).map(|known| json!({ "enabled": known.is_enabled }));
-        self.house.audit(by, action, id, details);
-        Ok(())
     }
 }
 

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use registry::{SuggestionRecord, Timestamp};
 
 use super::Finder;
-use super::editing::{SkillChange, SkillView, not_found};
+use super::editing::{SkillChange, SkillView, Suggestion, not_found};
 use super::library::Unjudged;
 use super::verdict::Suggested;
 use crate::servers::to_the_end;
-use crate::{Actor, Error, Service};
+use crate::{Actor, Error, Service, audit};
 
 /// So many wait at most; the tools named for one, at most.
 const MOST_WAITING: usize = 100;
@@ -27,8 +27,7 @@ impl Service {
         let waiting = self.waiting(id).await?;
         let change =
             SkillChange { name: Some(waiting.name), description: Some(waiting.description), ..SkillChange::default() };
-        let (skill, _) = Arc::clone(&self).put_skill(by, id, change).await?;
-        self.store.delete_suggestion(id).await?;
+        let (skill, _) = self.put_skill_and(by, id, change, Suggestion::Accepted).await?;
         Ok(skill)
     }
 
@@ -37,9 +36,9 @@ impl Service {
         let (by, id) = (by.clone(), id.to_owned());
         to_the_end(async move {
             let waiting = self.waiting(&id).await?;
-            self.store.put_suggestion(&SuggestionRecord { rejected: true, ..waiting }).await?;
-            self.house.audit(&by, "skill.reject", &id, None);
-            Ok(())
+            let mut change = self.store.transaction("reject a suggestion").await?;
+            change.put_suggestion(&SuggestionRecord { rejected: true, ..waiting }).await?;
+            Ok(audit::commit(change, audit::note(&by, "skill.reject", Some(&id), None)).await?)
         })
         .await
     }

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use super::{Registration, Update};
 use crate::household::Household;
 use crate::keeper::{Goal, Handle};
-use crate::{Actor, Error, Event, Problem, containers, spec};
+use crate::{Actor, Error, Event, Problem, audit, containers, spec};
 
 /// How long a registration waits for the connection and the tools.
 const REGISTRATION_PATIENCE: Duration = Duration::from_millis(1500);
@@ -26,17 +26,17 @@ impl Household {
             return Err(Error::ServerAlreadyExists { name: new.name });
         }
         let config = ConnectionConfig::from(new.connection_config);
-        let record = self
-            .store
-            .insert_server(NewServer {
-                description: new.description,
-                health_check_url: new.health_check_url,
-                enabled: new.enabled,
-                auto_connect: new.auto_connect,
-                ..NewServer::new(new.name, new.transport_type, config)
-            })
-            .await?;
-        self.audit(&by, "server.register", &record.name, Some(json!({ "transport_type": record.transport })));
+        let new = NewServer {
+            description: new.description,
+            health_check_url: new.health_check_url,
+            enabled: new.enabled,
+            auto_connect: new.auto_connect,
+            ..NewServer::new(new.name, new.transport_type, config)
+        };
+        let mut change = self.store.transaction("register a server").await?;
+        let record = change.insert_server(new).await?;
+        let details = json!({ "transport_type": record.transport });
+        audit::commit(change, audit::note(&by, "server.register", Some(&record.name), Some(details))).await?;
         let (server_id, name) = (record.id.to_string(), record.name.clone());
         let connects = record.enabled && record.auto_connect;
         let handle = self.admit(record).await?;
@@ -57,8 +57,10 @@ impl Household {
         let (patch, is_anew) = patch(&before, update)?;
         self.written_down(&handle).await;
         let switched = patch.enabled.filter(|&enabled| enabled != before.enabled);
-        let record = self.store.update_server(before.id, patch).await?;
-        self.audit(&by, "server.update", &before.name, Some(differences(&before, &record)));
+        let mut change = self.store.transaction("change a server").await?;
+        let record = change.update_server(before.id, patch).await?;
+        let details = differences(&before, &record);
+        audit::commit(change, audit::note(&by, "server.update", Some(&before.name), Some(details))).await?;
         let (server_id, name) = (record.id.to_string(), record.name.clone());
         handle.adopt(record, is_anew).await;
         match switched {
@@ -78,8 +80,9 @@ impl Household {
             return Err(Error::ServerReadOnly { name: record.name });
         }
         // First from the registry: if that cannot be done now, nothing is.
-        self.store.delete_server(record.id).await?;
-        self.audit(&by, "server.remove", &record.name, None);
+        let mut change = self.store.transaction("remove a server").await?;
+        change.delete_server(record.id).await?;
+        audit::commit(change, audit::note(&by, "server.remove", Some(&record.name), None)).await?;
         handle.end(Goal::Removed, force).await;
         self.events.tell(Event::ServerRemoved { server_id: record.id.to_string(), name: record.name });
         Ok(())
@@ -91,7 +94,7 @@ impl Household {
         if !record.enabled {
             return Err(handle.unavailable("it is disabled; enable it first"));
         }
-        self.audit(&by, "server.connect", &record.name, None);
+        self.audit(audit::note(&by, "server.connect", Some(&record.name), None)).await?;
         match handle.connect().await {
             Ok(()) => Ok(handle),
             Err(why) => Err(Error::ConnectionFailed {
@@ -105,7 +108,8 @@ impl Household {
 
     pub(super) async fn disconnect(self: Arc<Self>, by: Actor, key: String, force: bool) -> Result<Arc<Handle>, Error> {
         let handle = self.find(&key)?;
-        self.audit(&by, "server.disconnect", &handle.shown().record.name, Some(json!({ "force": force })));
+        let (name, details) = (handle.shown().record.name.clone(), json!({ "force": force }));
+        self.audit(audit::note(&by, "server.disconnect", Some(&name), Some(details))).await?;
         handle.end(Goal::Disconnected, force).await;
         Ok(handle)
     }
@@ -115,8 +119,10 @@ impl Household {
         let _changing = handle.changing.lock().await;
         self.written_down(&handle).await;
         let patch = ServerPatch { enabled: Some(on), ..ServerPatch::default() };
-        let record = self.store.update_server(handle.id, patch).await?;
-        self.audit(&by, if on { "server.enable" } else { "server.disable" }, &record.name, None);
+        let mut change = self.store.transaction("switch a server").await?;
+        let record = change.update_server(handle.id, patch).await?;
+        let action = if on { "server.enable" } else { "server.disable" };
+        audit::commit(change, audit::note(&by, action, Some(&record.name), None)).await?;
         handle.adopt(record, false).await;
         if on {
             drop(timeout(REGISTRATION_PATIENCE, handle.connect()).await);

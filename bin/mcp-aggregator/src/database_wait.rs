@@ -1,0 +1,115 @@
+//! Waits for a database that cannot be reached yet, as when a whole machine starts and PostgreSQL is not up first.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use registry::Store;
+use tokio::net::TcpListener;
+use tokio::time::{Instant, sleep};
+
+use crate::failure::Failure;
+use crate::output::say;
+use crate::session::Signals;
+use crate::storage::{NotOpened, StorageArguments};
+
+/// The variable that says how many seconds to wait, where `--database-wait` does not.
+pub(crate) const WAIT_VARIABLE: &str = "MCP_AGGREGATOR_DATABASE_WAIT";
+/// How long to wait unless something else is said.
+const DEFAULT_WAIT: u64 = 60;
+/// The longest wait that can be asked for: a day.
+pub(crate) const LONGEST_WAIT: u64 = 24 * 3600;
+/// The pause after each of the first attempts, and after each of the others.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LATER_PAUSE: Duration = Duration::from_secs(2);
+const FIRST_ATTEMPTS: u32 = 5;
+
+/// How long to wait, by the flag, else by the variable.
+pub(crate) fn limit(flag: Option<u64>) -> Result<Duration, Failure> {
+    let seconds = match (flag, std::env::var(WAIT_VARIABLE)) {
+        (Some(seconds), _) => seconds,
+        (None, Err(_)) => DEFAULT_WAIT,
+        (None, Ok(text)) => {
+            let seconds = text.trim().parse().ok().filter(|seconds| (0..=LONGEST_WAIT).contains(seconds));
+            seconds.ok_or_else(|| {
+                let message =
+                    format!("{WAIT_VARIABLE} is `{text}`: expected a number of seconds from 0 to {LONGEST_WAIT}");
+                Failure::usage(message)
+            })?
+        }
+    };
+    Ok(Duration::from_secs(seconds))
+}
+
+/// What became of it.
+pub(crate) enum Waited {
+    Opened(Store),
+    /// A signal came first.
+    Stopped,
+}
+
+/// Opens the registry. While its database is unreachable it is tried again, for `limit` at most; meanwhile `listener`
+/// answers every request with 503 and what is waited for.
+pub(crate) async fn open(
+    storage: &StorageArguments,
+    limit: Duration,
+    listener: &TcpListener,
+    address: SocketAddr,
+    signals: &mut Signals,
+) -> Result<Waited, Failure> {
+    let first = match storage.try_open().await {
+        Ok(store) => return Ok(Waited::Opened(store)),
+        Err(NotOpened { failure, is_unreachable: true }) if !limit.is_zero() => failure,
+        Err(not_opened) => return Err(not_opened.failure),
+    };
+    let seconds = limit.as_secs();
+    say(format_args!(
+        "waiting up to {seconds} s for the database; http://{address}/health answers 503 until it is there"
+    ));
+    let began = Instant::now();
+    let attempts = Arc::new(Mutex::new(1));
+    let counted = Arc::clone(&attempts);
+    let message = move || {
+        let attempts = *counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = began.elapsed().as_secs();
+        format!(
+            "waiting for the database: it was unreachable {attempts} times in {waited} s; giving up after {seconds} s"
+        )
+    };
+    let opening = async {
+        let mut failure = first;
+        for attempt in 1.. {
+            *attempts.lock().unwrap_or_else(PoisonError::into_inner) = attempt;
+            let left = limit.saturating_sub(began.elapsed());
+            if left.is_zero() {
+                break;
+            }
+            let pause = left.min(if attempt < FIRST_ATTEMPTS { FIRST_PAUSE } else { LATER_PAUSE });
+            say(format_args!("attempt {attempt}: {}; trying again in {:.0} s", failure.message, pause.as_secs_f64()));
+            sleep(pause).await;
+            match storage.try_open().await {
+                Ok(store) => return Ok(store),
+                Err(NotOpened { failure: again, is_unreachable: true }) => failure = again,
+                Err(not_opened) => return Err(not_opened.failure),
+            }
+        }
+        failure.message = format!("{}; gave up after {seconds} s (--database-wait)", failure.message);
+        Err(failure)
+    };
+    let answering = front::answer_while(listener, message, opening);
+    tokio::select! {
+        opened = answering => opened.map(Waited::Opened),
+        () = signals.next() => Ok(Waited::Stopped),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_flag_says_how_long_to_wait_else_it_is_a_minute() {
+        assert_eq!(limit(Some(0)).unwrap(), Duration::ZERO);
+        assert_eq!(limit(None).unwrap(), Duration::from_secs(60));
+    }
+}

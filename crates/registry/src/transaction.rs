@@ -1,0 +1,37 @@
+//! Several changes that are committed together or not at all: above all a change and its row in the audit log.
+
+use std::sync::Arc;
+
+use crate::Store;
+use crate::database::Session;
+use crate::error::Error;
+use crate::seal::Sealer;
+
+/// A transaction of the registry.
+///
+/// Dropping it without [`Transaction::commit`] undoes everything. All of it, from its begin to its commit, must be over
+/// within five seconds. On SQLite nobody else can write meanwhile, so nothing but changes belongs between the two.
+pub struct Transaction {
+    pub(crate) session: Session,
+    pub(crate) sealer: Arc<Sealer>,
+}
+
+impl Store {
+    /// Begins a transaction. `deed` says what is being done, in errors: "register a server".
+    pub async fn transaction(&self, deed: &'static str) -> Result<Transaction, Error> {
+        Ok(Transaction { session: self.write(deed).await?, sealer: self.sealer() })
+    }
+}
+
+impl Transaction {
+    /// Keeps everything that was changed.
+    pub async fn commit(self) -> Result<(), Error> {
+        self.session.commit().await
+    }
+}
+
+impl std::fmt::Debug for Transaction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Transaction").field("deed", &self.session.deed()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,127 @@
+//! A PostgreSQL that is not there yet when the service starts: waited for, and seen to be waited for.
+
+use std::net::{SocketAddr, TcpListener};
+
+use testkit::http_client::{Ask, Connection};
+use testkit::{Driver, Launch, Postgres, Signal, program, wait_until};
+
+/// Starts a service; it need not get to where it serves.
+fn start(folder: &std::path::Path, arguments: &[&str]) -> Driver {
+    Launch::program(program("mcp-aggregator"))
+        .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
+        .arg(folder.join("data"))
+        .args(arguments)
+        .env_remove("MCP_AGGREGATOR_TOKEN")
+        .start()
+}
+
+/// Where a service listens that waits for its database.
+fn address_of(service: &Driver) -> SocketAddr {
+    service.wait_for_stderr("/health answers 503");
+    wait_until("the address", || {
+        let text = service.stderr_text();
+        let (_, rest) = text.split_once("; http://")?;
+        rest.split_once("/health")?.0.parse().ok()
+    })
+}
+
+fn fetch(address: SocketAddr, ask: &Ask) -> (u16, String) {
+    let mut connection = Connection::open(address);
+    let (status, body) = connection.try_fetch(ask).expect("it answers");
+    (status, String::from_utf8_lossy(&body).into_owned())
+}
+
+#[test]
+fn a_service_that_starts_first_waits_for_postgres_and_serves_when_it_is_there() {
+    let Some(mut postgres) = Postgres::start() else { return };
+    let url = postgres.database("late");
+    postgres.stop();
+    let folder = tempfile::tempdir().unwrap();
+    let mut service = start(folder.path(), &["--database", &url]);
+    let address = address_of(&service);
+    let (status, body) = fetch(address, &Ask::new("GET", "/health"));
+    assert_eq!(status, 503);
+    assert!(body.contains(r#""status":"starting""#) && body.contains("waiting for the database"), "{body}");
+    assert!(!body.contains("postgres"), "everybody may ask, so no address is named: {body}");
+    for ask in [
+        Ask::post("/mcp", r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#),
+        Ask::new("GET", "/api/v1/aggregator/state"),
+        Ask::new("GET", "/"),
+    ] {
+        let (status, body) = fetch(address, &ask);
+        assert!(status == 503 && body.contains("waiting for the database"), "{ask:?}: {status} {body}");
+    }
+    service.wait_for_stderr("attempt 2: ");
+    assert!(!folder.path().join("data/credential.key").exists(), "no key is made for what is not there");
+    postgres.start_again();
+    service.wait_for_stderr("listening on http://");
+    let health = wait_until("it is well", || {
+        let (status, body) = fetch(address, &Ask::new("GET", "/health"));
+        (status == 200).then_some(body)
+    });
+    assert!(health.contains(r#""status":"ok""#), "{health}");
+    let (status, _) = fetch(address, &Ask::new("GET", "/api/v1/aggregator/servers"));
+    assert_eq!(status, 200, "it serves at the same address");
+    service.signal(Signal::TERM);
+    assert!(service.wait_exit().success());
+}
+
+/// An address at which nobody listens.
+fn nobody() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    format!("postgres://me@{}/x", listener.local_addr().unwrap())
+}
+
+#[test]
+fn it_gives_up_when_the_time_is_over_and_not_before_an_attempt() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut service = start(folder.path(), &["--database", &nobody(), "--database-wait", "3"]);
+    service.wait_for_stderr("waiting up to 3 s for the database");
+    assert!(!service.wait_exit().success());
+    let told = service.stderr_text();
+    assert!(told.contains("attempt 1: ") && told.contains("attempt 3: "), "{told}");
+    assert!(told.contains("gave up after 3 s (--database-wait)"), "{told}");
+    let mut service = start(folder.path(), &["--database", &nobody(), "--database-wait", "0"]);
+    assert!(!service.wait_exit().success());
+    let told = service.stderr_text();
+    assert!(!told.contains("waiting up to") && told.contains("could not open the registry"), "{told}");
+}
+
+#[test]
+fn a_signal_ends_the_wait() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut service = start(folder.path(), &["--database", &nobody()]);
+    service.wait_for_stderr("attempt 1: ");
+    service.signal(Signal::TERM);
+    assert!(service.wait_exit().success());
+}
+
+#[test]
+fn what_waiting_cannot_mend_fails_at_once() {
+    let Some(postgres) = Postgres::shared() else { return };
+    postgres.psql("postgres", "CREATE ROLE barred");
+    let there = postgres.url("postgres");
+    let barred = there.replace("postgres://postgres@", "postgres://barred@");
+    let unknown = there.replace("postgres://postgres@", "postgres://nobody-knows@");
+    let missing = postgres.url("no-such-database");
+    // A server that speaks no TLS, which is required.
+    let without_tls = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = without_tls.local_addr().unwrap();
+    std::thread::spawn(move || {
+        use std::io::{Read as _, Write as _};
+        for stream in without_tls.incoming().flatten() {
+            let mut stream = stream;
+            let mut request = [0; 8];
+            drop(stream.read_exact(&mut request).and_then(|()| stream.write_all(b"N")));
+        }
+    });
+    let tls = format!("postgres://me@{port}/x?sslmode=require");
+    for (database, what) in [(barred, "barred"), (unknown, "nobody-knows"), (missing, "no-such-database"), (tls, "TLS")]
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let mut service = start(folder.path(), &["--database", &database]);
+        assert!(!service.wait_exit().success());
+        let told = service.stderr_text();
+        assert!(!told.contains("waiting up to") && told.contains(what), "{told}");
+    }
+}
