@@ -17,6 +17,7 @@ mod failures;
 mod handshake;
 mod http_front;
 mod hygiene;
+mod killed;
 mod large;
 mod listing;
 mod own_models;

@@ -54,4 +54,6 @@ pub use dispatch::{Aggregator, Options};
 pub use fleet::Fleet;
 pub use reach::Reach;
 pub use surface::Surface;
+pub use protocol::escape;
+pub use upstream::inherited::raise_open_files;
 pub use upstream::watchdog::run_if_asked as become_watchdog_if_asked;

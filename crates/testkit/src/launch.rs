@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -82,6 +83,12 @@ impl Launch {
     /// Sets the working directory.
     pub fn cwd(mut self, folder: impl AsRef<Path>) -> Self {
         self.command.current_dir(folder);
+        self
+    }
+
+    /// Runs the program as another user, who must be able to read it and its config. Only root may do so.
+    pub fn as_user(mut self, user: u32) -> Self {
+        self.command.uid(user).gid(user);
         self
     }
 
