@@ -121,7 +121,8 @@ mod tests {
         let mut command = Command::new("sh");
         command.args(["-c", "trap '' HUP TERM; sleep 600; sleep 600"]).process_group(0);
         let inherited = Inherited { read_end: Some(&read_end), tag: None };
-        let child = inherited::spawn_with(&inherited, || command.spawn(), |child| Some(Pid::from_child(child))).unwrap();
+        let child =
+            inherited::spawn_with(&inherited, || command.spawn(), |child| Some(Pid::from_child(child))).unwrap();
         read_end.kill_at_end(Pid::from_child(&child)).unwrap();
         child
     }

@@ -209,8 +209,10 @@ mod tests {
     }
 
     fn limits(soft: impl fmt::Display) -> String {
-        format!("Max open files            1024                 4096                 files\n\
-             Max file locks            {soft:<20} unlimited            locks\n")
+        format!(
+            "Max open files            1024                 4096                 files\n\
+             Max file locks            {soft:<20} unlimited            locks\n"
+        )
     }
 
     #[test]

@@ -94,7 +94,8 @@ impl Groups {
 impl Watchdog {
     /// Starts a watchdog over everything that carries `mark`.
     pub fn start(mark: &Mark) -> io::Result<Self> {
-        let exit_pipe = ExitPipe::new().inspect_err(|error| tracing::debug!(%error, "no pipe for the end of both")).ok();
+        let exit_pipe =
+            ExitPipe::new().inspect_err(|error| tracing::debug!(%error, "no pipe for the end of both")).ok();
         let (output, input) = io::pipe()?;
         // Here and now, so that it watches before there is anything to watch over.
         let first = spawn(mark, output, exit_pipe.as_ref())?;
