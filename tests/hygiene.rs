@@ -1,10 +1,13 @@
 //! After hundreds of starts, stops, crashes and kills: no process, no zombie, no open file is left.
 
+use std::fs;
 use std::time::Instant;
 
 use rustix::process::Signal;
 use serde_json::json;
-use testkit::{Config, Launch, descendants, fake, open_fds, process_state, processes_with_env, program, wait_until};
+use testkit::{
+    Config, Launch, Serve, descendants, fake, open_fds, process_state, processes_with_env, program, wait_until,
+};
 
 use crate::setting::connected;
 
@@ -100,4 +103,30 @@ fn servers_inherit_one_pipe_of_ours_and_nothing_of_each_other() {
     assert_eq!(counts[0], of_a_server - 1, "the watchdog");
     // By the pipe the kernel knows when to kill it.
     assert_eq!(counts[1..], [of_a_server + 1; 5]);
+}
+
+/// The soft limit of open files that a process has.
+fn open_files_of(process: u32) -> u64 {
+    let limits = fs::read_to_string(format!("/proc/{process}/limits")).unwrap();
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files")).expect("Linux says so");
+    line.split_whitespace().next().expect("a soft limit").parse().expect("a number")
+}
+
+#[test]
+fn servers_have_the_limit_of_open_files_that_the_service_found() {
+    let found = 700;
+    let config = Config::new().server("one", fake()).server("two", fake());
+    let serve = Serve::start_as(&config, |launch| launch.through_shell(&format!("ulimit -Sn {found}")));
+    let servers = wait_until("both servers run", || {
+        let children = descendants(serve.pid());
+        let is_server = |&process: &u32| {
+            fs::read_to_string(format!("/proc/{process}/comm")).is_ok_and(|name| name.trim() == "fake-server")
+        };
+        let servers: Vec<u32> = children.into_iter().filter(is_server).collect();
+        (servers.len() == 2).then_some(servers)
+    });
+    assert!(open_files_of(serve.pid()) > found, "the service itself needs more");
+    for server in servers {
+        assert_eq!(open_files_of(server), found);
+    }
 }

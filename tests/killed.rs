@@ -8,8 +8,8 @@ use rustix::process::{Pid, Signal, getuid, kill_process};
 use serde_json::json;
 use tempfile::TempDir;
 use testkit::{
-    Config, Driver, Launch, Serve, ServerEntry, descendants, fake, process_exists, process_state, processes_with_env,
-    program, wait_gone_or_zombie, wait_until,
+    Config, Driver, Launch, ServerEntry, descendants, fake, process_exists, process_state, processes_with_env, program,
+    wait_gone_or_zombie, wait_until,
 };
 
 use crate::setting::{connected, initialized, pid_in};
@@ -216,11 +216,4 @@ fn a_grandchild_whose_environment_cannot_be_read_ends_with_its_server_and_no_oth
     client.close_stdin();
     client.wait_exit();
     wait_gone_or_zombie(neighbour);
-}
-
-/// The soft limit of open files that a process has.
-fn open_files_of(process: u32) -> String {
-    let limits = fs::read_to_string(format!("/proc/{process}/limits")).unwrap();
-    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files")).expect("Linux says so");
-    line.split_whitespace().next().expect("a soft limit").to_owned()
 }

@@ -12,6 +12,7 @@ mod cycles;
 mod documents;
 mod endurance;
 mod eras;
+mod escapes;
 mod examples;
 mod failures;
 mod handshake;

@@ -38,13 +38,10 @@ impl Secrets {
             },
         };
         let found = match transport {
-            Transport::Stdio(program) => {
-                let shown = mask::arguments(&program.command.value, &program.args);
-                let pairs = program.args.iter().zip(&shown);
-                pairs.flat_map(|(argument, shown)| mask::replaced(argument, shown)).collect()
-            }
+            Transport::Stdio(program) => in_arguments(&program.command.value, &program.args),
             Transport::Remote(remote) => mask::replaced(&remote.url.value, &mask::text(&remote.url.value)),
-            Transport::Container(_) => Vec::new(),
+            // The image decides what its arguments mean.
+            Transport::Container(container) => in_arguments("", &container.args),
         };
         let given = env.iter().chain(headers).map(|(name, value)| (name.as_str(), value.as_str())).chain(variables);
         let is_usual = |name: &str| NO_SECRETS.iter().any(|usual| usual.eq_ignore_ascii_case(name));
@@ -78,6 +75,12 @@ impl Secrets {
         }
         shown
     }
+}
+
+/// The secrets among the arguments of a command.
+fn in_arguments(command: &str, arguments: &[String]) -> Vec<String> {
+    let shown = mask::arguments(command, arguments);
+    arguments.iter().zip(&shown).flat_map(|(argument, shown)| mask::replaced(argument, shown)).collect()
 }
 
 /// Where the beginning of a secret begins with which a text ends that was cut off there.

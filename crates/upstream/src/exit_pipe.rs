@@ -107,7 +107,7 @@ mod kernel {
     pub(super) fn ignore(_: &[Signal]) {}
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
 mod tests {
     use std::os::unix::process::{CommandExt, ExitStatusExt};
     use std::process::{Child, Command};

@@ -258,8 +258,10 @@ pub fn run_if_asked() {
 }
 
 fn watch(mark: &Mark) {
-    // If we are stopped when our parent ends, the kernel sends `SIGHUP` and wakes us.
     exit_pipe::ignore_terminating_signals();
+    // Whoever stopped us does not keep us from our work: when our parent ends, the kernel wakes us.
+    #[cfg(target_os = "linux")]
+    rustix::process::set_parent_process_death_signal(Some(Signal::CONT)).ok();
     let (mut groups, mut is_dismissed) = (Groups::default(), false);
     for line in io::stdin().lock().lines().map_while(Result::ok) {
         is_dismissed |= line == DISMISSED;

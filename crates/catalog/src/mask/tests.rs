@@ -223,6 +223,16 @@ const PLACES: [&[&str]; 26] = [
     &["say Bearer \u{1} and more"],
 ];
 
+#[test]
+fn a_long_text_takes_neither_the_stack_nor_time_by_its_square() {
+    for part in
+        ["bearer a1 ", "basic a1:b ", "x:y/://", "key=x ", "a://b:c/", "{\"key\":\"x\"},", "key: x-key: ", "==::"]
+    {
+        let long = part.repeat(1 << 20);
+        assert!(text(&long).len() <= 2 * long.len());
+    }
+}
+
 proptest! {
     #[test]
     fn no_secret_is_left_whatever_it_is_made_of(

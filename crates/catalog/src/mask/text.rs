@@ -1,5 +1,7 @@
 //! Secrets within a text: credentials in addresses, query parameters, connection strings, headers and tokens.
 
+use std::ops::Range;
+
 use super::names::means_a_secret;
 use super::{MASK, hidden, is_reference};
 
@@ -46,6 +48,9 @@ const TOKENS: [&str; 36] = [
 /// What is shorter is a word that happens to begin like one.
 const SHORTEST_TOKEN: usize = 16;
 
+/// No user and password are longer. Without a bound, a text full of addresses would take time by its square.
+const LONGEST_CREDENTIALS: usize = 4096;
+
 /// Schemes of addresses whose paths may have an `@` in them.
 const WEB: [&str; 8] = ["http", "https", "ws", "wss", "file", "git", "git+https", "npm"];
 
@@ -68,6 +73,7 @@ fn without_passwords(text: &str) -> String {
         let is_alone = shown.len() == scheme.len() + BETWEEN.len();
         let is_end = |letter: char| letter.is_whitespace() || "\"<>`".contains(letter);
         let end = if is_alone { behind.len() } else { behind.find(is_end).unwrap_or(behind.len()) };
+        let end = behind.floor_char_boundary(end.min(LONGEST_CREDENTIALS));
         let length = credentials(scheme, &behind[..end]);
         let (user, place) = behind.split_at(length.unwrap_or(0));
         match (length, user.split_once(':')) {
@@ -92,7 +98,7 @@ fn credentials(scheme: &str, address: &str) -> Option<usize> {
     let may_be_host = authority.split(',').all(is_host);
     let is_web = WEB.iter().any(|web| web.eq_ignore_ascii_case(scheme));
     let has_password = !may_be_host || !is_web && authority.contains(':');
-    address.rfind('@').filter(|_| has_password)
+    has_password.then(|| address.rfind('@')).flatten()
 }
 
 fn is_long_and_mixed(text: &str) -> bool {
@@ -106,11 +112,12 @@ fn is_long_and_mixed(text: &str) -> bool {
 fn without_values(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut done = 0;
-    for (at, separator) in text.char_indices().filter(|(_, letter)| matches!(letter, '=' | ':')) {
+    let is_connection_string = text.contains(';');
+    for (at, _) in text.match_indices(['=', ':']) {
         if at < done {
             continue;
         }
-        let Some(value) = value_at(text, at, separator) else { continue };
+        let Some(value) = value_at(text, at, is_connection_string) else { continue };
         shown += &text[done..value.start];
         shown += &hidden(&text[value.clone()]);
         done = value.end;
@@ -119,7 +126,7 @@ fn without_values(text: &str) -> String {
 }
 
 /// Where the secret is whose name ends before the separator at `at`, if it is the name of one.
-fn value_at(text: &str, at: usize, separator: char) -> Option<std::ops::Range<usize>> {
+fn value_at(text: &str, at: usize, is_connection_string: bool) -> Option<Range<usize>> {
     let before = text[..at].trim_end();
     let is_quoted = before.ends_with('"');
     let before = before.trim_end_matches(['"', '\\']);
@@ -139,27 +146,25 @@ fn value_at(text: &str, at: usize, separator: char) -> Option<std::ops::Range<us
         return Some(inner..text[inner..].find(quote).map_or(text.len(), |end| inner + end));
     }
     let previous = text[..name_start].chars().next_back();
-    match (separator, previous) {
-        // The value of a key in JSON that is no text is no secret.
-        (':', _) if is_quoted => None,
-        (':', _) if rest.starts_with("//") => None,
-        (':', None) => until(None),
-        // In the middle of a sentence only what is called as headers are.
-        (':', _) => match name.contains('-')
-            || name.eq_ignore_ascii_case("authorization")
-            || name.eq_ignore_ascii_case("cookie")
-        {
-            true => until(rest.find(['\n', '\r', '"', '\'', ';'])),
-            false => None,
-        },
-        (_, Some('?' | '&' | '#')) => {
-            until(rest.find(|letter: char| letter.is_whitespace() || "&#\"'<>`".contains(letter)))
-        }
-        (_, _) if rest.starts_with('{') && !rest.starts_with("${") => until(rest.find('}').map(|end| end + 1)),
-        (_, Some(',')) => until(rest.find(',')),
-        (_, _) if text.contains(';') => until(rest.find(';')),
-        (_, None) => until(None),
-        (_, Some(_)) => until(rest.find(char::is_whitespace)),
+    if text[at..].starts_with(':') {
+        let is_header =
+            name.contains('-') || ["authorization", "cookie"].iter().any(|it| name.eq_ignore_ascii_case(it));
+        return match previous {
+            // The value of a key in JSON that is no text is no secret.
+            _ if is_quoted || rest.starts_with("//") => None,
+            None => until(None),
+            // In the middle of a sentence only what is called as headers are.
+            Some(_) if is_header => until(rest.find(['\n', '\r', '"', '\'', ';'])),
+            Some(_) => None,
+        };
+    }
+    match previous {
+        Some('?' | '&' | '#') => until(rest.find(|letter: char| letter.is_whitespace() || "&#\"'<>`".contains(letter))),
+        _ if rest.starts_with('{') && !rest.starts_with("${") => until(rest.find('}').map(|end| end + 1)),
+        Some(',') => until(rest.find(',')),
+        _ if is_connection_string => until(rest.find(';')),
+        None => until(None),
+        Some(_) => until(rest.find(char::is_whitespace)),
     }
 }
 
@@ -176,14 +181,21 @@ fn without_credentials(text: &str) -> String {
     })
 }
 
-fn without_credential(text: &str, scheme: &str, is_credential: impl Fn(&str) -> bool + Copy) -> String {
+fn without_credential(text: &str, scheme: &str, is_credential: impl Fn(&str) -> bool) -> String {
     // Lower-casing ASCII moves no byte.
-    let Some(at) = text.to_ascii_lowercase().find(scheme) else { return text.to_owned() };
-    let (before, rest) = text.split_at(at + scheme.len());
-    let end = rest.find(|char: char| char.is_whitespace() || "\"'".contains(char)).unwrap_or(rest.len());
-    let (credential, after) = rest.split_at(end);
-    let shown = if is_credential(credential) { hidden(credential) } else { credential.to_owned() };
-    format!("{before}{shown}{}", without_credential(after, scheme, is_credential))
+    let lower = text.to_ascii_lowercase();
+    let mut shown = String::with_capacity(text.len());
+    let mut done = 0;
+    while let Some(at) = lower[done..].find(scheme) {
+        let start = done + at + scheme.len();
+        let rest = &text[start..];
+        let end = rest.find(|char: char| char.is_whitespace() || "\"'".contains(char)).unwrap_or(rest.len());
+        let credential = &rest[..end];
+        shown += &text[done..start];
+        shown += &if is_credential(credential) { hidden(credential) } else { credential.to_owned() };
+        done = start + end;
+    }
+    shown + &text[done..]
 }
 
 /// The text without the tokens in it that can be told from their form.
