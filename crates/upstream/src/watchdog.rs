@@ -3,8 +3,8 @@
 //! `kill -9` leaves us no time to stop our servers, and they may not notice: some ignore the end of their input, and
 //! their own children never hear of it. So at start we run ourselves a second time in this role, with one end of a
 //! pipe as its input. We tell it which process groups live; when the pipe ends, by our will or not, it ends what is
-//! left and goes too. On an orderly stop nothing is left, and it is gone before we are. If somebody kills or stops the
-//! watchdog instead, another takes its place, however often.
+//! left and goes too. On an orderly stop nothing is left, and it is gone before we are. If somebody kills the watchdog
+//! instead, another takes its place, however often; if somebody stops it, it is woken.
 //!
 //! Somebody may kill it together with us, or stop it. What happens then is up to the kernel: see
 //! [`exit_pipe`](crate::exit_pipe).
@@ -210,13 +210,13 @@ impl Shared {
     }
 }
 
-/// Waits for the end of a watchdog. One that somebody stopped is of no use, so it is killed.
+/// Waits for the end of a watchdog. One that somebody stopped is woken; to replace it would leave a moment without any.
 fn wait_for_end(watchdog: Pid) {
     loop {
         match waitid(WaitId::Pid(watchdog), WaitIdOptions::EXITED | WaitIdOptions::STOPPED) {
             // It was started by us and is not waited for yet, so the number is its own.
             Ok(Some(status)) if status.stopped() => {
-                kill_process(watchdog, Signal::KILL).ok();
+                kill_process(watchdog, Signal::CONT).ok();
             }
             Err(rustix::io::Errno::INTR) => {}
             Ok(_) | Err(_) => return,
