@@ -5,6 +5,7 @@
 //! - [`story`]: the whole of it, with restarts in between, on either database
 //! - [`tools`]: what there is, and calls; [`executions`]: the account of them; [`skills`]: what tools are for
 //! - [`documents`]: Markdown documents that run tools; [`assistant`]: what an assistant may use
+//! - [`expensive`]: documents and schemas that would take for ever
 //! - [`overview`]: state, health, settings, audit, metrics; [`events`]: what happens, as it happens
 //! - [`mistakes`]: what makes no sense, in one shape; [`document`]: what the OpenAPI document promises
 
@@ -14,6 +15,7 @@ mod config_file;
 mod document;
 mod documents;
 mod events;
+mod expensive;
 mod executions;
 mod mistakes;
 mod overview;

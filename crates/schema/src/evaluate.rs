@@ -393,7 +393,7 @@ impl<'p> Evaluator<'p, '_, '_> {
     pub(crate) fn matches(&mut self, pattern: usize, text: &str) -> Evaluated<Truth> {
         let source = self.program.patterns[pattern];
         if self.patterns[pattern].is_none() {
-            self.steps.take(500 + 8 * source.len())?;
+            self.steps.take(3000 + 20 * source.len())?;
             self.patterns[pattern] = Some(Pattern::new(source));
         }
         self.steps.take(1 + text.len() / 32)?;

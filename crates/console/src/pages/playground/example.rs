@@ -4,34 +4,50 @@ use serde_json::{Map, Value, json};
 
 /// Schemas may name themselves; so deep they are followed.
 const DEEPEST: usize = 6;
+/// So many values are looked at, and so long a proposal may be: a schema may name itself many times at each level.
+const MOST_VALUES: usize = 1_000;
+const LONGEST_DEFAULT: usize = 10_000;
 
 /// Of what a tool must be given only that which needs nobody's word: nobody has agreed to the first of several, nor to a
 /// text without letters, nor to nought.
 pub(super) fn of(schema: &Value) -> Value {
-    members(schema, schema, 0)
+    members(schema, schema, 0, &mut { MOST_VALUES })
 }
 
-fn members(schema: &Value, root: &Value, depth: usize) -> Value {
+fn members(schema: &Value, root: &Value, depth: usize, left: &mut usize) -> Value {
     let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    let member = |name: &str| Some((name.to_owned(), value(&schema["properties"][name], root, depth)?));
+    let member = |name: &str| Some((name.to_owned(), value(&schema["properties"][name], root, depth, left)?));
     Value::Object(required.filter_map(member).collect::<Map<_, _>>())
 }
 
-fn value(schema: &Value, root: &Value, depth: usize) -> Option<Value> {
+fn value(schema: &Value, root: &Value, depth: usize, left: &mut usize) -> Option<Value> {
+    *left = left.checked_sub(1)?;
     if let Some(value) = schema.get("default").or(schema.get("const")) {
-        return Some(value.clone());
+        return Some(value.clone()).filter(|_| is_short(value, &mut { LONGEST_DEFAULT }));
     }
     if can_be_null(schema) {
         return Some(Value::Null);
     }
     if let Some(meant) = meant(schema, root).filter(|_| depth < DEEPEST) {
-        return value(meant, root, depth + 1);
+        return value(meant, root, depth + 1, left);
     }
     let has_members = schema["properties"].as_object().is_some_and(|members| !members.is_empty());
     if schema["type"] != "object" || !has_members {
         return None;
     }
-    Some(if depth < DEEPEST { members(schema, root, depth + 1) } else { json!({}) })
+    Some(if depth < DEEPEST { members(schema, root, depth + 1, left) } else { json!({}) })
+}
+
+/// Whether a value has at most so many bytes, roughly.
+fn is_short(value: &Value, left: &mut usize) -> bool {
+    let own = 1 + value.as_str().map_or(0, str::len);
+    let Some(rest) = left.checked_sub(own) else { return false };
+    *left = rest;
+    match value {
+        Value::Array(items) => items.iter().all(|item| is_short(item, left)),
+        Value::Object(members) => members.values().all(|member| is_short(member, left)),
+        _ => true,
+    }
 }
 
 /// What a schema refers to, if that is all it says.
@@ -72,5 +88,14 @@ mod tests {
             "properties": {"node": {"$ref": "#/$defs/Node"}, "size": {"$ref": "#/$defs/Size"}}});
         assert_eq!(of(&schema)["size"], Value::Null, "there is something to choose");
         assert!(of(&schema)["node"]["next"].is_object());
+    }
+
+    #[test]
+    fn a_schema_that_names_itself_many_times_ends_soon() {
+        let names: Vec<String> = (0..100).map(|number| format!("m{number}")).collect();
+        let members: Map<String, Value> = names.iter().map(|name| (name.clone(), json!({"$ref": "#"}))).collect();
+        let schema = json!({"type": "object", "required": names, "properties": members});
+        // At every one of six levels a hundred members: 10^12 values.
+        assert!(of(&schema).to_string().len() < 100_000);
     }
 }

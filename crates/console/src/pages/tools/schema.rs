@@ -1,6 +1,8 @@
 //! A JSON Schema in words: what each member may be, its limits, and what is inside of it. References within the schema
 //! are followed, so that what libraries generate reads like what people write.
 
+use std::cell::Cell;
+
 use serde_json::{Map, Value};
 
 use super::definition::cut;
@@ -15,6 +17,8 @@ const MOST: usize = 200;
 const PATIENCE: usize = 300;
 /// So many parts of a schema are put together.
 const PARTS: usize = 32;
+/// So many values are copied out of a schema to put its parts together.
+const MOST_COPIED: usize = 500_000;
 /// So many kinds are told that a value may be, and so deep.
 const KINDS: usize = 8;
 const DEEPEST_KIND: usize = 3;
@@ -23,8 +27,9 @@ const CHOICES: usize = 20;
 
 /// The members of an object as a table, with those of the objects inside of it below them.
 pub(super) fn table(schema: &Value) -> Html {
-    let mut table = Table { root: schema, rows: Html::default(), count: 0, patience: PATIENCE };
-    table.members(&resolved(schema, schema), 0);
+    let root = Root { schema, left: Cell::new(MOST_COPIED) };
+    let mut table = Table { root: &root, rows: Html::default(), count: 0, patience: PATIENCE };
+    table.members(&resolved(schema, &root), 0);
     if table.count == 0 {
         return html!(r#"<p class="muted">Nothing, or anything: its schema names no members.</p>"#);
     }
@@ -37,9 +42,39 @@ pub(super) fn table(schema: &Value) -> Html {
     )
 }
 
+/// The whole schema, which references lead into.
+struct Root<'s> {
+    schema: &'s Value,
+    /// So many more values may be copied out of it.
+    left: Cell<usize>,
+}
+
+impl Root<'_> {
+    /// A copy of a part; nothing once too much was copied.
+    fn copy(&self, part: &Value) -> Value {
+        let mut left = self.left.get();
+        let fits = take(part, &mut left);
+        self.left.set(left);
+        if fits { part.clone() } else { Value::Null }
+    }
+}
+
+/// Takes the size of a value out of what is left. Whether it was enough.
+fn take(value: &Value, left: &mut usize) -> bool {
+    let Some(rest) = left.checked_sub(1 + value.as_str().map_or(0, |text| text.len() / 64)) else {
+        *left = 0;
+        return false;
+    };
+    *left = rest;
+    match value {
+        Value::Array(items) => items.iter().all(|item| take(item, left)),
+        Value::Object(members) => members.values().all(|member| take(member, left)),
+        _ => true,
+    }
+}
+
 struct Table<'s> {
-    /// What references lead into.
-    root: &'s Value,
+    root: &'s Root<'s>,
     rows: Html,
     count: usize,
     /// So much more is looked into: a schema may lead to itself in many ways.
@@ -122,15 +157,15 @@ fn branches(schema: &Value) -> &[Value] {
 }
 
 /// A schema without references to other parts of the whole, and with what `allOf` adds to it.
-fn resolved(schema: &Value, root: &Value) -> Value {
-    let mut schema = schema.clone();
+fn resolved(schema: &Value, root: &Root<'_>) -> Value {
+    let mut schema = root.copy(schema);
     let mut waiting = Vec::new();
     // A reference may lead to itself.
     for _ in 0..PARTS {
         let Some(members) = schema.as_object_mut() else { break };
         if let Some(Value::String(place)) = members.remove("$ref") {
-            let target = place.strip_prefix('#').and_then(|pointer| root.pointer(pointer)).cloned();
-            merge(members, target.unwrap_or_default());
+            let target = place.strip_prefix('#').and_then(|pointer| root.schema.pointer(pointer));
+            merge(members, target.map(|target| root.copy(target)).unwrap_or_default());
         } else if let Some(Value::Array(parts)) = members.remove("allOf") {
             waiting.extend(parts.into_iter().take(PARTS));
         } else if let Some(part) = waiting.pop() {
@@ -162,7 +197,7 @@ fn merge(members: &mut Map<String, Value>, other: Value) {
 }
 
 /// What a value may be, in few words.
-fn kind(schema: &Value, root: &Value, depth: usize) -> String {
+fn kind(schema: &Value, root: &Root<'_>, depth: usize) -> String {
     let schema = resolved(schema, root);
     let default = match schema.get("default") {
         Some(Value::Null) | None => String::new(),
@@ -176,7 +211,7 @@ fn kind(schema: &Value, root: &Value, depth: usize) -> String {
     word + &default
 }
 
-fn main_word(schema: &Value, root: &Value, depth: usize) -> String {
+fn main_word(schema: &Value, root: &Root<'_>, depth: usize) -> String {
     if let Some(value) = schema.get("const") {
         return format!("always {}", clip(&told(value), 80));
     }
@@ -213,7 +248,7 @@ fn one_of(words: impl Iterator<Item = String>) -> String {
     all.join(" or ")
 }
 
-fn of_type(word: &str, schema: &Value, root: &Value, depth: usize) -> String {
+fn of_type(word: &str, schema: &Value, root: &Root<'_>, depth: usize) -> String {
     match word {
         "string" => match schema["format"].as_str() {
             Some("date") => "date, as 2024-01-31".to_owned(),
@@ -276,7 +311,7 @@ mod tests {
     use super::*;
 
     fn said(schema: &Value) -> String {
-        kind(schema, schema, 0)
+        kind(schema, &Root { schema, left: Cell::new(MOST_COPIED) }, 0)
     }
 
     #[test]
@@ -337,5 +372,15 @@ mod tests {
         let wide: Map<String, Value> =
             (0..1000).map(|number| (format!("p{number}"), json!({"type": "string"}))).collect();
         assert!(table(&json!({ "properties": wide })).0.matches("<tr>").count() <= MOST + 1);
+    }
+
+    #[test]
+    fn what_is_copied_out_of_a_schema_is_bounded() {
+        let large: Vec<Value> = (0..20_000).map(|number| json!(number)).collect();
+        let branches = vec![json!({"$ref": "#/$defs/b"}); 8];
+        let members: Map<String, Value> =
+            (0..200).map(|number| (format!("m{number}"), json!({"anyOf": branches}))).collect();
+        let schema = json!({"$defs": {"b": {"x": large, "anyOf": branches}}, "properties": members});
+        assert!(table(&schema).to_string().contains("m199"), "the rest is told without its kind");
     }
 }
