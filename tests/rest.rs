@@ -5,6 +5,7 @@
 //! - [`story`]: the whole of it, with restarts in between, on either database
 //! - [`tools`]: what there is, and calls; [`executions`]: the account of them; [`skills`]: what tools are for
 //! - [`documents`]: Markdown documents that run tools; [`assistant`]: what an assistant may use
+//! - [`expensive`]: documents and schemas that would take for ever
 //! - [`overview`]: state, health, settings, audit, metrics; [`events`]: what happens, as it happens
 //! - [`audit`]: who did what, whatever happens; [`registry_file`], [`database_wait`]: a registry that is lost, or not there
 //!   yet
@@ -18,6 +19,7 @@ mod database_wait;
 mod document;
 mod documents;
 mod events;
+mod expensive;
 mod executions;
 mod mistakes;
 mod overview;

@@ -13,7 +13,7 @@ mod tools;
 use std::path::Path;
 use std::sync::Arc;
 
-use notebook::{Binding, FileError, Folder, FolderError, Origin, Section, Server};
+use notebook::{Binding, FileError, Folder, FolderError, MAX_DOCUMENT_BYTES, NotDone, Origin, Section, Server};
 use registry::Page;
 use service::bindings::ShownBinding;
 use service::{Error, Service};
@@ -21,7 +21,7 @@ use service::{Error, Service};
 use crate::asked::{Asked, refuse};
 pub(crate) use following::news;
 pub use foresight::open_document;
-pub(crate) use running::{Output, Run};
+pub(crate) use running::{Output, Run, Wanted, planned};
 pub(crate) use tools::{Asking, ServiceTools, own_session};
 
 /// A document that is meant.
@@ -39,6 +39,10 @@ impl Meant {
     pub(crate) async fn by_body(asked: &Asked) -> Result<Self, Error> {
         let path = asked.body.text("path");
         match (asked.body.text("text"), path) {
+            (Some(text), _) if text.len() > MAX_DOCUMENT_BYTES => {
+                let why = format!("the text has {} bytes; a document has at most {MAX_DOCUMENT_BYTES}", text.len());
+                Err(refuse(&["body", "text"], "value_error", why))
+            }
             (Some(text), path) => Ok(Self { text, path, file: None }),
             (None, Some(path)) => Self::in_folder(asked.documents.as_ref(), path).await,
             (None, None) => {
@@ -136,7 +140,20 @@ pub(crate) fn not_found(path: &str, error: &FolderError) -> Error {
     Error::DocumentNotFound { path: path.to_owned(), why }
 }
 
-/// Does what takes a disk, or a processor for longer than a moment, away from the threads that move calls.
+/// Reads, maps or changes a document on the threads for that: few, so that documents never take all processors.
+pub(crate) async fn compute<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    notebook::off_runtime(work).await.unwrap_or_else(|error| match error {
+        NotDone::Busy(_) => {
+            let message = format!("documents cannot be looked at now: {error}; try again later");
+            Err(Error::LimitReached { message, context: serde_json::Map::new() })
+        }
+        NotDone::Failed(_) => Err(Error::Internal { what: format!("a document could not be looked at: {error}") }),
+    })
+}
+
+/// Does what takes a disk away from the threads that move calls.
 pub(crate) async fn away<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use assistant::{Bounds, Dialogue, Ended, Hands, Mishap, Offer, Outcome, Permission, Told};
 use models::{Failure, Model, Tool};
+use notebook::{ArgumentCheck, check_arguments};
 use registry::{RawJson, Source, ToolRecord};
 use serde_json::{Map, Value, json};
 use service::calls::Call;
@@ -137,10 +138,14 @@ impl Hands for ServiceHands<'_> {
         }
     }
 
-    fn check(&self, offer: &Offer, arguments: &Map<String, Value>) -> Result<(), String> {
-        match notebook::misfits(&offer.tool.schema, &Value::Object(arguments.clone())).as_slice() {
-            [] => Ok(()),
-            faults => Err(faults.join("; ")),
+    async fn check(&self, offer: &Offer, arguments: &Map<String, Value>) -> Result<(), String> {
+        match check_arguments(offer.tool.schema.clone(), Value::Object(arguments.clone())).await {
+            ArgumentCheck::Fit => Ok(()),
+            ArgumentCheck::Misfit(faults) => Err(faults.join("; ")),
+            ArgumentCheck::NotChecked(reason) => {
+                tracing::warn!(tool = %offer.tool.name, %reason, "arguments were not checked against the tool's schema");
+                Ok(())
+            }
         }
     }
 

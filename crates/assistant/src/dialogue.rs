@@ -269,7 +269,7 @@ impl Dialogue {
     }
 
     /// What is to be called, or what the model is told instead.
-    fn prepare(&mut self, call: &ToolCall, hands: &impl Hands) -> Result<(usize, String), Unmade> {
+    async fn prepare(&mut self, call: &ToolCall, hands: &impl Hands) -> Result<(usize, String), Unmade> {
         // Documents and people use the name that the service has for it, and models repeat it.
         let own = || self.names.safe(&call.name).map(|_| call.name.as_str());
         let offer = self.names.original(&call.name).or_else(own);
@@ -284,7 +284,7 @@ impl Dialogue {
                 format!("no further calls may be made: the limit is {}. Answer with what you know.", self.calls_made);
             return Err(Unmade { why, kind: Kind::Spent });
         }
-        let checked = hands.check(&self.offers[place], &parsed);
+        let checked = hands.check(&self.offers[place], &parsed).await;
         checked.map_err(|why| self.misfit(call, place, &why))?;
         if !self.repeats.may_call(&self.offers[place].tool.name, &parsed) {
             let why = "this was called with the same arguments before, and its result is above. Do not call it again; \

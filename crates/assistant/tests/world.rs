@@ -76,7 +76,7 @@ impl Hands for Noting {
         }
     }
 
-    fn check(&self, _offer: &Offer, arguments: &Map<String, Value>) -> Result<(), String> {
+    async fn check(&self, _offer: &Offer, arguments: &Map<String, Value>) -> Result<(), String> {
         match arguments.get("path") {
             None | Some(Value::String(_)) => Ok(()),
             Some(other) => Err(format!("`path`: {other} is not of type \"string\"")),

@@ -4,12 +4,17 @@
 //! whose result somebody edited meanwhile, is left alone and told. Before a new text is handed out it is read again:
 //! without its results it must be the old one, byte for byte.
 
+use std::collections::{HashMap, HashSet};
+
 use serde::Serialize;
 
 use crate::document::{Document, Fence, Heading};
 use crate::region::{self, Found, Note};
 use crate::render::{Attachment, Rendered, Style, rendered};
 use crate::run::{Finished, Report, Shown, Status};
+
+/// So often a text is read again to find out which results do not fit into it, beyond which the rest is left out.
+const MOST_TRIALS: usize = 64;
 
 /// How results are put into a text.
 #[derive(Debug, Clone, Copy)]
@@ -74,9 +79,10 @@ pub enum Fate {
 }
 
 /// A result on its way into a text.
-struct Placing<'a> {
+struct Placing {
     number: usize,
-    fence: &'a Fence,
+    /// The place of the block among those of the document.
+    fence: usize,
     edit: Edit,
     id: String,
     attachments: Vec<Attachment>,
@@ -85,12 +91,13 @@ struct Placing<'a> {
 /// Puts the results of a run into a text.
 pub fn apply(text: &str, report: &Report, options: &ApplyOptions<'_>) -> Applied {
     let document = Document::parse(text);
+    let same = fences_by_words(&document);
     let mut fates: Vec<Placement> = Vec::new();
     let mut attempt = |trusts_markdown: bool| {
         fates.clear();
         let mut placings = Vec::new();
         for finished in &report.finished {
-            let fate = match prepared(&document, finished, options, trusts_markdown) {
+            let fate = match prepared(&document, &same, finished, options, trusts_markdown) {
                 Ok(placing) => {
                     placings.push(placing);
                     Fate::Written
@@ -107,13 +114,10 @@ pub fn apply(text: &str, report: &Report, options: &ApplyOptions<'_>) -> Applied
         placings = attempt(false);
     }
     if !fits(&document, &placings) {
-        let all = std::mem::take(&mut placings);
-        for placing in all {
-            placings.push(placing);
-            if !fits(&document, &placings) {
-                let unfit = placings.pop().expect("it was pushed just now");
-                fates.iter_mut().filter(|it| it.number == unfit.number).for_each(|it| it.fate = Fate::Unfit);
-            }
+        let (fitting, unfit) = sorted_out(&document, std::mem::take(&mut placings));
+        placings = fitting;
+        for fate in fates.iter_mut().filter(|fate| unfit.contains(&fate.number)) {
+            fate.fate = Fate::Unfit;
         }
     }
     let text = edited(&document.text, &placings);
@@ -122,14 +126,54 @@ pub fn apply(text: &str, report: &Report, options: &ApplyOptions<'_>) -> Applied
     Applied { text, edits, attachments, placements: fates }
 }
 
-fn prepared<'a>(
-    document: &'a Document,
+/// The results that fit, and the numbers of those that do not. Halves are tried until single ones are left: few that do
+/// not fit are found in few trials.
+fn sorted_out(document: &Document, all: Vec<Placing>) -> (Vec<Placing>, HashSet<usize>) {
+    let (mut fitting, mut unfit) = (Vec::new(), HashSet::new());
+    let mut waiting = vec![all];
+    let mut trials = 0;
+    while let Some(mut group) = waiting.pop() {
+        trials += 1;
+        let before = fitting.len();
+        let (count, middle) = (group.len(), group.len() / 2);
+        if trials <= MOST_TRIALS {
+            fitting.append(&mut group);
+            if fits(document, &fitting) {
+                continue;
+            }
+            group = fitting.split_off(before);
+        }
+        if trials > MOST_TRIALS || count <= 1 {
+            unfit.extend(group.into_iter().map(|placing| placing.number));
+            continue;
+        }
+        let second = group.split_off(middle);
+        waiting.push(second);
+        waiting.push(group);
+    }
+    (fitting, unfit)
+}
+
+/// The blocks of a document by what they say.
+type SameFences<'a> = HashMap<(&'a str, &'a str), Vec<(usize, &'a Fence)>>;
+
+fn fences_by_words(document: &Document) -> SameFences<'_> {
+    let mut same: SameFences<'_> = HashMap::new();
+    for (place, fence) in document.fences().iter().enumerate() {
+        same.entry((&fence.info, &fence.content)).or_default().push((place, fence));
+    }
+    same
+}
+
+fn prepared(
+    document: &Document,
+    same: &SameFences<'_>,
     finished: &Finished,
     options: &ApplyOptions<'_>,
     trusts_markdown: bool,
-) -> Result<Placing<'a>, Fate> {
+) -> Result<Placing, Fate> {
     let Some(shown) = &finished.shown else { return Err(Fate::Nothing) };
-    let fence = found_again(document, finished)?;
+    let (place, fence) = found_again(same, finished)?;
     let style = Style {
         title: &finished.title,
         wishes: shown.wishes,
@@ -158,18 +202,17 @@ fn prepared<'a>(
     let before = if start == end { fence.newline } else { "" };
     let text = format!("{before}{}", lines.join(fence.newline));
     let edit = Edit { start, end, line: document.lines.number_at(start), text };
-    Ok(Placing { number: finished.number, fence, edit, id, attachments })
+    Ok(Placing { number: finished.number, fence: place, edit, id, attachments })
 }
 
 /// The block that a result belongs to, by what it says and its place among those that say the same.
-fn found_again<'a>(document: &'a Document, finished: &Finished) -> Result<&'a Fence, Fate> {
+fn found_again<'a>(same: &SameFences<'a>, finished: &Finished) -> Result<(usize, &'a Fence), Fate> {
     let source = &finished.source;
-    let is_same = |fence: &&Fence| fence.info == source.info && fence.content == source.content;
-    let candidates: Vec<&Fence> = document.fences().iter().filter(is_same).collect();
+    let candidates = same.get(&(source.info.as_str(), source.content.as_str())).map(Vec::as_slice).unwrap_or_default();
     if candidates.len() != source.count {
         return Err(Fate::BlockChanged);
     }
-    candidates.get(source.place).copied().filter(|fence| fence.is_closed).ok_or(Fate::BlockChanged)
+    candidates.get(source.place).copied().filter(|(_, fence)| fence.is_closed).ok_or(Fate::BlockChanged)
 }
 
 /// Whether the region that is there says the same, but for when it came and how long that took.
@@ -182,7 +225,7 @@ fn in_container(line: &str, prefix: &str) -> String {
     if line.is_empty() { prefix.trim_end().to_owned() } else { format!("{prefix}{line}") }
 }
 
-fn edited(text: &str, placings: &[Placing<'_>]) -> String {
+fn edited(text: &str, placings: &[Placing]) -> String {
     let mut out = String::with_capacity(text.len());
     let mut from = 0;
     for Placing { edit, .. } in placings {
@@ -195,7 +238,7 @@ fn edited(text: &str, placings: &[Placing<'_>]) -> String {
 }
 
 /// Whether a text with these results is the same document with these results, and nothing else.
-fn fits(document: &Document, placings: &[Placing<'_>]) -> bool {
+fn fits(document: &Document, placings: &[Placing]) -> bool {
     if placings.is_empty() {
         return true;
     }
@@ -204,13 +247,14 @@ fn fits(document: &Document, placings: &[Placing<'_>]) -> bool {
         Some(Found::Whole(region)) => region.id == id && !region.is_edited,
         _ => false,
     };
-    let fits_fence = |(old, new): (&Fence, &Fence)| {
-        let placing = placings.iter().find(|placing| std::ptr::eq(placing.fence, old));
-        old.info == new.info && old.content == new.content && placing.is_none_or(|it| is_placed(new, &it.id))
+    let ids: HashMap<usize, &str> = placings.iter().map(|placing| (placing.fence, placing.id.as_str())).collect();
+    let fits_fence = |(place, (old, new)): (usize, (&Fence, &Fence))| {
+        let id = ids.get(&place);
+        old.info == new.info && old.content == new.content && id.is_none_or(|id| is_placed(new, id))
     };
     let (old_fences, new_fences) = (document.fences(), new.fences());
     new_fences.len() == old_fences.len()
-        && std::iter::zip(old_fences, new_fences).all(fits_fence)
+        && std::iter::zip(old_fences, new_fences).enumerate().all(fits_fence)
         && new.headings() == moved_headings(document, &new)
         && new.without_results() == document.without_results()
 }

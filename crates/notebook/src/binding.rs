@@ -5,16 +5,22 @@
 //! those of the registry, and a comment in the text over front matter.
 
 mod front_matter;
+mod holding;
 mod pattern;
 
+use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
 
 use serde::Serialize;
 
-use crate::document::Document;
+use crate::document::{Document, Heading};
 use crate::problem::Fault;
+use holding::Holding;
 pub use pattern::{MAX_PATTERN_LENGTH, bindings_for, fuzz_glob, matches_path};
+
+/// Bindings may hold at so many places: a document of many headings with the same words has many.
+const MOST_PLACES: usize = 100_000;
 
 /// A part of a document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -89,6 +95,7 @@ pub struct Bound {
 pub struct Bindings<'a> {
     document: &'a Document,
     placed: Vec<Placed>,
+    holding: Holding,
     /// What is wrong with those that the document makes.
     pub faults: Vec<Fault>,
 }
@@ -109,7 +116,7 @@ impl<'a> Bindings<'a> {
         let (from_matter, mut faults) = front_matter::bindings(document);
         let mut placed = Vec::new();
         for comment in &document.comments {
-            let section = innermost_section(document, comment.line);
+            let section = document.innermost_section(comment.line);
             let binding = Binding {
                 section: section.map_or(Section::Document, |place| heading_section(document, place)),
                 server: comment.server.clone(),
@@ -119,8 +126,9 @@ impl<'a> Bindings<'a> {
             let lines = section.map_or(1..document.lines.count() + 1, |place| document.section_lines(place));
             placed.push(place(document, binding, lines));
         }
+        let mut names = HeadingNames::of(document);
         for binding in from_matter {
-            let places = places(document, &binding.section);
+            let places = places(document, &mut names, &binding.section, MOST_PLACES.saturating_sub(placed.len()));
             if places.is_empty() {
                 let Origin::FrontMatter { line } = binding.origin else { continue };
                 faults.push(Fault { line, what: format!("there is {} to bind", absent(&binding.section)) });
@@ -128,20 +136,23 @@ impl<'a> Bindings<'a> {
             placed.extend(places.into_iter().map(|lines| place(document, binding.clone(), lines)));
         }
         for binding in registered {
-            let places = places(document, &binding.section);
+            let places = places(document, &mut names, &binding.section, MOST_PLACES.saturating_sub(placed.len()));
             placed.extend(places.into_iter().map(|lines| place(document, binding.clone(), lines)));
         }
+        if placed.len() >= MOST_PLACES {
+            let what = format!("bindings hold at more than {MOST_PLACES} places of the document; the rest is ignored");
+            faults.push(Fault { line: 1, what });
+        }
         faults.extend(contradictions(&placed));
-        Self { document, placed, faults }
+        let holding = Holding::of(&placed);
+        Self { document, placed, holding, faults }
     }
 
     /// What a line is bound to.
     pub fn at(&self, line: usize) -> Option<Bound> {
         let source_line = self.document.line_without_results(line);
-        let holding = self.placed.iter().filter(|placed| placed.held.contains(&source_line));
-        // Of equals, `min_by_key` takes the first: comments come before front matter, that before the registry.
-        let placed = holding.min_by_key(|placed| (placed.lines.len(), breadth(&placed.binding.section)))?;
-        let inner = innermost_section(self.document, line)
+        let placed = &self.placed[self.holding.at(source_line)?];
+        let inner = self.document.innermost_section(line)
             .map(|place| self.document.line_without_results(self.document.headings[place].line));
         let is_inherited = inner.is_some_and(|heading| heading > placed.lines.start);
         let is_inherited = is_inherited && !matches!(placed.binding.section, Section::Block { .. });
@@ -217,24 +228,56 @@ fn place(document: &Document, binding: Binding, lines: Range<usize>) -> Placed {
     Placed { binding, lines, held }
 }
 
-/// The lines of every part that is meant.
-fn places(document: &Document, section: &Section) -> Vec<Range<usize>> {
-    match section {
-        Section::Document => std::iter::once(1..document.lines.count() + 1).collect(),
-        Section::Heading { heading_text } => {
-            let called = |place: &usize| document.headings[*place].is_called(heading_text);
-            (0..document.headings.len()).filter(called).map(|place| document.section_lines(place)).collect()
-        }
-        Section::Block { block_id } => {
-            let wanted = block_id.trim().trim_start_matches('^');
-            document.ids.iter().filter(|named| named.id == wanted).map(|named| named.lines.clone()).collect()
-        }
-        Section::Range { start_line, end_line } => std::iter::once(*start_line..*end_line + 1).collect(),
+/// The headings of a document by their words, found when they are first asked for.
+struct HeadingNames<'a> {
+    document: &'a Document,
+    by_words: Option<HashMap<String, Vec<usize>>>,
+}
+
+impl<'a> HeadingNames<'a> {
+    fn of(document: &'a Document) -> Self {
+        Self { document, by_words: None }
+    }
+
+    /// The headings that could be called this, from the top.
+    fn like(&mut self, wanted: &str) -> &[usize] {
+        let document = self.document;
+        let by_words = self.by_words.get_or_insert_with(|| {
+            let mut by_words: HashMap<String, Vec<usize>> = HashMap::new();
+            for (place, heading) in document.headings.iter().enumerate() {
+                for words in [one_spaced(&heading.text), one_spaced(&heading.raw)] {
+                    let places = by_words.entry(words).or_default();
+                    if places.last() != Some(&place) {
+                        places.push(place);
+                    }
+                }
+            }
+            by_words
+        });
+        by_words.get(&one_spaced(Heading::words_of(wanted).1)).map(Vec::as_slice).unwrap_or_default()
     }
 }
 
-fn innermost_section(document: &Document, line: usize) -> Option<usize> {
-    document.sections_at(line).last().copied()
+fn one_spaced(words: &str) -> String {
+    words.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The lines of every part that is meant, but for those beyond a bound.
+fn places(document: &Document, names: &mut HeadingNames<'_>, section: &Section, most: usize) -> Vec<Range<usize>> {
+    match section {
+        Section::Document => std::iter::once(1..document.lines.count() + 1).collect(),
+        Section::Heading { heading_text } => {
+            let called = |place: &&usize| document.headings[**place].is_called(heading_text);
+            let places = names.like(heading_text).iter().filter(called).take(most);
+            places.map(|place| document.section_lines(*place)).collect()
+        }
+        Section::Block { block_id } => {
+            let wanted = block_id.trim().trim_start_matches('^');
+            let named = document.ids.iter().filter(|named| named.id == wanted).take(most);
+            named.map(|named| named.lines.clone()).collect()
+        }
+        Section::Range { start_line, end_line } => std::iter::once(*start_line..*end_line + 1).collect(),
+    }
 }
 
 fn heading_section(document: &Document, place: usize) -> Section {
@@ -261,21 +304,22 @@ fn absent(section: &Section) -> String {
 /// Two comments, or two entries of front matter, that bind the same lines to different servers.
 fn contradictions(placed: &[Placed]) -> Vec<Fault> {
     let mut found = Vec::new();
-    for (index, later) in placed.iter().enumerate() {
-        let line = match later.binding.origin {
+    // The first server that is named for the same lines, and the first that is another one.
+    let mut named: HashMap<_, (&str, Option<&str>)> = HashMap::new();
+    for later in placed {
+        let Binding { section, server, origin, .. } = &later.binding;
+        let line = match *origin {
             Origin::Comment { line } | Origin::FrontMatter { line } => line,
             Origin::Registry => continue,
         };
-        let rank = |origin: Origin| std::mem::discriminant(&origin);
-        let earlier = placed[..index].iter().find(|earlier| {
-            earlier.lines == later.lines
-                && breadth(&earlier.binding.section) == breadth(&later.binding.section)
-                && rank(earlier.binding.origin) == rank(later.binding.origin)
-                && earlier.binding.server != later.binding.server
-        });
+        let rank = std::mem::discriminant(origin);
+        let (first, other) = named.entry((later.lines.clone(), breadth(section), rank)).or_insert((server, None));
+        let earlier = if *first != server { Some(*first) } else { *other };
+        if *first != server {
+            other.get_or_insert(server);
+        }
         if let Some(earlier) = earlier {
-            let (section, server) = (&later.binding.section, &earlier.binding.server);
-            found.push(Fault { line, what: format!("{section} is bound to `{server}` already; this is ignored") });
+            found.push(Fault { line, what: format!("{section} is bound to `{earlier}` already; this is ignored") });
         }
     }
     found

@@ -1,5 +1,6 @@
 //! The blocks of a document that are ours, and what is written in them.
 
+use std::collections::HashMap;
 use std::str::FromStr;
 
 use serde::Serialize;
@@ -97,9 +98,10 @@ impl FromStr for Format {
 /// The blocks of a document that can be run, and remarks about those that look as if they should.
 pub fn blocks<'a>(document: &'a Document, servers: &[Server]) -> (Vec<Block<'a>>, Vec<Fault>) {
     let (mut found, mut remarks) = (Vec::new(), Vec::new());
+    let table = ServerTable::of(servers);
     for fence in document.fences() {
         let language = fence.language();
-        let addressee = match (language, server_called(language, servers)) {
+        let addressee = match (language, table.called(language)) {
             ("", _) => continue,
             ("assistant", None) => Addressee::Assistant,
             ("mcp", None) => Addressee::AnyServer,
@@ -122,12 +124,40 @@ pub fn blocks<'a>(document: &'a Document, servers: &[Server]) -> (Vec<Block<'a>>
     (found, remarks)
 }
 
-/// A server by its name, or by the only name that differs from it in nothing but case.
-fn server_called<'a>(name: &str, servers: &'a [Server]) -> Option<&'a str> {
-    let exact = servers.iter().find(|server| server.name == name);
-    let mut similar = servers.iter().filter(|server| server.name.eq_ignore_ascii_case(name));
-    let only = similar.next().filter(|_| similar.next().is_none());
-    exact.or(only).map(|server| server.name.as_str())
+/// Servers by their names.
+pub(crate) struct ServerTable<'a> {
+    exact: HashMap<&'a str, &'a Server>,
+    /// By names without case; nothing where several differ in nothing else.
+    folded: HashMap<String, Option<&'a str>>,
+    first_enabled: Option<&'a str>,
+}
+
+impl<'a> ServerTable<'a> {
+    pub(crate) fn of(servers: &'a [Server]) -> Self {
+        let mut folded = HashMap::new();
+        for server in servers {
+            let same = folded.entry(server.name.to_ascii_lowercase());
+            same.and_modify(|only| *only = None).or_insert(Some(server.name.as_str()));
+        }
+        let first_enabled = servers.iter().find(|server| server.is_enabled).map(|server| server.name.as_str());
+        let exact = servers.iter().rev().map(|server| (server.name.as_str(), server)).collect();
+        Self { exact, folded, first_enabled }
+    }
+
+    /// A server by its name, or by the only name that differs from it in nothing but case.
+    pub(crate) fn called(&self, name: &str) -> Option<&'a str> {
+        let exact = self.exact.get(name).map(|server| server.name.as_str());
+        exact.or_else(|| self.folded.get(&name.to_ascii_lowercase()).copied().flatten())
+    }
+
+    /// A server by exactly its name.
+    pub(crate) fn named(&self, name: &str) -> Option<&'a Server> {
+        self.exact.get(name).copied()
+    }
+
+    pub(crate) fn first_enabled(&self) -> Option<&'a str> {
+        self.first_enabled
+    }
 }
 
 fn names_tool(fence: &Fence) -> bool {

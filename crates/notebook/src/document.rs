@@ -9,6 +9,9 @@ use crate::lines::Lines;
 use crate::region::{Found, Region};
 use crate::scan;
 
+/// A longer text is none that anybody reads, and is refused where others send it.
+pub const MAX_DOCUMENT_BYTES: usize = 16 * 1024 * 1024;
+
 /// A Markdown text and what is in it.
 #[derive(Debug, Clone)]
 pub struct Document {
@@ -16,6 +19,8 @@ pub struct Document {
     pub(crate) lines: Lines,
     pub(crate) front_matter: Option<FrontMatter>,
     pub(crate) headings: Vec<Heading>,
+    /// What is known of the section that each heading begins.
+    pub(crate) sections: Vec<SectionExtent>,
     pub(crate) fences: Vec<Fence>,
     pub(crate) comments: Vec<Comment>,
     pub(crate) ids: Vec<BlockId>,
@@ -36,6 +41,15 @@ pub struct Heading {
     pub raw: String,
     /// The line it begins in, from 1.
     pub line: usize,
+}
+
+/// The section that a heading begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SectionExtent {
+    /// The heading of the section around it, as a place in `headings`.
+    pub(crate) parent: Option<usize>,
+    /// The line after its last.
+    pub(crate) end_line: usize,
 }
 
 /// A fenced code block.
@@ -144,32 +158,52 @@ impl Document {
 
     /// The sections that a line is in, from the outermost, as places in `headings`.
     pub(crate) fn sections_at(&self, line: usize) -> Vec<usize> {
-        let mut open: Vec<usize> = Vec::new();
-        for (place, heading) in self.headings.iter().enumerate().take_while(|(_, heading)| heading.line <= line) {
-            open.retain(|outer| self.headings[*outer].level < heading.level);
-            open.push(place);
-        }
-        open
+        let mut found: Vec<usize> =
+            std::iter::successors(self.innermost_section(line), |place| self.sections[*place].parent).collect();
+        found.reverse();
+        found
+    }
+
+    /// The innermost section that a line is in: that of the last heading before it.
+    pub(crate) fn innermost_section(&self, line: usize) -> Option<usize> {
+        self.headings.partition_point(|heading| heading.line <= line).checked_sub(1)
     }
 
     /// The lines of a section, its heading and its children included.
     pub(crate) fn section_lines(&self, place: usize) -> Range<usize> {
-        let heading = &self.headings[place];
-        let after = self.headings[place + 1..].iter().find(|next| next.level <= heading.level);
-        heading.line..after.map_or(self.lines.count() + 1, |next| next.line)
+        self.headings[place].line..self.sections[place].end_line
     }
+}
+
+/// The sections that headings begin, in a text of so many lines.
+pub(crate) fn section_extents(headings: &[Heading], lines: usize) -> Vec<SectionExtent> {
+    let mut found = vec![SectionExtent { parent: None, end_line: lines + 1 }; headings.len()];
+    let mut open: Vec<usize> = Vec::new();
+    for (place, heading) in headings.iter().enumerate() {
+        while let Some(last) = open.pop_if(|last| headings[*last].level >= heading.level) {
+            found[last].end_line = heading.line;
+        }
+        found[place].parent = open.last().copied();
+        open.push(place);
+    }
+    found
 }
 
 impl Heading {
     /// Whether this is the heading that somebody means by `Tools` (at any level) or `## Tools` (at this one).
     pub fn is_called(&self, wanted: &str) -> bool {
+        let (level, bare) = Self::words_of(wanted);
+        (level == 0 || level == self.level) && (same_words(bare, &self.text) || same_words(bare, &self.raw))
+    }
+
+    /// The level that somebody means, 0 for any, and the words.
+    pub(crate) fn words_of(wanted: &str) -> (usize, &str) {
         let wanted = wanted.trim();
         let bare = wanted.trim_start_matches('#');
         let level = wanted.len() - bare.len();
         // `#tag` is a word; only marks followed by a space are a level.
         let (level, bare) = if level > 0 && bare.starts_with([' ', '\t']) { (level, bare) } else { (0, wanted) };
-        let bare = scan::without_id(bare.trim()).0;
-        (level == 0 || level == self.level) && (same_words(bare, &self.text) || same_words(bare, &self.raw))
+        (level, scan::without_id(bare.trim()).0)
     }
 }
 

@@ -14,11 +14,12 @@ use rustix::fs::{self, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use serde::Serialize;
 
+use crate::document::MAX_DOCUMENT_BYTES;
 use crate::file::{FileError, Saved, assets_folder, check_writable, save};
 use crate::run::Report;
 
-/// A document that is longer is none that anybody reads.
-const LONGEST: u64 = 16 * 1024 * 1024;
+/// What is longer is not read, be it a document or a file beside one.
+const LONGEST: u64 = MAX_DOCUMENT_BYTES as u64;
 /// So many documents are listed at most.
 const MOST_LISTED: usize = 10_000;
 /// Folders in folders in folders: deeper ones are not looked into.

@@ -6,7 +6,7 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use crate::binding::{Bindings, Bound};
-use crate::block::{self, Addressee};
+use crate::block::{self, Addressee, ServerTable};
 use crate::document::Document;
 use crate::plan::{Plan, Selection};
 use crate::problem::{Fault, Problem};
@@ -56,6 +56,9 @@ pub struct OutlineBlock {
     pub title: String,
     /// Why it would not be run, as far as that is known without asking any server.
     pub problem: Option<Problem>,
+    /// Why its parameters were not checked against the tool's schema, or not completely, where somebody tried.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_checked: Option<String>,
 }
 
 impl Outline {
@@ -114,9 +117,10 @@ pub fn outline(document: &Document, servers: &[Server], bindings: &Bindings<'_>)
     sections.extend(document.headings().iter().map(|heading| section(heading.level, &heading.text, heading.line)));
     for (block, step) in blocks.into_iter().zip(&plan.steps) {
         let line = block.fence.first_line;
-        let Some(around) = sections.iter_mut().rev().find(|section| section.line <= line) else { continue };
+        let before = sections.partition_point(|section| section.line <= line);
+        let Some(around) = before.checked_sub(1).map(|last| &mut sections[last]) else { continue };
         let bound = bindings.at(line);
-        let (title, problem) = (step.title(), step.problem().cloned());
+        let (title, problem) = (step.title().to_owned(), step.problem().cloned());
         around.blocks.push(OutlineBlock {
             number: block.number,
             line,
@@ -124,6 +128,7 @@ pub fn outline(document: &Document, servers: &[Server], bindings: &Bindings<'_>)
             bound,
             title,
             problem,
+            not_checked: None,
         });
     }
     let version = version(document, &sections);
@@ -147,7 +152,7 @@ fn version(document: &Document, sections: &[OutlineSection]) -> String {
 }
 
 fn unknown_servers(servers: &[Server], bindings: &Bindings<'_>) -> Vec<Fault> {
-    let is_unknown = |name: &str| !servers.iter().any(|server| server.name == name);
-    let unknown = bindings.servers().filter(|(name, _)| is_unknown(name));
+    let table = ServerTable::of(servers);
+    let unknown = bindings.servers().filter(|(name, _)| table.named(name).is_none());
     unknown.map(|(name, origin)| Fault { line: origin.line(), what: format!("no server is called `{name}`") }).collect()
 }

@@ -74,7 +74,7 @@ pub fn place(document: &Document, servers: &[Server], bindings: &Bindings<'_>, l
             number: step.number,
             line: step.fence.first_line,
             last_line: step.fence.last_line,
-            title: step.title(),
+            title: step.title().to_owned(),
             problem: step.problem().cloned(),
         }),
         bound,

@@ -1,11 +1,15 @@
 //! What a run would do: which blocks, at which servers, and what stands in the way.
 
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+use std::sync::Arc;
+
 use crate::binding::{Bindings, Bound};
-use crate::block::{self, Addressee, Block, Wishes, Written};
+use crate::block::{self, Addressee, Block, ServerTable, Wishes, Written};
 use crate::document::{Document, Fence};
 use crate::problem::{Fault, Problem, Trouble};
 use crate::region::Found;
-use crate::schema;
+use crate::schema::{self, Checked};
 use crate::toolbox::{Lookup, Question, Request, Server, Toolbox};
 
 /// Which blocks of a document are meant. What is empty leaves nothing out.
@@ -44,32 +48,34 @@ pub enum SelectionError {
     },
 }
 
-/// What a run would do.
+/// What a run would do. It does not refer to the document, so it can be made on another thread.
 #[derive(Debug, Clone)]
-pub struct Plan<'a> {
-    /// The document.
-    pub document: &'a Document,
+pub struct Plan {
     /// The blocks to be run, from the top.
-    pub steps: Vec<Step<'a>>,
+    pub steps: Vec<Step>,
     /// What is odd about the document, but keeps nothing from being run.
     pub remarks: Vec<Fault>,
 }
 
 /// One block to be run.
 #[derive(Debug, Clone)]
-pub struct Step<'a> {
+pub struct Step {
     /// The block's number, from 1.
     pub number: usize,
     /// The block.
-    pub fence: &'a Fence,
+    pub fence: Fence,
     /// What its section is bound to.
     pub bound: Option<Bound>,
+    /// Which of those that say the same it is, from 0, and how many there are.
+    pub(crate) place: usize,
+    pub(crate) count: usize,
+    title: String,
     task: Result<Task, Problem>,
 }
 
 #[derive(Debug, Clone)]
 enum Task {
-    Call { server: String, written: Written },
+    Call { server: String, written: Arc<Written> },
     Ask { question: Question, wishes: Wishes },
 }
 
@@ -78,6 +84,8 @@ enum Task {
 pub(crate) struct Ready {
     pub(crate) action: Action,
     pub(crate) wishes: Wishes,
+    /// Why the parameters were not checked, or not completely.
+    pub(crate) not_checked: Option<String>,
 }
 
 #[derive(Debug, Clone)]
@@ -86,10 +94,10 @@ pub(crate) enum Action {
     Ask(Question),
 }
 
-impl<'a> Plan<'a> {
+impl Plan {
     /// Finds out what a run would do. Results that somebody edited are replaced only if `force` is set.
     pub fn new(
-        document: &'a Document,
+        document: &Document,
         servers: &[Server],
         bindings: &Bindings<'_>,
         selection: &Selection,
@@ -98,21 +106,62 @@ impl<'a> Plan<'a> {
         let (blocks, mut remarks) = block::blocks(document, servers);
         remarks.extend(bindings.faults.iter().cloned());
         let selected = selected(document, &blocks, selection)?;
+        let table = ServerTable::of(servers);
+        let same = SameBlocks::of(document);
         let steps = selected.into_iter().map(|block| {
             let bound = bindings.at(block.fence.first_line);
             let unclear = bindings.unclear().filter(|_| bound.is_none() && block.addressee == Addressee::Assistant);
             let unclear = unclear.map(|why| Problem::new(Trouble::Refused, block.fence.first_line, why));
             let problem = untouchable(block.fence, force).or(unclear);
-            let task = problem.map_or_else(|| task(block, servers, bound.as_ref()), Err);
-            Step { number: block.number, fence: block.fence, bound, task }
+            let task = problem.map_or_else(|| task(block, &table, bound.as_ref()), Err);
+            let title = title(block.fence, &task);
+            let (place, count) = same.place_of(block.fence);
+            Step { number: block.number, fence: block.fence.clone(), bound, place, count, title, task }
         });
         let steps = steps.collect();
         remarks.sort_by_key(|remark| remark.line);
-        Ok(Self { document, steps, remarks })
+        Ok(Self { steps, remarks })
     }
 }
 
-impl Step<'_> {
+/// Blocks that say the same, counted.
+struct SameBlocks<'a> {
+    counts: HashMap<(&'a str, &'a str), usize>,
+    /// By the line of a block, how many before it say the same.
+    places: HashMap<usize, usize>,
+}
+
+impl<'a> SameBlocks<'a> {
+    fn of(document: &'a Document) -> Self {
+        let (mut counts, mut places) = (HashMap::new(), HashMap::new());
+        for fence in document.fences() {
+            let count: &mut usize = counts.entry((fence.info.as_str(), fence.content.as_str())).or_default();
+            places.insert(fence.first_line, *count);
+            *count += 1;
+        }
+        Self { counts, places }
+    }
+
+    fn place_of(&self, fence: &Fence) -> (usize, usize) {
+        let place = self.places.get(&fence.first_line).copied().unwrap_or_default();
+        let count = self.counts.get(&(fence.info.as_str(), fence.content.as_str())).copied().unwrap_or_default();
+        (place, count)
+    }
+}
+
+/// What is to be run, for people.
+fn title(fence: &Fence, task: &Result<Task, Problem>) -> String {
+    match task {
+        Ok(Task::Call { server, written }) => format!("{server}.{}", written.tool),
+        Ok(Task::Ask { .. }) => "assistant".to_owned(),
+        Err(_) => match block::read(fence) {
+            Ok(written) => format!("{}.{}", fence.language(), written.tool),
+            Err(_) => fence.language().to_owned(),
+        },
+    }
+}
+
+impl Step {
     /// The server to be asked, if that is known.
     pub fn server(&self) -> Option<&str> {
         match self.task.as_ref().ok()? {
@@ -122,15 +171,8 @@ impl Step<'_> {
     }
 
     /// What is to be run, for people: `server.tool`, or `assistant`.
-    pub fn title(&self) -> String {
-        match &self.task {
-            Ok(Task::Call { server, written }) => format!("{server}.{}", written.tool),
-            Ok(Task::Ask { .. }) => "assistant".to_owned(),
-            Err(_) => match block::read(self.fence) {
-                Ok(written) => format!("{}.{}", self.fence.language(), written.tool),
-                Err(_) => self.fence.language().to_owned(),
-            },
-        }
+    pub fn title(&self) -> &str {
+        &self.title
     }
 
     /// What stands in the way, as far as that is known without asking any server.
@@ -138,29 +180,30 @@ impl Step<'_> {
         self.task.as_ref().err()
     }
 
-    /// Looks the tool up and checks the parameters.
+    /// Looks the tool up and checks the parameters, on a thread for that.
     pub(crate) async fn ready(&self, toolbox: &impl Toolbox) -> Result<Ready, Problem> {
-        let (server, written) = match self.task.clone()? {
+        let (server, written) = match self.task.as_ref().map_err(Clone::clone)? {
             Task::Ask { question, wishes } => match toolbox.nobody_to_ask() {
-                None => return Ok(Ready { action: Action::Ask(question), wishes }),
+                None => {
+                    let action = Action::Ask(question.clone());
+                    return Ok(Ready { action, wishes: *wishes, not_checked: None });
+                }
                 Some(why) => return Err(Problem::new(Trouble::NoAssistant, question.line, why)),
             },
-            Task::Call { server, written } => (server, written),
+            Task::Call { server, written } => (server.clone(), Arc::clone(written)),
         };
         let schema = match toolbox.find(&server, &written.tool).await {
             Lookup::Found(schema) => Some(schema),
             Lookup::Unknown => None,
             Lookup::Missing { known } => return Err(no_such_tool(&server, &written, &known)),
         };
-        let (parameters, wishes) = written.sorted(schema.as_ref())?;
-        let faults = schema.map(|schema| schema::check(&schema, &parameters)).unwrap_or_default();
+        let Checked { arguments, wishes, faults, not_checked } = schema::check(schema, Arc::clone(&written)).await?;
         if !faults.is_empty() {
             let faults = faults.into_iter().map(|fault| Fault { line: fault.line, what: fault.what }).collect();
             return Err(Problem { trouble: Trouble::BadArguments, faults });
         }
-        let arguments = parameters.to_json();
-        let request = Request { server, tool: written.tool, arguments, line: self.fence.first_line };
-        Ok(Ready { action: Action::Call(request), wishes })
+        let request = Request { server, tool: written.tool.clone(), arguments, line: self.fence.first_line };
+        Ok(Ready { action: Action::Call(request), wishes, not_checked })
     }
 }
 
@@ -169,6 +212,7 @@ fn selected<'b, 'a>(
     blocks: &'b [Block<'a>],
     selection: &Selection,
 ) -> Result<Vec<&'b Block<'a>>, SelectionError> {
+    let numbers: HashSet<usize> = selection.blocks.iter().copied().collect();
     if let Some(number) = selection.blocks.iter().copied().find(|number| *number == 0 || *number > blocks.len()) {
         return Err(SelectionError::NoBlock { number, count: blocks.len() });
     }
@@ -180,7 +224,7 @@ fn selected<'b, 'a>(
             if sections.is_empty() {
                 return Err(SelectionError::NoSection { name: name.clone() });
             }
-            Some(sections)
+            Some(outermost(sections))
         }
     };
     let in_line = |block: &Block<'_>, line: usize| {
@@ -195,13 +239,27 @@ fn selected<'b, 'a>(
     }
     let chosen = blocks
         .iter()
-        .filter(|block| selection.blocks.is_empty() || selection.blocks.contains(&block.number))
+        .filter(|block| numbers.is_empty() || numbers.contains(&block.number))
         .filter(|block| {
             let line = block.fence.first_line;
-            sections.as_ref().is_none_or(|sections| sections.iter().any(|section| section.contains(&line)))
+            sections.as_ref().is_none_or(|sections| {
+                let before = sections.partition_point(|section| section.start <= line);
+                before.checked_sub(1).is_some_and(|last| sections[last].contains(&line))
+            })
         })
         .filter(|block| selection.line.is_none_or(|line| in_line(block, line)));
     Ok(chosen.collect())
+}
+
+/// Sections without those inside of others. They come from the top, and none overlaps another but for those.
+fn outermost(sections: Vec<Range<usize>>) -> Vec<Range<usize>> {
+    let mut kept: Vec<Range<usize>> = Vec::new();
+    for section in sections {
+        if kept.last().is_none_or(|last| section.start >= last.end) {
+            kept.push(section);
+        }
+    }
+    kept
 }
 
 /// Why nothing may be put under a block.
@@ -224,7 +282,7 @@ fn untouchable(fence: &Fence, force: bool) -> Option<Problem> {
     }
 }
 
-fn task(block: &Block<'_>, servers: &[Server], bound: Option<&Bound>) -> Result<Task, Problem> {
+fn task(block: &Block<'_>, servers: &ServerTable<'_>, bound: Option<&Bound>) -> Result<Task, Problem> {
     let line = block.fence.first_line;
     let bound_server = bound.map(|bound| known_server(bound, servers, line)).transpose()?;
     let server = match &block.addressee {
@@ -237,25 +295,21 @@ fn task(block: &Block<'_>, servers: &[Server], bound: Option<&Bound>) -> Result<
             (Some(bound), Some(other)) if other != name => return Err(refused(name, bound, line)),
             _ => name.as_str(),
         },
-        Addressee::AnyServer => match bound_server.or_else(|| first_enabled(servers)) {
+        Addressee::AnyServer => match bound_server.or_else(|| servers.first_enabled()) {
             Some(server) => server,
             None => return Err(Problem::new(Trouble::NoServer, line, "there is no enabled server")),
         },
     };
-    if servers.iter().any(|known| known.name == server && !known.is_enabled) {
+    if servers.named(server).is_some_and(|known| !known.is_enabled) {
         return Err(Problem::new(Trouble::NoServer, line, format!("server `{server}` is disabled")));
     }
     let written = block::read(block.fence)?;
-    Ok(Task::Call { server: server.to_owned(), written })
+    Ok(Task::Call { server: server.to_owned(), written: Arc::new(written) })
 }
 
-fn first_enabled(servers: &[Server]) -> Option<&str> {
-    servers.iter().find(|server| server.is_enabled).map(|server| server.name.as_str())
-}
-
-fn known_server<'a>(bound: &'a Bound, servers: &[Server], line: usize) -> Result<&'a str, Problem> {
+fn known_server<'a>(bound: &'a Bound, servers: &ServerTable<'_>, line: usize) -> Result<&'a str, Problem> {
     let name = bound.binding.server.as_str();
-    if servers.iter().any(|server| server.name == name) {
+    if servers.named(name).is_some() {
         return Ok(name);
     }
     let what = format!("{} is bound to `{name}`, but no server is called that", bound.binding.section);

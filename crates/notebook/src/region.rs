@@ -3,6 +3,7 @@
 //! A region is everything between two comments that carry the same id. The id is a digest of what was written between
 //! them, so edits show, and no content can contain the mark that ends it.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use sha2::{Digest, Sha256};
@@ -47,29 +48,52 @@ pub(crate) enum Found {
     },
 }
 
+/// The lines of a text that begin and end results, by the results' ids.
+pub(crate) struct Marks<'a> {
+    opening: HashMap<&'a str, Vec<usize>>,
+    closing: HashMap<&'a str, Vec<usize>>,
+}
+
+impl<'a> Marks<'a> {
+    pub(crate) fn of(text: &'a str, lines: &Lines) -> Self {
+        let mut marks = Self { opening: HashMap::new(), closing: HashMap::new() };
+        for number in 1..=lines.count() {
+            let bare = without_container(&text[lines.content(text, number)]).trim_end();
+            if let Some(id) = bare.strip_prefix(CLOSING).and_then(|rest| rest.strip_prefix("id=")) {
+                if let Some(id) = id.strip_suffix(END_OF_MARK) {
+                    marks.closing.entry(id).or_default().push(number);
+                }
+            } else if let Some(rest) = bare.strip_prefix(OPENING).and_then(|rest| rest.strip_prefix("id="))
+                && let Some((id, _)) = rest.split_once(' ')
+            {
+                marks.opening.entry(id).or_default().push(number);
+            }
+        }
+        marks
+    }
+
+    /// The line that ends a result. A copy of it further down has an end of its own, which is not this one's.
+    fn end_of(&self, id: &str, line: usize) -> Option<usize> {
+        let after = |lines: &HashMap<&str, Vec<usize>>| {
+            let lines = lines.get(id)?;
+            lines.get(lines.partition_point(|number| *number <= line)).copied()
+        };
+        let end = after(&self.closing)?;
+        after(&self.opening).is_none_or(|copy| end < copy).then_some(end)
+    }
+}
+
 /// What begins in a line, if that is a result.
-pub(crate) fn find(text: &str, lines: &Lines, line: usize) -> Option<Found> {
+pub(crate) fn find(text: &str, lines: &Lines, marks: &Marks<'_>, line: usize) -> Option<Found> {
     let first = &text[lines.content(text, line)];
     let mark = without_container(first);
     let (id, note) = parse_opening(mark)?;
     let prefix = &first[..first.len() - mark.len()];
-    let (opening, closing) = (format!("{OPENING}id={id} "), closing_mark(&id));
-    let rest = (line + 1..=lines.count()).map(|number| (number, &text[lines.content(text, number)]));
-    let mut body = Vec::new();
-    for (number, content) in rest {
-        let bare = without_container(content).trim_end();
-        if bare == closing {
-            let span = lines.start(line)..lines.content(text, number).end;
-            let is_edited = id_of(&body) != id;
-            return Some(Found::Whole(Region { span, id, note, is_edited }));
-        }
-        // A copy of this region further down has an end of its own; it is not ours.
-        if bare.starts_with(&opening) {
-            break;
-        }
-        body.push(inside(content, prefix));
-    }
-    Some(Found::Torn { line })
+    let Some(end) = marks.end_of(&id, line) else { return Some(Found::Torn { line }) };
+    let body: Vec<&str> = (line + 1..end).map(|number| inside(&text[lines.content(text, number)], prefix)).collect();
+    let is_edited = id_of(&body) != id;
+    let span = lines.start(line)..lines.content(text, end).end;
+    Some(Found::Whole(Region { span, id, note, is_edited }))
 }
 
 /// Whether a line begins a result.
@@ -126,7 +150,7 @@ fn inside<'a>(line: &'a str, prefix: &str) -> &'a str {
 
 #[cfg(test)]
 mod tests {
-    use super::{Found, Note, find, marked};
+    use super::{Found, Marks, Note, find, marked};
     use crate::lines::Lines;
 
     fn note() -> Note {
@@ -134,7 +158,8 @@ mod tests {
     }
 
     fn found(text: &str) -> Option<Found> {
-        find(text, &Lines::of(text), 1)
+        let lines = Lines::of(text);
+        find(text, &lines, &Marks::of(text, &lines), 1)
     }
 
     fn written(body: &[&str], prefix: &str) -> String {

@@ -2,7 +2,6 @@
 //!
 //! Nothing here touches the document. What came out is put into it afterwards, see [`apply`](crate::apply).
 
-use std::collections::HashMap;
 use std::future::Future;
 use std::pin::{Pin, pin};
 
@@ -37,9 +36,9 @@ impl Default for RunOptions {
 #[derive(Debug)]
 pub enum Progress<'a> {
     /// This block will be run. Said of all before the first begins.
-    Pending(&'a Step<'a>),
+    Pending(&'a Step),
     /// This one is being run.
-    Executing(&'a Step<'a>),
+    Executing(&'a Step),
     /// This one is over.
     Finished(&'a Finished),
 }
@@ -79,6 +78,9 @@ pub struct Finished {
     pub problem: Option<Problem>,
     /// What was, or would be, called.
     pub request: Option<Request>,
+    /// Why the parameters were not checked against the tool's schema, or not completely. The server decides then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_checked: Option<String>,
     #[serde(skip)]
     pub(crate) shown: Option<Shown>,
     #[serde(skip)]
@@ -107,6 +109,23 @@ pub(crate) struct Source {
     pub(crate) count: usize,
 }
 
+impl Source {
+    fn of(step: &Step) -> Self {
+        let Step { fence, place, count, .. } = step;
+        Self { info: fence.info.clone(), content: fence.content.clone(), place: *place, count: *count }
+    }
+}
+
+impl Finished {
+    /// What becomes of a step that is not carried out, whatever stands in its way.
+    pub(crate) fn of_refused(step: &Step) -> Self {
+        let line = step.fence.first_line;
+        let refusal = || Problem::new(Trouble::NoTool, line, "there is no such tool");
+        let problem = step.problem().cloned().unwrap_or_else(refusal);
+        Self { source: Source::of(step), ..refused(step, problem, Timestamp::UNIX_EPOCH) }
+    }
+}
+
 /// What became of all blocks of a plan, in their order.
 #[derive(Debug, Clone)]
 pub struct Report {
@@ -131,17 +150,16 @@ impl Report {
 /// Runs a plan until its end, or until `stop` is ready: calls under way are dropped then, and those that are over
 /// count.
 pub async fn run(
-    plan: &Plan<'_>,
+    plan: &Plan,
     toolbox: &impl Toolbox,
     options: RunOptions,
     stop: impl Future<Output = ()> + Send,
     mut progress: impl FnMut(Progress<'_>) + Send,
 ) -> Report {
-    let sources = sources(plan);
     for step in &plan.steps {
         progress(Progress::Pending(step));
     }
-    let mut waiting = plan.steps.iter().zip(sources).enumerate();
+    let mut waiting = plan.steps.iter().enumerate();
     let mut finished: Vec<Option<Finished>> = plan.steps.iter().map(|_| None).collect();
     let mut under_way = FuturesUnordered::new();
     let mut stop = pin!(stop);
@@ -149,9 +167,9 @@ pub async fn run(
     loop {
         while !is_over
             && under_way.len() < options.jobs.max(1)
-            && let Some((place, (step, source))) = waiting.next()
+            && let Some((place, step)) = waiting.next()
         {
-            let preparing = async move { (place, prepare(step, source, toolbox, options.is_dry).await) };
+            let preparing = async move { (place, prepare(step, Source::of(step), toolbox, options.is_dry).await) };
             under_way.push(Box::pin(preparing) as Pin<Box<dyn Future<Output = (usize, Stage<'_>)> + Send>>);
         }
         if under_way.is_empty() {
@@ -174,7 +192,7 @@ pub async fn run(
     }
     drop(under_way);
     let why = if is_over { "its turn did not come: the run had to end before" } else { "stopped before it was over" };
-    let stopped = |step: &Step<'_>| ended(step, Status::Stopped, Some(why.to_owned()));
+    let stopped = |step: &Step| ended(step, Status::Stopped, Some(why.to_owned()));
     let mut all = Vec::with_capacity(finished.len());
     for (over, step) in finished.into_iter().zip(&plan.steps) {
         let over = over.unwrap_or_else(|| {
@@ -196,14 +214,14 @@ enum Stage<'a> {
 
 /// A block that can be carried out.
 struct Prepared<'a> {
-    step: &'a Step<'a>,
+    step: &'a Step,
     source: Source,
     ready: Ready,
     request: Option<Request>,
 }
 
 /// Looks what stands in the way of a block; one that is refused is never carried out.
-async fn prepare<'a>(step: &'a Step<'a>, source: Source, toolbox: &impl Toolbox, is_dry: bool) -> Stage<'a> {
+async fn prepare<'a>(step: &'a Step, source: Source, toolbox: &impl Toolbox, is_dry: bool) -> Stage<'a> {
     let ready = match step.ready(toolbox).await {
         Ok(ready) => ready,
         Err(problem) => return Stage::Over(Finished { source, ..refused(step, problem, toolbox.now()) }),
@@ -220,7 +238,8 @@ async fn prepare<'a>(step: &'a Step<'a>, source: Source, toolbox: &impl Toolbox,
             let problem = Problem::new(Trouble::NoServer, request.line, what);
             return Stage::Over(Finished { source, ..refused(step, problem, toolbox.now()) });
         }
-        return Stage::Over(Finished { source, request, ..ended(step, Status::Ready, None) });
+        let not_checked = ready.not_checked;
+        return Stage::Over(Finished { source, request, not_checked, ..ended(step, Status::Ready, None) });
     }
     Stage::Ready(Prepared { step, source, ready, request })
 }
@@ -254,10 +273,10 @@ async fn carry_out(prepared: Prepared<'_>, toolbox: &impl Toolbox) -> Finished {
             Finished { shown: Some(shown), ..ended(step, status, message) }
         }
     };
-    Finished { source, request, took_ms: Some(took_ms), ..over }
+    Finished { source, request, took_ms: Some(took_ms), not_checked: ready.not_checked, ..over }
 }
 
-fn refused(step: &Step<'_>, problem: Problem, now: Timestamp) -> Finished {
+fn refused(step: &Step, problem: Problem, now: Timestamp) -> Finished {
     let shown = problem.is_shown().then(|| {
         // Lines of the document move when results are put into it; those of the block do not.
         let line = |fault: &Fault| match fault.line.checked_sub(step.fence.first_line) {
@@ -272,17 +291,18 @@ fn refused(step: &Step<'_>, problem: Problem, now: Timestamp) -> Finished {
     Finished { shown, problem: Some(problem), ..ended(step, Status::Refused, None) }
 }
 
-fn ended(step: &Step<'_>, status: Status, message: Option<String>) -> Finished {
+fn ended(step: &Step, status: Status, message: Option<String>) -> Finished {
     let source = Source { info: String::new(), content: String::new(), place: 0, count: 0 };
     Finished {
         number: step.number,
         line: step.fence.first_line,
-        title: step.title(),
+        title: step.title().to_owned(),
         status,
         took_ms: None,
         message,
         problem: None,
         request: None,
+        not_checked: None,
         shown: None,
         source,
         ends_run: false,
@@ -301,22 +321,4 @@ fn first_words(content: &Content) -> String {
         _ => None,
     });
     text.unwrap_or("the tool says that it failed").to_owned()
-}
-
-/// How each step's block is found again.
-fn sources(plan: &Plan<'_>) -> Vec<Source> {
-    let mut counts: HashMap<(&str, &str), usize> = HashMap::new();
-    let mut places: HashMap<usize, usize> = HashMap::new();
-    for fence in plan.document.fences() {
-        let count = counts.entry((&fence.info, &fence.content)).or_default();
-        places.insert(fence.first_line, *count);
-        *count += 1;
-    }
-    let source = |step: &Step<'_>| Source {
-        info: step.fence.info.clone(),
-        content: step.fence.content.clone(),
-        place: places[&step.fence.first_line],
-        count: counts[&(step.fence.info.as_str(), step.fence.content.as_str())],
-    };
-    plan.steps.iter().map(source).collect()
 }

@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 
-use crate::document::{BlockId, Comment, Document, Fence, FrontMatter, Heading};
+use crate::document::{BlockId, Comment, Document, Fence, FrontMatter, Heading, SectionExtent, section_extents};
 use crate::lines::{Lines, without_container};
-use crate::region::{self, Found, Region};
+use crate::region::{self, Found, Marks, Region};
 
 const BYTE_ORDER_MARK: &str = "\u{feff}";
 
@@ -32,12 +32,13 @@ pub(crate) fn scan(text: String) -> Document {
     headings.retain(|heading| is_free(heading.line));
     fences.retain(|fence| is_free(fence.first_line));
     comments.retain(|comment| is_free(comment.line));
-    let ids = find_ids(&text, &lines, &parts, &headings, &is_free);
+    let sections = section_extents(&headings, lines.count());
+    let ids = find_ids(&text, &lines, &parts, (&headings, &sections), &is_free);
     for fence in fences.iter_mut().filter(|fence| fence.is_closed) {
         fence.result = result_under(&text, &lines, fence, &regions, &torn);
     }
     let region_lines = count_lines(&lines, &regions);
-    Document { front_matter, headings, fences, comments, ids, regions, region_lines, lines, text }
+    Document { front_matter, headings, sections, fences, comments, ids, regions, region_lines, lines, text }
 }
 
 /// YAML between `---` at the very beginning and the next `---` or `...`.
@@ -64,7 +65,12 @@ enum Kind {
 struct Part {
     kind: Kind,
     range: Range<usize>,
-    parent: Option<usize>,
+    /// How many parts are around it.
+    depth: usize,
+    /// The part before it in the same one.
+    previous: Option<usize>,
+    /// The list item that it is in or is, or the outermost part around it.
+    holder: usize,
 }
 
 struct Walk<'a> {
@@ -75,8 +81,11 @@ struct Walk<'a> {
     fences: Vec<Fence>,
     comments: Vec<Comment>,
     parts: Vec<Part>,
-    /// The parts that are open, and how many of them are lists' items and quotes.
-    open: Vec<usize>,
+    /// The parts that are open, each with the last one that is directly in it.
+    open: Vec<(usize, Option<usize>)>,
+    /// The last part that is in no other.
+    last_outermost: Option<usize>,
+    /// How many of the open parts are lists' items and quotes.
     containers: usize,
     /// The lines in which results begin.
     marks: Vec<usize>,
@@ -96,6 +105,7 @@ impl<'a> Walk<'a> {
             comments: Vec::new(),
             parts: Vec::new(),
             open: Vec::new(),
+            last_outermost: None,
             containers: 0,
             marks: Vec::new(),
             inner: None,
@@ -143,8 +153,16 @@ impl<'a> Walk<'a> {
             Tag::CodeBlock(CodeBlockKind::Fenced(info)) => self.open_fence(info, &range),
             _ => {}
         }
-        self.parts.push(Part { kind, range, parent: self.open.last().copied() });
-        self.open.push(self.parts.len() - 1);
+        let (place, depth) = (self.parts.len(), self.open.len());
+        let parent = self.open.last().map(|(parent, _)| *parent);
+        let last = self.open.last_mut().map_or(&mut self.last_outermost, |(_, last)| last);
+        let previous = last.replace(place);
+        let holder = match parent {
+            Some(parent) if kind != Kind::Item => self.parts[parent].holder,
+            _ => place,
+        };
+        self.parts.push(Part { kind, range, depth, previous, holder });
+        self.open.push((place, None));
     }
 
     fn leave(&mut self, tag: TagEnd, range: Range<usize>) {
@@ -237,12 +255,16 @@ fn binding_comment(html: &str, line: usize) -> Option<Comment> {
 fn find_regions(text: &str, lines: &Lines, marks: &[usize]) -> (Vec<Region>, Vec<usize>) {
     let mut regions: Vec<Region> = Vec::new();
     let mut torn = Vec::new();
+    if marks.is_empty() {
+        return (regions, torn);
+    }
+    let all = Marks::of(text, lines);
     for line in marks {
         let is_inside = regions.last().is_some_and(|last| lines.start(*line) < last.span.end);
         if is_inside {
             continue;
         }
-        match region::find(text, lines, *line) {
+        match region::find(text, lines, &all, *line) {
             Some(Found::Whole(region)) => regions.push(region),
             Some(Found::Torn { line }) => torn.push(line),
             None => {}
@@ -268,11 +290,12 @@ fn count_lines(lines: &Lines, regions: &[Region]) -> Vec<(Range<usize>, usize)> 
 fn result_under(text: &str, lines: &Lines, fence: &Fence, regions: &[Region], torn: &[usize]) -> Option<Found> {
     let is_empty = |number: &usize| without_container(&text[lines.content(text, *number)]).trim().is_empty();
     let next = (fence.last_line + 1..=lines.count()).find(|number| !is_empty(number))?;
-    if torn.contains(&next) {
+    if torn.binary_search(&next).is_ok() {
         return Some(Found::Torn { line: next });
     }
     let start = lines.start(next);
-    regions.iter().find(|region| region.span.start == start).cloned().map(Found::Whole)
+    let place = regions.binary_search_by_key(&start, |region| region.span.start).ok()?;
+    Some(Found::Whole(regions[place].clone()))
 }
 
 /// Words without the `^id` at their end, and the id.
@@ -289,14 +312,15 @@ fn find_ids(
     text: &str,
     lines: &Lines,
     parts: &[Part],
-    headings: &[Heading],
+    (headings, sections): (&[Heading], &[SectionExtent]),
     is_free: &impl Fn(usize) -> bool,
 ) -> Vec<BlockId> {
     let mut found = Vec::new();
+    let mut around = Around { parts, next: 0, open: Vec::new() };
     for number in (1..=lines.count()).filter(|number| is_free(*number)) {
         let content = lines.content(text, number);
         let (before, Some(id)) = without_id(&text[content.clone()]) else { continue };
-        let Some(inner) = innermost(parts, content.start + before.len()..content.end) else { continue };
+        let Some(inner) = around.innermost(content.end) else { continue };
         if parts[inner].kind == Kind::Literal {
             continue;
         }
@@ -304,47 +328,41 @@ fn find_ids(
             && lines.number_at(parts[inner].range.start) == number
             && without_container(before).is_empty();
         let previous = stands_alone.then(|| sibling_before(parts, inner, lines, is_free)).flatten();
-        let named = previous.unwrap_or_else(|| item_or_top(parts, inner));
+        let named = previous.unwrap_or(parts[inner].holder);
         let first = lines.number_at(parts[named].range.start);
         let last = lines.number_at(parts[named].range.end.saturating_sub(1));
         let section = (parts[named].kind == Kind::Heading)
-            .then(|| headings.iter().position(|heading| heading.line == first))
+            .then(|| headings.binary_search_by_key(&first, |heading| heading.line).ok())
             .flatten()
-            .map(|place| headings[place + 1..].iter().find(|next| next.level <= headings[place].level))
-            .map(|after| first..after.map_or(lines.count() + 1, |next| next.line));
+            .map(|place| first..sections[place].end_line);
         found.push(BlockId { id: id.to_owned(), lines: section.unwrap_or(first..last + 1) });
     }
     found
 }
 
-fn innermost(parts: &[Part], place: Range<usize>) -> Option<usize> {
-    // Parts are in the order in which they begin: whatever contains a place is around the last that begins before it.
-    let before = parts.partition_point(|part| part.range.start < place.end);
-    let mut candidate = before.checked_sub(1);
-    while let Some(index) = candidate {
-        if parts[index].range.end >= place.end {
-            return Some(index);
+/// The parts around places that are asked for from the top to the bottom.
+struct Around<'a> {
+    /// In the order in which they begin.
+    parts: &'a [Part],
+    next: usize,
+    /// Those that began and may not have ended, each inside the one before it.
+    open: Vec<usize>,
+}
+
+impl Around<'_> {
+    /// The innermost part that contains what ends at a place.
+    fn innermost(&mut self, end: usize) -> Option<usize> {
+        while let Some(part) = self.parts.get(self.next).filter(|part| part.range.start < end) {
+            while self.open.pop_if(|last| self.parts[*last].depth >= part.depth).is_some() {}
+            self.open.push(self.next);
+            self.next += 1;
         }
-        candidate = parts[index].parent;
+        while self.open.pop_if(|last| self.parts[*last].range.end < end).is_some() {}
+        self.open.last().copied()
     }
-    None
 }
 
 fn sibling_before(parts: &[Part], of: usize, lines: &Lines, is_free: &impl Fn(usize) -> bool) -> Option<usize> {
-    let parent = parts[of].parent;
-    (0..of).rev().find(|index| parts[*index].parent == parent && is_free(lines.number_at(parts[*index].range.start)))
-}
-
-/// The list item that a part is in, or the outermost block.
-fn item_or_top(parts: &[Part], of: usize) -> usize {
-    let mut outermost = of;
-    let mut next = Some(of);
-    while let Some(index) = next {
-        if parts[index].kind == Kind::Item {
-            return index;
-        }
-        outermost = index;
-        next = parts[index].parent;
-    }
-    outermost
+    std::iter::successors(parts[of].previous, |place| parts[*place].previous)
+        .find(|place| is_free(lines.number_at(parts[*place].range.start)))
 }

@@ -1,31 +1,104 @@
 //! Whether parameters fit a tool's input schema, and if not, in which line.
+//!
+//! Schemas come from servers and parameters from anybody, so checks run on threads of their own, with the bounds of
+//! `schema::Limits` and a deadline. What could not be checked is reported, and the server decides.
 
-use jsonschema::error::{TypeKind, ValidationErrorKind};
-use jsonschema::{JsonType, PatternOptions, ValidationError, Validator};
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use offload::{Interrupt, Pool, PoolLimits};
+use schema::{Limits, NotChecked, Outcome, Violation};
 use serde_json::Value;
 
+use crate::block::{Wishes, Written};
+use crate::problem::Problem;
 use crate::yaml::{Fault, Node};
 
-/// More are no help.
-const MOST_FAULTS: usize = 20;
+/// How long one check may take, and how long it may wait for the others.
+const CHECK_DEADLINE: Duration = Duration::from_secs(1);
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
-/// A schema's pattern may take this many steps back; it comes from a server and is not trusted.
-const MOST_STEPS_BACK: usize = 100_000;
+/// Where all checks of this process run.
+static POOL: LazyLock<Pool> = LazyLock::new(|| {
+    let slots = PoolLimits::half_of_the_processors();
+    Pool::new(PoolLimits { slots, deadline: CHECK_DEADLINE, longest_wait: LONGEST_WAIT })
+});
 
-const LONGEST_MESSAGE: usize = 300;
-
-/// What is wrong with parameters. A schema that makes no sense to us forbids nothing: its server decides.
-pub(crate) fn check(schema: &Value, parameters: &Node) -> Vec<Fault> {
-    let Some(validator) = validator(schema) else { return Vec::new() };
-    let json = parameters.to_json();
-    let Ok(instance) = serde_json::from_str::<Value>(&json) else { return Vec::new() };
-    validator.iter_errors(&instance).take(MOST_FAULTS).map(|error| fault(&error, parameters)).collect()
+/// Parameters that were looked at.
+pub(crate) struct Checked {
+    /// A JSON object.
+    pub(crate) arguments: String,
+    pub(crate) wishes: Wishes,
+    /// What is wrong with them.
+    pub(crate) faults: Vec<Fault>,
+    /// Why they were not checked, or not completely.
+    pub(crate) not_checked: Option<String>,
 }
 
-/// The same for arguments that stand in no document: what is wrong with them, in words.
-pub fn misfits(schema: &Value, arguments: &Value) -> Vec<String> {
-    let Some(validator) = validator(schema) else { return Vec::new() };
-    validator.iter_errors(arguments).take(MOST_FAULTS).map(|error| described(&error, &path_of(&error))).collect()
+/// Whether arguments fit a schema.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ArgumentCheck {
+    /// They do.
+    Fit,
+    /// They do not, for these reasons.
+    Misfit(Vec<String>),
+    /// That is not known, for this reason. The server decides.
+    NotChecked(String),
+}
+
+/// Tells parameters and wishes of a block apart, and checks the parameters. Dropping the future ends the check.
+pub(crate) async fn check(schema: Option<Value>, written: Arc<Written>) -> Result<Checked, Problem> {
+    let (schema, kept) = (schema.map(Arc::new), Arc::clone(&written));
+    let copy = schema.clone();
+    let checked = POOL.run(move |interrupt| check_now(copy.as_deref(), &written, interrupt)).await;
+    checked.unwrap_or_else(|error| {
+        // To tell them apart takes no longer than to read them.
+        let (parameters, wishes) = kept.sorted(schema.as_deref())?;
+        let not_checked = schema.is_some().then(|| error.to_string());
+        Ok(Checked { arguments: parameters.to_json(), wishes, faults: Vec::new(), not_checked })
+    })
+}
+
+/// Checks arguments that stand in no document. Dropping the future ends the check.
+pub async fn check_arguments(schema: Value, arguments: Value) -> ArgumentCheck {
+    let checked = POOL.run(move |interrupt| {
+        match schema::check(&schema, &arguments, Limits::default(), &|| interrupt.is_set()) {
+            Outcome::Valid => ArgumentCheck::Fit,
+            Outcome::Invalid(found) => {
+                ArgumentCheck::Misfit(found.iter().map(|violation| described(violation, &arguments)).collect())
+            }
+            Outcome::NotChecked(why) => ArgumentCheck::NotChecked(why.to_string()),
+        }
+    });
+    checked.await.unwrap_or_else(|error| ArgumentCheck::NotChecked(error.to_string()))
+}
+
+fn check_now(schema: Option<&Value>, written: &Written, interrupt: &Interrupt) -> Result<Checked, Problem> {
+    let (parameters, wishes) = written.sorted(schema)?;
+    let arguments = parameters.to_json();
+    let (faults, not_checked) = match schema.map(|schema| outcome(schema, &parameters, &arguments, interrupt)) {
+        None | Some(Ok(())) => (Vec::new(), None),
+        Some(Err(Wrong::Faults(faults))) => (faults, None),
+        Some(Err(Wrong::NotChecked(why))) => (Vec::new(), Some(why.to_string())),
+    };
+    Ok(Checked { arguments, wishes, faults, not_checked })
+}
+
+enum Wrong {
+    Faults(Vec<Fault>),
+    NotChecked(NotChecked),
+}
+
+fn outcome(schema: &Value, parameters: &Node, json: &str, interrupt: &Interrupt) -> Result<(), Wrong> {
+    let instance: Value = serde_json::from_str(json)
+        .map_err(|error| Wrong::NotChecked(NotChecked::Value(error.to_string())))?;
+    match schema::check(schema, &instance, Limits::default(), &|| interrupt.is_set()) {
+        Outcome::Valid => Ok(()),
+        Outcome::Invalid(found) => {
+            Err(Wrong::Faults(found.iter().map(|violation| fault(violation, &instance, parameters)).collect()))
+        }
+        Outcome::NotChecked(why) => Err(Wrong::NotChecked(why)),
+    }
 }
 
 /// Whether a schema names a property.
@@ -33,32 +106,19 @@ pub(crate) fn has_property(schema: &Value, name: &str) -> bool {
     schema.get("properties").and_then(|properties| properties.get(name)).is_some()
 }
 
-fn validator(schema: &Value) -> Option<Validator> {
-    let linear = jsonschema::options().with_pattern_options(PatternOptions::regex());
-    linear.build(schema).ok().or_else(|| {
-        let bounded = PatternOptions::fancy_regex().backtrack_limit(MOST_STEPS_BACK);
-        jsonschema::options().with_pattern_options(bounded).build(schema).ok()
-    })
-}
-
-fn fault(error: &ValidationError<'_>, parameters: &Node) -> Fault {
-    let path = path_of(error);
+fn fault(violation: &Violation, instance: &Value, parameters: &Node) -> Fault {
+    let path = &violation.path;
     let node = parameters.nearest(path.iter().map(String::as_str));
-    let line = unexpected(error.kind())
-        .and_then(|key| node.entry(key))
-        .map_or_else(|| line_of_key(parameters, &path).unwrap_or(node.line), |entry| entry.line);
-    Fault { line, what: described(error, &path) }
+    let unexpected = violation.unexpected.as_deref().and_then(|key| node.entry(key));
+    let line = unexpected
+        .map_or_else(|| line_of_key(parameters, path).unwrap_or(node.line), |entry| entry.line);
+    Fault { line, what: described(violation, instance) }
 }
 
-/// Where it is wrong, step by step.
-fn path_of(error: &ValidationError<'_>) -> Vec<String> {
-    let pointer = error.instance_path().to_string();
-    pointer.split('/').skip(1).map(|step| step.replace("~1", "/").replace("~0", "~")).collect()
-}
-
-fn described(error: &ValidationError<'_>, path: &[String]) -> String {
+fn described(violation: &Violation, instance: &Value) -> String {
+    let Violation { path, message, .. } = violation;
     let place = if path.is_empty() { String::new() } else { format!("`{}`: ", path.join(".")) };
-    format!("{place}{}{}", shortened(&error.to_string()), hint(error))
+    format!("{place}{message}{}", hint(violation, instance))
 }
 
 /// The line of the key whose value is wrong: a text of several lines begins below its key.
@@ -67,24 +127,19 @@ fn line_of_key(parameters: &Node, path: &[String]) -> Option<usize> {
     parameters.nearest(before.iter().map(String::as_str)).entry(last).map(|entry| entry.line)
 }
 
-fn unexpected(kind: &ValidationErrorKind) -> Option<&str> {
-    match kind {
-        ValidationErrorKind::AdditionalProperties { unexpected }
-        | ValidationErrorKind::UnevaluatedProperties { unexpected } => unexpected.first().map(String::as_str),
-        _ => None,
+fn hint(violation: &Violation, instance: &Value) -> &'static str {
+    let mut here = Some(instance);
+    for step in &violation.path {
+        here = here.and_then(|here| match here {
+            Value::Array(items) => step.parse::<usize>().ok().and_then(|place| items.get(place)),
+            other => other.get(step),
+        });
     }
-}
-
-fn hint(error: &ValidationError<'_>) -> &'static str {
-    let ValidationErrorKind::Type { kind } = error.kind() else { return "" };
-    let wants = |wanted: JsonType| match kind {
-        TypeKind::Single(only) => *only == wanted,
-        TypeKind::Multiple(set) => set.contains(wanted),
-    };
-    match &**error.instance() {
-        Value::Number(_) | Value::Bool(_) if wants(JsonType::String) => "; quote it to make it text",
-        Value::String(word) if wants(JsonType::Boolean) && is_yes_or_no(word) => "; write true or false",
-        Value::String(word) if word.parse::<f64>().is_ok() && (wants(JsonType::Number) || wants(JsonType::Integer)) => {
+    let wants = |wanted: &str| violation.expected_types.contains(&wanted);
+    match here {
+        Some(Value::Number(_) | Value::Bool(_)) if wants("string") => "; quote it to make it text",
+        Some(Value::String(word)) if wants("boolean") && is_yes_or_no(word) => "; write true or false",
+        Some(Value::String(word)) if word.parse::<f64>().is_ok() && (wants("number") || wants("integer")) => {
             "; take the quotes away to make it a number"
         }
         _ => "",
@@ -95,19 +150,30 @@ fn is_yes_or_no(word: &str) -> bool {
     matches!(word.to_ascii_lowercase().as_str(), "yes" | "no" | "on" | "off" | "true" | "false")
 }
 
-fn shortened(message: &str) -> String {
-    match message.char_indices().nth(LONGEST_MESSAGE) {
-        Some((end, _)) => format!("{}…", &message[..end]),
-        None => message.to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
-    use super::{check, misfits};
-    use crate::yaml::parse;
+    use super::{ArgumentCheck, Wrong, check_arguments, outcome, Interrupt};
+    use crate::yaml::{Fault, Node, parse};
+
+    fn looked_at(schema: &serde_json::Value, parameters: &Node) -> Result<(), Wrong> {
+        outcome(schema, parameters, &parameters.to_json(), &Interrupt::never())
+    }
+
+    fn check(schema: &serde_json::Value, parameters: &Node) -> Vec<Fault> {
+        match looked_at(schema, parameters) {
+            Err(Wrong::Faults(faults)) => faults,
+            _ => Vec::new(),
+        }
+    }
+
+    fn not_checked(schema: &serde_json::Value, parameters: &Node) -> String {
+        match looked_at(schema, parameters) {
+            Err(Wrong::NotChecked(why)) => why.to_string(),
+            _ => panic!("{schema} was checked"),
+        }
+    }
 
     #[test]
     fn faults_point_at_the_line_they_are_in() {
@@ -150,13 +216,34 @@ mod tests {
         }
     }
 
-    #[test]
-    fn arguments_without_lines_are_checked_in_the_same_way() {
+    #[tokio::test]
+    async fn arguments_without_lines_are_checked_in_the_same_way() {
         let schema = json!({ "type": "object", "properties": { "days": { "type": "integer" } }, "required": ["city"] });
-        assert_eq!(misfits(&schema, &json!({ "city": "Rome", "days": 3 })), Vec::<String>::new());
-        let found = misfits(&schema, &json!({ "days": "3" })).join("; ");
+        assert_eq!(check_arguments(schema.clone(), json!({ "city": "Rome", "days": 3 })).await, ArgumentCheck::Fit);
+        let ArgumentCheck::Misfit(found) = check_arguments(schema, json!({ "days": "3" })).await else { panic!("no") };
+        let found = found.join("; ");
         assert!(found.contains("`days`: \"3\" is not of type") && found.contains("\"city\" is a required"), "{found}");
-        assert_eq!(misfits(&json!({ "type": "nonsense" }), &json!({})), Vec::<String>::new());
+        let nonsense = check_arguments(json!({ "type": "nonsense" }), json!({})).await;
+        assert!(matches!(nonsense, ArgumentCheck::NotChecked(why) if why.contains("`type`")));
+    }
+
+    #[tokio::test]
+    async fn a_schema_that_doubles_is_given_up_and_said_so() {
+        let mut definitions = serde_json::Map::new();
+        definitions.insert("d0".to_owned(), json!({ "type": "object" }));
+        for level in 1..=45 {
+            let below = json!({ "$ref": format!("#/$defs/d{}", level - 1) });
+            definitions.insert(format!("d{level}"), json!({ "allOf": [below, below] }));
+        }
+        let schema = json!({ "$defs": definitions, "$ref": "#/$defs/d45" });
+        let ArgumentCheck::NotChecked(why) = check_arguments(schema, json!({ "c": "x" })).await else { panic!("no") };
+        assert!(why.contains("steps") || why.contains("in time"), "{why}");
+    }
+
+    #[test]
+    fn numbers_that_cannot_be_held_are_not_checked_and_not_taken_for_valid() {
+        let parameters = parse("a: 1e999").expect("YAML");
+        assert!(not_checked(&json!({ "type": "object" }), &parameters).contains("number out of range"));
     }
 
     #[test]
@@ -165,13 +252,13 @@ mod tests {
         for schema in [
             json!({ "type": "nonsense" }),
             json!({ "$ref": "https://example.com/elsewhere.json" }),
-            json!({ "properties": { "a": { "pattern": "(" } } }),
+            json!({ "properties": { "a": { "pattern": "(" } }, "propertyNames": { "pattern": "(" } }),
             json!(null),
-            json!(true),
             json!({ "$schema": "https://example.com/unheard-of" }),
         ] {
-            assert_eq!(check(&schema, &parameters), vec![], "{schema}");
+            assert!(!not_checked(&schema, &parameters).is_empty(), "{schema}");
         }
+        assert!(looked_at(&json!(true), &parameters).is_ok());
     }
 
     #[test]
@@ -193,7 +280,7 @@ mod tests {
     fn patterns_and_references_of_all_drafts_are_understood() {
         let parameters = parse("a: foobar\nb: 1").expect("YAML");
         let ahead = json!({ "properties": { "a": { "pattern": "^foo(?=baz)" } } });
-        assert_eq!(check(&ahead, &parameters).len(), 1);
+        assert!(not_checked(&ahead, &parameters).contains("look-ahead"));
         let older = json!({
             "$schema": "http://json-schema.org/draft-07/schema#",
             "definitions": { "word": { "type": "string" } },

@@ -5,14 +5,18 @@
 
 mod scalar;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Tag};
 
 use scalar::Scalar;
 
-/// Aliases may repeat what is large; beyond this many nodes something is wrong.
+/// Longer texts are not read.
+const LONGEST_TEXT: usize = 4 * 1024 * 1024;
+
+/// Values, keys included, and bytes in them. Aliases may repeat what is large, so repetitions count.
 const MOST_NODES: usize = 100_000;
+const MOST_BYTES: usize = 2 * LONGEST_TEXT;
 
 /// More levels than anybody writes, and few enough for the stack.
 const DEEPEST: usize = 100;
@@ -52,7 +56,11 @@ pub(crate) struct Fault {
 
 /// Reads one YAML document. Nothing at all is `Null`.
 pub(crate) fn parse(text: &str) -> Result<Node, Fault> {
-    let mut reader = Reader { text, events: Parser::new_from_str(text), anchors: HashMap::new(), nodes: 0 };
+    if text.len() > LONGEST_TEXT {
+        let what = format!("this is {} bytes of YAML; at most {LONGEST_TEXT} are read", text.len());
+        return Err(fault(1, what));
+    }
+    let mut reader = Reader { text, events: Parser::new_from_str(text), anchors: HashMap::new(), nodes: 0, bytes: 0 };
     let mut root = None;
     loop {
         let (event, line) = reader.next()?;
@@ -138,6 +146,7 @@ struct Reader<'a> {
     events: Parser<'a, saphyr_parser::StrInput<'a>>,
     anchors: HashMap<usize, Node>,
     nodes: usize,
+    bytes: usize,
 }
 
 impl<'a> Reader<'a> {
@@ -163,42 +172,56 @@ impl<'a> Reader<'a> {
     }
 
     fn node(&mut self, event: Event<'a>, line: usize, depth: usize) -> Result<Node, Fault> {
-        self.count(1, line)?;
         if depth > DEEPEST {
             return Err(fault(line, "this is nested too deeply"));
         }
         let (anchor, value) = match event {
             Event::Scalar(text, style, anchor, tag) => {
                 let is_plain = matches!(style, ScalarStyle::Plain);
+                self.count(Size { nodes: 1, bytes: text.len() }, line)?;
                 (anchor, scalar_value(&text, is_plain, tag.as_deref(), line)?)
             }
             Event::SequenceStart(anchor, tag) => {
                 refuse_tag(tag.as_deref(), "seq", line)?;
+                self.count(Size { nodes: 1, bytes: 0 }, line)?;
                 (anchor, self.list(depth)?)
             }
             Event::MappingStart(anchor, tag) => {
                 refuse_tag(tag.as_deref(), "map", line)?;
+                self.count(Size { nodes: 1, bytes: 0 }, line)?;
                 (anchor, self.map(depth)?)
             }
             Event::Alias(anchor) => {
-                let Some(node) = self.anchors.get(&anchor).cloned() else {
+                let Some(node) = self.anchors.get(&anchor) else {
                     return Err(fault(line, "an alias must not stand in what it names"));
                 };
-                self.count(size(&node), line)?;
-                return Ok(node);
+                if depth + levels(node) > DEEPEST {
+                    return Err(fault(line, "this is nested too deeply"));
+                }
+                let size = Size::of(node);
+                self.count(size, line)?;
+                return self.anchors.get(&anchor).cloned().ok_or_else(|| fault(line, "an alias names nothing"));
             }
             _ => return Err(fault(line, "a value is missing")),
         };
         let node = Node { line, value };
         if anchor > 0 {
+            self.count(Size::of(&node), line)?;
             self.anchors.insert(anchor, node.clone());
         }
         Ok(node)
     }
 
-    fn count(&mut self, nodes: usize, line: usize) -> Result<(), Fault> {
-        self.nodes += nodes;
-        if self.nodes > MOST_NODES { Err(fault(line, "these are too many values")) } else { Ok(()) }
+    fn count(&mut self, size: Size, line: usize) -> Result<(), Fault> {
+        self.nodes += size.nodes;
+        self.bytes += size.bytes;
+        if self.nodes > MOST_NODES {
+            return Err(fault(line, format!("these are too many values: more than {MOST_NODES}")));
+        }
+        if self.bytes > MOST_BYTES {
+            return Err(fault(line, format!("these values are too long: more than {MOST_BYTES} bytes")));
+        }
+        Ok(())
     }
 
     fn list(&mut self, depth: usize) -> Result<Value, Fault> {
@@ -213,6 +236,7 @@ impl<'a> Reader<'a> {
 
     fn map(&mut self, depth: usize) -> Result<Value, Fault> {
         let mut entries: Vec<Entry> = Vec::new();
+        let mut keys: HashSet<String> = HashSet::new();
         loop {
             let (event, line) = self.next()?;
             if event == Event::MappingEnd {
@@ -223,7 +247,7 @@ impl<'a> Reader<'a> {
                 (_, Value::Text(text) | Value::Number(text)) => text,
                 _ => return Err(fault(line, "a key must be a word")),
             };
-            if entries.iter().any(|entry| entry.key == key) {
+            if !keys.insert(key.clone()) {
                 return Err(fault(line, format!("`{key}` is given twice")));
             }
             let (event, value_line) = self.next()?;
@@ -233,11 +257,35 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn size(node: &Node) -> usize {
+/// How much there is in a value.
+#[derive(Debug, Clone, Copy)]
+struct Size {
+    nodes: usize,
+    bytes: usize,
+}
+
+impl Size {
+    fn of(node: &Node) -> Self {
+        let sum = |sum: Self, more: Self| Self { nodes: sum.nodes + more.nodes, bytes: sum.bytes + more.bytes };
+        let one = |bytes| Self { nodes: 1, bytes };
+        match &node.value {
+            Value::List(nodes) => nodes.iter().map(Self::of).fold(one(0), sum),
+            Value::Map(entries) => {
+                let of = |entry: &Entry| sum(Self::of(&entry.node), one(entry.key.len()));
+                entries.iter().map(of).fold(one(0), sum)
+            }
+            Value::Text(text) | Value::Number(text) => one(text.len()),
+            Value::Null | Value::Bool(_) => one(0),
+        }
+    }
+}
+
+/// How many lists and maps are inside each other.
+fn levels(node: &Node) -> usize {
     match &node.value {
-        Value::List(nodes) => 1 + nodes.iter().map(size).sum::<usize>(),
-        Value::Map(entries) => 1 + entries.iter().map(|entry| size(&entry.node)).sum::<usize>(),
-        _ => 1,
+        Value::List(nodes) => 1 + nodes.iter().map(levels).max().unwrap_or_default(),
+        Value::Map(entries) => 1 + entries.iter().map(|entry| levels(&entry.node)).max().unwrap_or_default(),
+        _ => 0,
     }
 }
 

@@ -156,7 +156,7 @@ impl Toolbox for Slow {
 }
 
 fn finished<T>(future: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+    tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(future)
 }
 
 fn run_slowly(slow: &Slow, jobs: usize, stop: impl Future<Output = ()> + Send) -> (Report, Vec<String>) {

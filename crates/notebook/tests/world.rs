@@ -154,7 +154,7 @@ pub(crate) fn run_with(
     let bindings = Bindings::of(&document, registered);
     let plan = Plan::new(&document, &world.servers(), &bindings, selection, force).unwrap();
     let running = run(&plan, world, RunOptions::default(), std::future::pending(), |_| {});
-    let report = tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(running);
+    let report = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(running);
     let applied = apply(text, &report, &ApplyOptions { force, folder: "my notes.assets" });
     (applied, report)
 }

@@ -3,12 +3,14 @@
 use std::collections::HashMap;
 
 use assistant::{Hands, Mishap, Offer, Permission};
-use notebook::{Extent, Request, Toolbox};
+use notebook::{ArgumentCheck, Extent, Request, Toolbox, check_arguments};
 use serde_json::{Map, Value};
 
 use super::{Consent, Offered, SOURCE};
 use crate::client::Client;
 use crate::documents::{ConfigTools, Execution};
+use crate::output::say;
+use crate::table::printable;
 
 /// Which way calls go.
 pub(crate) enum Way<'a> {
@@ -65,10 +67,15 @@ impl Hands for CallingHands<'_> {
         })
     }
 
-    fn check(&self, offer: &Offer, arguments: &Map<String, Value>) -> Result<(), String> {
-        match notebook::misfits(&offer.tool.schema, &Value::Object(arguments.clone())).as_slice() {
-            [] => Ok(()),
-            faults => Err(faults.join("; ")),
+    async fn check(&self, offer: &Offer, arguments: &Map<String, Value>) -> Result<(), String> {
+        match check_arguments(offer.tool.schema.clone(), Value::Object(arguments.clone())).await {
+            ArgumentCheck::Fit => Ok(()),
+            ArgumentCheck::Misfit(faults) => Err(faults.join("; ")),
+            ArgumentCheck::NotChecked(why) => {
+                let tool = printable(&offer.tool.name);
+                say(format_args!("warning: the arguments of {tool} were not checked: {}", printable(&why)));
+                Ok(())
+            }
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod watching;
 
+use std::collections::HashMap;
 use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -100,7 +101,7 @@ fn by_config(arguments: &RunArguments, text: &str, config: &Path) -> Result<(), 
 }
 
 /// Whether a block may come to use a server. What the assistant will use, nobody knows yet.
-fn may_use(step: &Step<'_>, server: &str) -> bool {
+fn may_use(step: &Step, server: &str) -> bool {
     step.server().map_or_else(|| step.title() == "assistant", |named| named == server)
 }
 
@@ -156,12 +157,12 @@ async fn run_and_watch(
     }
 }
 
-fn plan<'a>(
+fn plan(
     arguments: &RunArguments,
     selection: &Selection,
-    document: &'a Document,
+    document: &Document,
     around: &Around,
-) -> Result<Plan<'a>, Failure> {
+) -> Result<Plan, Failure> {
     let bindings = Bindings::of(document, &around.registered);
     Plan::new(document, &around.servers, &bindings, selection, arguments.force).map_err(|error| {
         let hint = format!("`mcp-aggregator doc map {}` shows its sections and blocks", arguments.document.display());
@@ -172,7 +173,7 @@ fn plan<'a>(
 /// Runs the plan, telling how far it is.
 async fn carry_out(
     arguments: &RunArguments,
-    plan: &Plan<'_>,
+    plan: &Plan,
     toolbox: &impl Toolbox,
     stop: impl Future<Output = ()> + Send,
 ) -> Ran {
@@ -245,10 +246,10 @@ fn write(arguments: &RunArguments, report: &Report) -> Result<Written, Failure> 
 }
 
 fn described(report: &Report, placements: &[Placement]) -> Value {
-    let fate = |number: usize| placements.iter().find(|placement| placement.number == number).map(|it| it.fate);
+    let fates: HashMap<usize, _> = placements.iter().map(|placement| (placement.number, placement.fate)).collect();
     let block = |over: &notebook::Finished| {
         let mut block = json!(over);
-        block["written"] = json!(fate(over.number));
+        block["written"] = json!(fates.get(&over.number));
         block
     };
     json!({

@@ -17,10 +17,10 @@ impl Told {
             // Whoever only looks is done at once.
             Progress::Pending(_) | Progress::Executing(_) if is_dry => None,
             Progress::Pending(step) => {
-                Some(format!("{}: pending", title(step.number, step.fence.first_line, &step.title())))
+                Some(format!("{}: pending", title(step.number, step.fence.first_line, step.title())))
             }
             Progress::Executing(step) => {
-                Some(format!("{}: executing", title(step.number, step.fence.first_line, &step.title())))
+                Some(format!("{}: executing", title(step.number, step.fence.first_line, step.title())))
             }
             Progress::Finished(over) => Some(finished(over)),
         }
@@ -58,7 +58,8 @@ fn finished(over: &Finished) -> String {
             format!("refused: {}", in_lines(&problem))
         }
     };
-    format!("{}: {how}", title(over.number, over.line, &over.title))
+    let not_checked = over.not_checked.as_deref().map(|why| format!("\n  parameters not checked: {}", in_lines(why)));
+    format!("{}: {how}{}", title(over.number, over.line, &over.title), not_checked.unwrap_or_default())
 }
 
 /// A stranger's words, further lines set in.

@@ -3,15 +3,19 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use notebook::{
-    Bindings, Document, Failure, Folder, Lookup, Outline, Plan, Request, RunOptions, Selection, Server, Toolbox,
-    outline,
+    Bindings, Document, Failure, Folder, Lookup, Outline, Plan, Request, RunOptions, Selection, Server, Status,
+    Toolbox, outline,
 };
 use service::{Error, Service};
 
-use super::{Meant, Surroundings, away};
+use super::{Meant, Surroundings, compute};
 use crate::helper::NO_MODEL;
+
+/// So long the blocks of one document are looked at; a page with more of them opens without what was not found out yet.
+const LONGEST_LOOK: Duration = Duration::from_secs(3);
 
 /// A document of a folder, and its map: sections, blocks, the server of each and why, and what stands in the way.
 pub async fn open_document(
@@ -22,30 +26,29 @@ pub async fn open_document(
 ) -> Result<(Document, Outline), Error> {
     let meant = Meant::in_folder(Some(folder), path).await?;
     let Surroundings { servers, registered } = Surroundings::of(service, meant.path.as_deref()).await?;
-    let (document, mut outline, servers, registered) = away(move || {
+    let (document, mut outline, plan, servers) = compute(move || {
         let document = Document::parse(meant.text);
-        let outline = outline(&document, &servers, &Bindings::of(&document, &registered));
-        Ok((document, outline, servers, registered))
+        let bindings = Bindings::of(&document, &registered);
+        let outline = outline(&document, &servers, &bindings);
+        let plan = Plan::new(&document, &servers, &bindings, &Selection::default(), true).ok();
+        Ok((document, outline, plan, servers))
     })
     .await?;
+    let Some(plan) = plan else { return Ok((document, outline)) };
     let known = Known { servers, tools: known_tools(service, &outline).await, has_assistant };
-    let runtime = tokio::runtime::Handle::current();
-    away(move || {
-        let bindings = Bindings::of(&document, &registered);
-        let plan = Plan::new(&document, &known.servers, &bindings, &Selection::default(), true);
-        let Ok(plan) = plan else { return Ok((document, outline)) };
-        let dry = RunOptions { is_dry: true, ..RunOptions::default() };
-        // It asks nobody, so it waits for nobody; checking parameters takes a processor for a while.
-        let report = runtime.block_on(notebook::run(&plan, &known, dry, std::future::pending(), |_| {}));
-        drop(plan);
-        let mut problems: HashMap<usize, _> =
-            report.finished.into_iter().filter_map(|over| Some((over.number, over.problem?))).collect();
-        for block in outline.sections.iter_mut().flat_map(|section| &mut section.blocks) {
-            block.problem = problems.remove(&block.number);
+    let dry = RunOptions { is_dry: true, ..RunOptions::default() };
+    // It asks nobody, so it waits for nothing but the checks of parameters.
+    let report = notebook::run(&plan, &known, dry, tokio::time::sleep(LONGEST_LOOK), |_| {}).await;
+    let mut finished: HashMap<usize, _> = report.finished.into_iter().map(|over| (over.number, over)).collect();
+    for block in outline.sections.iter_mut().flat_map(|section| &mut section.blocks) {
+        let Some(over) = finished.remove(&block.number) else { continue };
+        if over.status == Status::Stopped {
+            block.not_checked = Some("the other blocks of this document took too long to check".to_owned());
+            continue;
         }
-        Ok((document, outline))
-    })
-    .await
+        (block.problem, block.not_checked) = (over.problem, over.not_checked);
+    }
+    Ok((document, outline))
 }
 
 /// The tools of every server that the document needs, as they are known without asking it: their schemas by name, and

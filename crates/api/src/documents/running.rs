@@ -1,5 +1,6 @@
 //! A run of a document: its answer in one piece, or how far it is as events and the answer as the last of them.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use base64::Engine as _;
@@ -14,7 +15,7 @@ use service::Error;
 use tokio::sync::watch;
 
 use super::tools::ServiceTools;
-use super::{Meant, Surroundings, away, not_found};
+use super::{Meant, Surroundings, away, compute, not_found};
 use crate::asked::refuse;
 use crate::mistake;
 use crate::work::WorkStream;
@@ -31,45 +32,49 @@ pub(crate) enum Output {
 /// A run that was asked for.
 pub(crate) struct Run {
     pub(crate) meant: Meant,
-    pub(crate) document: Document,
-    pub(crate) surroundings: Surroundings,
+    pub(crate) plan: Plan,
     pub(crate) tools: ServiceTools,
-    pub(crate) selection: Selection,
     pub(crate) options: RunOptions,
     pub(crate) force: bool,
     pub(crate) output: Output,
     /// Where the results are written, if they are.
     pub(crate) folder: Option<Arc<Folder>>,
-    /// The version of the document that was looked at, if only that one is to be run.
-    pub(crate) version: Option<String>,
     /// Turns true when we stop.
     pub(crate) closing: watch::Receiver<bool>,
 }
 
-impl Run {
-    /// Finds out whether there is something to be run, before anything is.
-    pub(crate) fn check(&self) -> Result<(), Error> {
-        if let (Some(folder), Some(file)) = (&self.folder, &self.meant.file) {
-            folder.check_writable(file).map_err(|error| not_found(file, &error))?;
-        }
-        self.check_version()?;
-        self.plan().map(drop)
-    }
+/// What is to be run of a document.
+pub(crate) struct Wanted {
+    pub(crate) selection: Selection,
+    /// Whether results that somebody edited are replaced.
+    pub(crate) force: bool,
+    /// The version of the document that was looked at, if only that one is to be run.
+    pub(crate) version: Option<String>,
+}
 
-    /// Blocks are named by number, and a number is worth nothing in another text.
-    fn check_version(&self) -> Result<(), Error> {
-        let Some(wanted) = &self.version else { return Ok(()) };
-        let bindings = Bindings::of(&self.document, &self.surroundings.registered);
-        if outline(&self.document, &self.surroundings.servers, &bindings).version == *wanted {
-            return Ok(());
-        }
-        let path = self.meant.file.clone().or_else(|| self.meant.path.clone()).unwrap_or_default();
-        Err(Error::DocumentChanged { path })
+/// Finds out what is to be run and whether that can be written, before anything is run.
+pub(crate) async fn planned(
+    meant: &Meant,
+    folder: Option<&Arc<Folder>>,
+    surroundings: Surroundings,
+    wanted: Wanted,
+) -> Result<Plan, Error> {
+    if let (Some(folder), Some(file)) = (folder.cloned(), meant.file.clone()) {
+        away(move || folder.check_writable(&file).map_err(|error| not_found(&file, &error))).await?;
     }
-
-    fn plan(&self) -> Result<Plan<'_>, Error> {
-        let bindings = Bindings::of(&self.document, &self.surroundings.registered);
-        Plan::new(&self.document, &self.surroundings.servers, &bindings, &self.selection, self.force).map_err(|error| {
+    let text = meant.text.clone();
+    let path = meant.file.clone().or_else(|| meant.path.clone()).unwrap_or_default();
+    compute(move || {
+        let Surroundings { servers, registered } = surroundings;
+        let document = Document::parse(text);
+        let bindings = Bindings::of(&document, &registered);
+        // Blocks are named by number, and a number is worth nothing in another text.
+        if let Some(version) = wanted.version
+            && outline(&document, &servers, &bindings).version != version
+        {
+            return Err(Error::DocumentChanged { path });
+        }
+        Plan::new(&document, &servers, &bindings, &wanted.selection, wanted.force).map_err(|error| {
             let member = match &error {
                 SelectionError::NoBlock { .. } => "blocks",
                 SelectionError::NoSection { .. } => "section",
@@ -77,7 +82,11 @@ impl Run {
             };
             refuse(&["body", member], "value_error", error.to_string())
         })
-    }
+    })
+    .await
+}
+
+impl Run {
 
     /// Runs it; what is to be answered. Whoever drops this cancels the calls.
     pub(crate) async fn carry_out(self, progress: impl FnMut(Progress<'_>) + Send) -> Result<Value, Error> {
@@ -86,11 +95,9 @@ impl Run {
             // The sender goes away only when everything does.
             closing.wait_for(|is_closing| *is_closing).await.ok();
         };
-        let plan = self.plan()?;
-        let report = notebook::run(&plan, &self.tools, self.options, stop, progress).await;
-        drop(plan);
+        let report = notebook::run(&self.plan, &self.tools, self.options, stop, progress).await;
         let (output, is_dry) = (self.output, self.options.is_dry);
-        away(move || {
+        compute(move || {
             let applied = if is_dry { None } else { Some(self.apply(&report)?) };
             Ok(described(&report, applied.as_ref(), output))
         })
@@ -126,7 +133,7 @@ impl Run {
     }
 }
 
-fn about(step: &notebook::Step<'_>) -> Value {
+fn about(step: &notebook::Step) -> Value {
     json!({ "number": step.number, "line": step.fence.first_line, "title": step.title() })
 }
 
@@ -149,10 +156,10 @@ struct ShownEdit<'a> {
 
 fn described(report: &Report, done: Option<&Done>, output: Output) -> Value {
     let placements = done.map(|done| done.applied.placements.as_slice()).unwrap_or_default();
-    let fate = |number: usize| placements.iter().find(|placement| placement.number == number).map(|it| it.fate);
+    let fates: HashMap<usize, _> = placements.iter().map(|placement| (placement.number, placement.fate)).collect();
     let block = |over: &Finished| {
         let mut block = json!(over);
-        block["written"] = json!(fate(over.number));
+        block["written"] = json!(fates.get(&over.number));
         block
     };
     let mut answer = json!({

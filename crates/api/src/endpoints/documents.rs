@@ -10,7 +10,9 @@ use service::{Error, Service};
 
 use crate::answer::Answer;
 use crate::asked::{Asked, refuse};
-use crate::documents::{Asking, Meant, Output, Run, ServiceTools, Surroundings, away, news, own_session};
+use crate::documents::{
+    Asking, Meant, Output, Run, ServiceTools, Surroundings, Wanted, away, compute, news, own_session, planned,
+};
 use crate::endpoint::Endpoint;
 use crate::schema::Schema;
 use crate::schemas::documents as shapes;
@@ -101,7 +103,7 @@ async fn changes(asked: Asked) -> Result<Answer, Error> {
 async fn map(asked: Asked) -> Result<Answer, Error> {
     let meant = Meant::by_body(&asked).await?;
     let Surroundings { servers, registered } = Surroundings::of(&asked.service, meant.path.as_deref()).await?;
-    let map = away(move || {
+    let map = compute(move || {
         let document = Document::parse(meant.text);
         let outline = outline(&document, &servers, &Bindings::of(&document, &registered));
         let mut map = json!(outline);
@@ -141,13 +143,23 @@ async fn prepared(asked: &Asked) -> Result<Run, Error> {
     let number = |value: &Value| value.as_u64().and_then(|number| usize::try_from(number).ok());
     let blocks = body.get("blocks").and_then(|blocks| blocks.as_array().cloned()).unwrap_or_default();
     let surroundings = Surroundings::of(&asked.service, meant.path.as_deref()).await?;
-    let text = meant.text.clone();
-    let run = Run {
-        document: away(move || Ok(Document::parse(text))).await?,
+    let servers = surroundings.servers.clone();
+    let wanted = Wanted {
+        selection: Selection {
+            blocks: blocks.iter().filter_map(number).collect(),
+            section: body.text("section"),
+            line: body.get("line").as_ref().and_then(number),
+        },
+        force: asked.says("force"),
+        version: body.text("version"),
+    };
+    let plan = planned(&meant, folder.as_ref(), surroundings, wanted).await?;
+    Ok(Run {
+        plan,
         tools: ServiceTools {
             service: Arc::clone(&asked.service),
             actor: asked.actor.clone(),
-            servers: surroundings.servers.clone(),
+            servers,
             path: meant.path.clone(),
             session: body.text("session").unwrap_or_else(own_session),
             asking: Asking {
@@ -157,25 +169,16 @@ async fn prepared(asked: &Asked) -> Result<Run, Error> {
             },
             telling: None,
         },
-        selection: Selection {
-            blocks: blocks.iter().filter_map(number).collect(),
-            section: body.text("section"),
-            line: body.get("line").as_ref().and_then(number),
-        },
         options: RunOptions {
             jobs: body.get("jobs").as_ref().and_then(number).unwrap_or(1),
             is_dry: asked.says("dry_run"),
         },
         force: asked.says("force"),
         output: output(body.text("output").as_deref()),
-        version: body.text("version"),
         closing: asked.closing.clone(),
         meant,
-        surroundings,
         folder,
-    };
-    run.check()?;
-    Ok(run)
+    })
 }
 
 fn output(word: Option<&str>) -> Output {
@@ -232,7 +235,7 @@ impl Context {
         let Surroundings { servers, registered } = Surroundings::of(service, meant.path.as_deref()).await?;
         let needs_text = registered.iter().filter(|it| !matches!(it.section, Section::Range { .. })).count();
         let text = meant.text;
-        let place = away(move || {
+        let place = compute(move || {
             let document = Document::parse(text);
             Ok(notebook::place(&document, &servers, &Bindings::of(&document, &registered), line))
         });

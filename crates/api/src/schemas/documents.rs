@@ -121,6 +121,9 @@ pub(super) fn all() -> Vec<(&'static str, Schema)> {
     ]
 }
 
+const NOT_CHECKED: &str =
+    "Why its parameters were not checked against the tool's schema, or not completely. The server decides then.";
+
 fn document() -> Schema {
     Schema::object()
         .with("path", Schema::text().about("As seen from the folder."))
@@ -162,7 +165,8 @@ fn map() -> Schema {
         .with(
             "problem",
             problem().about("Why it would not be run, as far as that is known without asking any server."),
-        );
+        )
+        .may_have("not_checked", Schema::text().about(NOT_CHECKED));
     let section = Schema::object()
         .with("level", Schema::count().about("0 is what stands before the first heading."))
         .with("heading", Schema::text())
@@ -213,7 +217,8 @@ fn outcome() -> Schema {
         .with("problem", problem().about("Why it was not called."))
         .with("ends_run", Schema::truth().about("It was not called, and no block after it could be: the run is over."))
         .with("request", request.or_null().about("What was called, or would be."))
-        .with("written", Schema::word(fates).or_null().about("What became of its result."));
+        .with("written", Schema::word(fates).or_null().about("What became of its result."))
+        .may_have("not_checked", Schema::text().about(NOT_CHECKED));
     let edit = Schema::object()
         .with("start", Schema::count().about("The first byte of UTF-8 that is replaced."))
         .with("end", Schema::count().about("The byte after the last."))

@@ -8,7 +8,7 @@ mod running;
 
 use std::borrow::Cow;
 
-use notebook::{FolderError, Listing};
+use notebook::{Document, FolderError, Listing, Outline};
 use service::Error;
 
 use crate::assets::DOCUMENTS;
@@ -97,22 +97,10 @@ fn address_of(path: &str) -> String {
 
 async fn one(visit: &Visit<'_>, documents: &Documents, path: &str) -> Result<Reply, Error> {
     let (document, outline) = (documents.open)(path.to_owned()).await?;
-    let (text, is_cut) = beginning(document.text());
-    let anchors = map::anchors(&outline);
-    let insets = markdown::Insets {
-        headings: map::headings(&outline),
-        fences: map::fences(&outline),
-        picture: &|target| picture_address(path, target),
-        link: &|target| match target.strip_prefix('#') {
-            Some(name) => anchors.get(&form::segment(name).to_lowercase()).map(|line| format!("#line-{line}")),
-            None => beside(path, target),
-        },
-    };
-    let shown = markdown::shown(&text, &insets);
-    let cut = is_cut.then(|| {
-        html!(r#"<p class="flash warn">It is longer than what is shown here, or has very long lines. All its blocks can be run from the outline.</p>"#)
-    });
-    let is_anything = outline.sections.iter().any(|section| !section.blocks.is_empty());
+    let own_path = path.to_owned();
+    let drawn = notebook::off_runtime(move || Drawn::of(&own_path, &document, &outline)).await;
+    let Drawn { cut, shown, column, all, version, is_anything } =
+        drawn.map_err(|error| Error::Internal { what: format!("a document could not be shown: {error}") })?;
     let body = html!(
         r#"<div class="head"><h1>{name}</h1><div class="actions"><button id="run-all" form="runner" name="blocks" value="{all:#}"{off}>Run all</button></div></div>
 <p class="muted"><a href="/documents">Documents</a> · <code>{path}</code> · results are written into the file, as <code>mcp-aggregator run</code> does</p>
@@ -121,16 +109,53 @@ async fn one(visit: &Visit<'_>, documents: &Documents, path: &str) -> Result<Rep
 <div class="columns document"><article id="document" class="prose-page" data-live="document.">{cut}{shown}<span id="edition" data-version="{version}" data-all="{all}" hidden></span><input type="hidden" form="runner" name="version" value="{version:#}"></article><aside id="outline" data-live="document." aria-label="Outline">{map}</aside></div>"#,
         csrf = visit.csrf(),
         name = path.rsplit('/').next().unwrap_or(path),
-        all = map::all_blocks(&outline),
-        version = outline.version,
+        all = all,
+        version = version,
         changes = form::address("/api/v1/aggregator/documents/changes", &[("path", path)]),
         off = (!is_anything).then(|| html!(" disabled")),
         path = path,
         cut = cut,
         shown = shown,
-        map = map::column(&outline),
+        map = column,
     );
     Ok(framed(path, body, Some(DOCUMENTS.path.as_str())))
+}
+
+/// A document as its page shows it.
+struct Drawn {
+    /// That it is longer than what is shown.
+    cut: Option<Html>,
+    shown: Html,
+    /// What is beside it.
+    column: Html,
+    /// The numbers of all blocks.
+    all: String,
+    version: String,
+    /// Whether there is a block to be run.
+    is_anything: bool,
+}
+
+impl Drawn {
+    fn of(path: &str, document: &Document, outline: &Outline) -> Self {
+        let (text, is_cut) = beginning(document.text());
+        let anchors = map::anchors(outline);
+        let insets = markdown::Insets {
+            headings: map::headings(outline),
+            fences: map::fences(outline),
+            picture: &|target| picture_address(path, target),
+            link: &|target| match target.strip_prefix('#') {
+                Some(name) => anchors.get(&form::segment(name).to_lowercase()).map(|line| format!("#line-{line}")),
+                None => beside(path, target),
+            },
+        };
+        let shown = markdown::shown(&text, &insets);
+        let cut = is_cut.then(|| {
+            html!(r#"<p class="flash warn">It is longer than what is shown here, or has very long lines. All its blocks can be run from the outline.</p>"#)
+        });
+        let is_anything = outline.sections.iter().any(|section| !section.blocks.is_empty());
+        let (column, all) = (map::column(outline), map::all_blocks(outline));
+        Self { cut, shown, column, all, version: outline.version.clone(), is_anything }
+    }
 }
 
 /// As much of a text as is shown, and whether that is less than all of it. No line is left out in between: what is put

@@ -5,6 +5,9 @@ use crate::document::Document;
 use crate::problem::Fault;
 use crate::yaml::{self, Entry, Node, Value};
 
+/// More bindings than anybody writes.
+const MOST_BINDINGS: usize = 1_000;
+
 /// What front matter binds, and what is wrong with it.
 pub(super) fn bindings(document: &Document) -> (Vec<Binding>, Vec<Fault>) {
     let Some(matter) = &document.front_matter else { return (Vec::new(), Vec::new()) };
@@ -24,6 +27,10 @@ pub(super) fn bindings(document: &Document) -> (Vec<Binding>, Vec<Fault>) {
         Value::Null => &[],
         _ => std::slice::from_ref(&entry.node),
     };
+    if nodes.len() > MOST_BINDINGS {
+        let what = format!("front matter has {} bindings; at most {MOST_BINDINGS} are allowed", nodes.len());
+        return (Vec::new(), vec![Fault { line: entry.line + shift, what }]);
+    }
     let (mut found, mut faults) = (Vec::new(), Vec::new());
     for node in nodes {
         match binding(node, shift) {

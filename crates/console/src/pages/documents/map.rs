@@ -7,6 +7,10 @@ use notebook::{Addressee, Outline, OutlineBlock, OutlineSection};
 use crate::html::{Html, html};
 use crate::pages::overview::clip;
 
+/// So many sections and blocks, and so many remarks, are shown beside a document.
+const MOST_ENTRIES: usize = 3_000;
+const MOST_REMARKS: usize = 100;
+
 /// The numbers of all blocks, as buttons name them.
 pub(super) fn all_blocks(outline: &Outline) -> String {
     numbers(&outline.sections)
@@ -29,13 +33,25 @@ pub(super) fn column(outline: &Outline) -> Html {
     let remarks: Html = outline
         .remarks
         .iter()
+        .take(MOST_REMARKS)
         .map(|remark| html!(r#"<p class="flash warn">Line {line}: {what}</p>"#, line = remark.line, what = remark.what))
         .collect();
-    let items: Html = outline.sections.iter().map(section).collect();
+    let mut left = MOST_ENTRIES;
+    let shown = outline.sections.iter().take_while(|section| {
+        let entries = 1 + section.blocks.len();
+        let fits = entries <= left;
+        left = left.saturating_sub(entries);
+        fits
+    });
+    let shown: Vec<Html> = shown.map(section).collect();
+    let more = outline.sections.len() - shown.len();
+    let more = (more > 0).then(|| html!(r#"<p class="hint">{} further sections are not shown here.</p>"#, more));
+    let items: Html = shown.into_iter().collect();
     html!(
-        r#"{remarks}<details class="fold" open><summary><h2>Outline</h2></summary><ol class="outline">{items}</ol></details>"#,
+        r#"{remarks}<details class="fold" open><summary><h2>Outline</h2></summary><ol class="outline">{items}</ol>{more}</details>"#,
         remarks = remarks,
-        items = items
+        items = items,
+        more = more
     )
 }
 
@@ -53,7 +69,7 @@ fn section(section: &OutlineSection) -> Html {
 <button class="quiet small" id="outline-run-{number}" data-run="{number}" form="runner" name="blocks" value="{number:#}" aria-label="Run block {number}">Run</button></li>"##,
                 number = block.number,
                 title = clip(&block.title, 80),
-                problem = block.problem.as_ref().map(|_| html!(r#"<span class="badge bad foreseen"><i></i>cannot run</span>"#)),
+                problem = badge(block),
             )
         })
         .collect();
@@ -72,6 +88,14 @@ fn server_tag(server: Option<&str>) -> Html {
     html!(r#"<span class="tag">{}</span>"#, server.unwrap_or("no server"))
 }
 
+fn badge(block: &OutlineBlock) -> Option<Html> {
+    match (&block.problem, &block.not_checked) {
+        (Some(_), _) => Some(html!(r#"<span class="badge bad foreseen"><i></i>cannot run</span>"#)),
+        (None, Some(_)) => Some(html!(r#"<span class="badge warn foreseen"><i></i>not checked</span>"#)),
+        (None, None) => None,
+    }
+}
+
 /// Who does what a block says.
 fn who<'a>(block: &'a OutlineBlock, section: &'a OutlineSection) -> &'a str {
     match block.addressee {
@@ -82,6 +106,9 @@ fn who<'a>(block: &'a OutlineBlock, section: &'a OutlineSection) -> &'a str {
 
 /// What is known to stand in the way of a block.
 fn obstacle(block: &OutlineBlock) -> Option<Html> {
+    if let (None, Some(why)) = (&block.problem, &block.not_checked) {
+        return Some(html!(r#"<p class="obstacle">Its parameters were not checked: {}</p>"#, why));
+    }
     let faults = &block.problem.as_ref()?.faults;
     // Pages show no numbers of lines; those of the block can be counted.
     let said = faults.iter().map(|fault| match fault.line.checked_sub(block.line) {
@@ -106,11 +133,19 @@ fn why(block: &OutlineBlock, section: &OutlineSection) -> String {
 /// second of that name.
 pub(super) fn anchors(outline: &Outline) -> HashMap<String, usize> {
     let mut anchors = HashMap::new();
+    // The number to try next for each name: many headings may have the same.
+    let mut next: HashMap<String, usize> = HashMap::new();
     for section in outline.sections.iter().filter(|section| section.level > 0) {
         let name = anchor(&section.heading);
-        let numbered = (1..).map(|number| format!("{name}-{number}"));
-        let free = std::iter::once(name.clone()).chain(numbered).find(|name| !anchors.contains_key(name));
-        anchors.insert(free.expect("there are more numbers than headings"), section.line);
+        let number = next.entry(name.clone()).or_default();
+        let free = loop {
+            let tried = if *number == 0 { name.clone() } else { format!("{name}-{number}") };
+            *number += 1;
+            if !anchors.contains_key(&tried) {
+                break tried;
+            }
+        };
+        anchors.insert(free, section.line);
     }
     anchors
 }

@@ -1,0 +1,20 @@
+//! Where documents are read, mapped and changed: on few threads beside the runtime's.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use offload::{NotDone, Pool, PoolLimits};
+
+/// How long one piece of work may wait for others. It is bounded by the length of a document, so it has no deadline.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+const NO_DEADLINE: Duration = Duration::from_secs(24 * 60 * 60);
+
+static POOL: LazyLock<Pool> = LazyLock::new(|| {
+    let slots = PoolLimits::half_of_the_processors();
+    Pool::new(PoolLimits { slots, deadline: NO_DEADLINE, longest_wait: LONGEST_WAIT })
+});
+
+/// Does work on a document away from the threads that move calls. It must not wait for other work of this kind.
+pub async fn off_runtime<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, NotDone> {
+    POOL.run(|_| work()).await
+}

@@ -1,0 +1,203 @@
+//! Runs work that takes a processor on a bounded number of threads beside the runtime's.
+//!
+//! Work whose cost is not proportional to its bytes would hold up everything else on a runtime thread. A [`Pool`] gives
+//! it a thread of its own: at most as many at once as the pool has slots, each until its deadline. The work is asked to
+//! end when nobody waits for it any more: dropping the future sets the [`Interrupt`].
+//!
+//! Work must not wait for other work of the same pool: it would hold the slot that the other needs.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Semaphore;
+
+/// Threads for work of one kind.
+#[derive(Debug)]
+pub struct Pool {
+    slots: Arc<Semaphore>,
+    limits: PoolLimits,
+}
+
+/// The bounds of a pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PoolLimits {
+    /// How much work runs at once.
+    pub slots: usize,
+    /// How long work may run before its interrupt is set.
+    pub deadline: Duration,
+    /// How long work may wait for a slot.
+    pub longest_wait: Duration,
+}
+
+impl PoolLimits {
+    /// Half of the processors, at least one: the other half serves calls, whatever is computed.
+    pub fn half_of_the_processors() -> usize {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        (processors / 2).max(1)
+    }
+}
+
+/// Whether work should end.
+#[derive(Debug, Clone)]
+pub struct Interrupt {
+    is_abandoned: Arc<AtomicBool>,
+    deadline: Instant,
+}
+
+impl Interrupt {
+    /// One that is not set within a day, for work that somebody runs on a thread of their own.
+    pub fn never() -> Self {
+        let deadline = Instant::now() + Duration::from_secs(24 * 60 * 60);
+        Self { is_abandoned: Arc::new(AtomicBool::new(false)), deadline }
+    }
+
+    /// Whether nobody waits for the work any more, or its time is over.
+    pub fn is_set(&self) -> bool {
+        self.is_abandoned.load(Ordering::Relaxed) || Instant::now() >= self.deadline
+    }
+}
+
+/// Why work was not done.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotDone {
+    /// All slots are taken by other work.
+    #[error("too much other work of this kind is under way; none of it ended within {0:?}")]
+    Busy(Duration),
+    /// The work panicked, or the runtime is shutting down.
+    #[error("the work could not be finished: {0}")]
+    Failed(String),
+}
+
+/// Sets the flag when the future that owns it is dropped.
+struct AbandonOnDrop(Arc<AtomicBool>);
+
+impl Drop for AbandonOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Pool {
+    /// A pool without threads yet; they are those on which a Tokio runtime runs blocking work.
+    pub fn new(limits: PoolLimits) -> Self {
+        Self { slots: Arc::new(Semaphore::new(limits.slots.max(1))), limits }
+    }
+
+    /// Runs work when there is a slot for it. Dropping the future takes it out of the queue, or interrupts it.
+    pub async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Interrupt) -> T + Send + 'static,
+    ) -> Result<T, NotDone> {
+        let acquired = tokio::time::timeout(self.limits.longest_wait, Arc::clone(&self.slots).acquire_owned());
+        let slot = acquired.await.map_err(|_| NotDone::Busy(self.limits.longest_wait))?;
+        let slot = slot.map_err(|error| NotDone::Failed(error.to_string()))?;
+        let guard = AbandonOnDrop(Arc::new(AtomicBool::new(false)));
+        let is_abandoned = Arc::clone(&guard.0);
+        let deadline = self.limits.deadline;
+        let done = tokio::task::spawn_blocking(move || {
+            let interrupt = Interrupt { is_abandoned, deadline: Instant::now() + deadline };
+            let done = work(&interrupt);
+            // The slot is free when the work has ended, not when its future was dropped.
+            drop(slot);
+            done
+        });
+        done.await.map_err(|error| NotDone::Failed(error.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+    use std::sync::mpsc;
+
+    use super::*;
+
+    fn limits(slots: usize) -> PoolLimits {
+        PoolLimits { slots, deadline: Duration::from_secs(600), longest_wait: Duration::from_secs(600) }
+    }
+
+    fn spin_until_interrupted(interrupt: &Interrupt) {
+        while !interrupt.is_set() {
+            std::thread::yield_now();
+        }
+    }
+
+    #[tokio::test]
+    async fn work_is_done_elsewhere_and_its_result_comes_back() {
+        let here = std::thread::current().id();
+        let there = Pool::new(limits(1)).run(|_| std::thread::current().id()).await.unwrap();
+        assert_ne!(here, there);
+    }
+
+    #[tokio::test]
+    async fn work_ends_at_its_deadline() {
+        let pool = Pool::new(PoolLimits { deadline: Duration::from_millis(20), ..limits(1) });
+        pool.run(spin_until_interrupted).await.unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn dropping_the_future_interrupts_the_work_and_frees_its_slot() {
+        let pool = Pool::new(limits(1));
+        let (began, has_begun) = mpsc::channel();
+        let mut running = Box::pin(pool.run(move |interrupt| {
+            began.send(()).unwrap();
+            spin_until_interrupted(interrupt);
+        }));
+        tokio::select! {
+            _ = &mut running => panic!("it ends only when it is interrupted"),
+            () = async { tokio::task::spawn_blocking(move || has_begun.recv().unwrap()).await.unwrap() } => {}
+        }
+        drop(running);
+        assert_eq!(pool.run(|_| 7).await, Ok(7), "the slot is free again");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn no_more_work_runs_at_once_than_there_are_slots() {
+        let pool = Arc::new(Pool::new(limits(2)));
+        let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let all: Vec<_> = (0..20)
+            .map(|_| {
+                let (pool, running, most) = (Arc::clone(&pool), Arc::clone(&running), Arc::clone(&most));
+                tokio::spawn(async move {
+                    pool.run(move |_| {
+                        most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                        std::thread::sleep(Duration::from_millis(1));
+                        running.fetch_sub(1, Ordering::SeqCst);
+                    })
+                    .await
+                })
+            })
+            .collect();
+        for one in all {
+            one.await.unwrap().unwrap();
+        }
+        assert!((1..=2).contains(&most.load(Ordering::SeqCst)));
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn who_waits_too_long_for_a_slot_is_told() {
+        let pool = Arc::new(Pool::new(PoolLimits { longest_wait: Duration::from_millis(20), ..limits(1) }));
+        let (began, has_begun) = mpsc::channel();
+        let first = tokio::spawn({
+            let pool = Arc::clone(&pool);
+            async move {
+                pool.run(move |interrupt| {
+                    began.send(()).unwrap();
+                    spin_until_interrupted(interrupt);
+                })
+                .await
+            }
+        });
+        tokio::task::spawn_blocking(move || has_begun.recv().unwrap()).await.unwrap();
+        assert_eq!(pool.run(|_| ()).await, Err(NotDone::Busy(Duration::from_millis(20))));
+        first.abort();
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_an_error_and_frees_the_slot() {
+        let pool = Pool::new(limits(1));
+        assert!(matches!(pool.run(|_| panic!("boom")).await, Err(NotDone::Failed(_))));
+        assert_eq!(pool.run(|_| 1).await, Ok(1));
+    }
+}
