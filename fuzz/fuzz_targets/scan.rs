@@ -5,7 +5,9 @@ use libfuzzer_sys::fuzz_target;
 use protocol::scan::Cursor;
 use protocol::{Envelope, Kind};
 
-fuzz_target!(|data: &[u8]| {
+fuzz_target!(|data: &[u8]| fuzz::bounded(|| check(data)));
+
+fn check(data: &[u8]) {
     let mut cursor = Cursor::new(data);
     let accepted = cursor.value().and_then(|_| cursor.finish()).is_ok();
     // serde_json gives up on deep nesting; we do not.
@@ -45,4 +47,4 @@ fuzz_target!(|data: &[u8]| {
     if let Some(token) = envelope.params.wanted_progress {
         same(token, &whole["params"]["_meta"]["progressToken"]);
     }
-});
+}
