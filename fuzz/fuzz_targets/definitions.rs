@@ -3,4 +3,4 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|data: &[u8]| catalog::fuzzing::definitions(data));
+fuzz_target!(|data: &[u8]| fuzz::bounded(|| catalog::fuzzing::definitions(data)));

@@ -3,4 +3,4 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|data: &[u8]| notebook::fuzz_glob(data));
+fuzz_target!(|data: &[u8]| fuzz::bounded(|| notebook::fuzz_glob(data)));

@@ -3,4 +3,4 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|data: &[u8]| notebook::read_fuzz_document(data));
+fuzz_target!(|data: &[u8]| fuzz::bounded(|| notebook::read_fuzz_document(data)));

@@ -3,4 +3,4 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|data: &[u8]| protocol::events::check_stream(data));
+fuzz_target!(|data: &[u8]| fuzz::bounded(|| protocol::events::check_stream(data)));
