@@ -338,7 +338,8 @@ mod tests {
         let introduced = |capabilities: &str, info: &str| {
             let result =
                 format!(r#"{{"protocolVersion":"2025-06-18","capabilities":{capabilities},"serverInfo":{info}}}"#);
-            read_introduction(Bytes::from(format!(r#"{{"jsonrpc":"2.0","id":1,"result":{result}}}"#)))
+            let line = Bytes::from(format!(r#"{{"jsonrpc":"2.0","id":1,"result":{result}}}"#));
+            read_introduction(line, &ServerLimits::from_settings())
         };
         assert_eq!(introduced(r#"{"tools":{}}"#, r#"{"name":"s"}"#).unwrap().offer.info, r#"{"name":"s"}"#);
         let long = format!(r#"{{"name":"{}"}}"#, "x".repeat(1 << 16));
