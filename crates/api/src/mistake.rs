@@ -134,6 +134,7 @@ pub(crate) fn refused(status: StatusCode, why: &str) -> Answer {
         408 => "REQUEST_TIMEOUT",
         413 => "PAYLOAD_TOO_LARGE",
         415 => "UNSUPPORTED_MEDIA_TYPE",
+        429 => "TOO_MANY_REQUESTS",
         _ => "INTERNAL_ERROR",
     };
     say(status.as_u16(), code, why, &json!({}))
