@@ -54,7 +54,7 @@ pub(crate) const ALL: &[Mistake] = &[
 
 /// What any request may be answered with, whatever it asks for.
 pub(crate) const EVERYWHERE: &[&str] =
-    &["UNAUTHORIZED", "FORBIDDEN", "BAD_REQUEST", "DATABASE_UNAVAILABLE", "INTERNAL_ERROR"];
+    &["UNAUTHORIZED", "FORBIDDEN", "BAD_REQUEST", "LIMIT_REACHED", "DATABASE_UNAVAILABLE", "INTERNAL_ERROR"];
 
 /// What any request with a body may be answered with.
 pub(crate) const WITH_BODY: &[&str] =
@@ -134,7 +134,7 @@ pub(crate) fn refused(status: StatusCode, why: &str) -> Answer {
         408 => "REQUEST_TIMEOUT",
         413 => "PAYLOAD_TOO_LARGE",
         415 => "UNSUPPORTED_MEDIA_TYPE",
-        429 => "TOO_MANY_REQUESTS",
+        429 => "LIMIT_REACHED",
         _ => "INTERNAL_ERROR",
     };
     say(status.as_u16(), code, why, &json!({}))
