@@ -46,7 +46,7 @@ fn guesses_have_to_wait_and_a_good_token_gets_in_all_the_same() {
         let wait: u64 = limited.headers["retry-after"].parse().expect("a number of seconds");
         assert!((1..=61).contains(&wait), "{wait}");
     }
-    assert_eq!(ask(&serve, STATE, "hidden-guess").json()["error_code"], "TOO_MANY_ATTEMPTS");
+    assert_eq!(ask(&serve, STATE, "hidden-guess").json()["error_code"], "LIMIT_REACHED");
     assert_eq!(ask(&serve, STATE, GOOD).status, 200, "nobody else is shut out");
     assert_eq!(ask(&serve, STATE, SHORT).status, 429, "what can be guessed is not believed meanwhile");
     assert_eq!(serve.fetch(&Ask::new("GET", STATE)).status, 401, "who guesses nothing is told what is missing");

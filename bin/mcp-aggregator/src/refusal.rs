@@ -62,7 +62,6 @@ fn hint(code: &str, said: &str, context: &Value) -> Option<String> {
     let name = |key: &str| context[key].as_str().map(printable);
     match code {
         "UNAUTHORIZED" => Some(format!("set {TOKEN_VARIABLE}, or name a file that has the token with --token-file")),
-        "TOO_MANY_ATTEMPTS" => Some("check the token, and try again in a minute".to_owned()),
         "SERVER_NOT_FOUND" => Some("`mcp-aggregator list` shows all servers".to_owned()),
         "SKILL_NOT_FOUND" => {
             let hint =

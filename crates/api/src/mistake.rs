@@ -38,17 +38,16 @@ pub(crate) const ALL: &[Mistake] = &[
     mistake("EXECUTION_STOPPED", 409, "executions are stopped until they are reset"),
     mistake("ASSISTANT_UNAVAILABLE", 503, "no model is configured that answers questions"),
     mistake("MODEL_FAILED", 502, "the model gave no answer; `detail` tells why"),
-    mistake("LIMIT_REACHED", 429, "too much goes on already"),
+    mistake(
+        "LIMIT_REACHED",
+        429,
+        "a limit is reached: calls, connections, documents, or wrong tokens from one address; `detail` says which",
+    ),
     mistake("DATABASE_UNAVAILABLE", 503, "the database cannot be reached just now; try again"),
     mistake("CONFLICT", 409, "somebody else changed the same thing at the same time"),
     mistake("INTERNAL_ERROR", 500, "a defect of ours; the log tells more"),
     mistake("UNAUTHORIZED", 401, "no token was sent, or none that is known here"),
     mistake("FORBIDDEN", 403, "this host, this web page or this user of the machine is not served"),
-    mistake(
-        "TOO_MANY_ATTEMPTS",
-        429,
-        "too many wrong tokens came from this address; `Retry-After` tells how long to wait",
-    ),
     mistake("BAD_REQUEST", 400, "the request broke off or makes no sense as HTTP"),
     mistake("NOT_FOUND", 404, "nothing is at this path"),
     mistake("METHOD_NOT_ALLOWED", 405, "not with this method; `Allow` tells which"),
@@ -59,7 +58,7 @@ pub(crate) const ALL: &[Mistake] = &[
 
 /// What any request may be answered with, whatever it asks for.
 pub(crate) const EVERYWHERE: &[&str] =
-    &["UNAUTHORIZED", "FORBIDDEN", "TOO_MANY_ATTEMPTS", "BAD_REQUEST", "DATABASE_UNAVAILABLE", "INTERNAL_ERROR"];
+    &["UNAUTHORIZED", "FORBIDDEN", "BAD_REQUEST", "LIMIT_REACHED", "DATABASE_UNAVAILABLE", "INTERNAL_ERROR"];
 
 /// What any request with a body may be answered with.
 pub(crate) const WITH_BODY: &[&str] =
@@ -139,7 +138,7 @@ pub(crate) fn refused(status: StatusCode, why: &str) -> Answer {
         408 => "REQUEST_TIMEOUT",
         413 => "PAYLOAD_TOO_LARGE",
         415 => "UNSUPPORTED_MEDIA_TYPE",
-        429 => "TOO_MANY_ATTEMPTS",
+        429 => "LIMIT_REACHED",
         _ => "INTERNAL_ERROR",
     };
     say(status.as_u16(), code, why, &json!({}))

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use bytes::Bytes;
@@ -22,6 +22,8 @@ pub(crate) struct Identities {
 /// What one may use, and all together.
 #[derive(Debug)]
 struct Shares {
+    /// Without tokens, what one may use is what all may use.
+    has_tokens: bool,
     of_one: Counts<usize>,
     of_all: Counts<usize>,
     /// What all use now.
@@ -58,6 +60,8 @@ pub(crate) struct Identity {
     pub(crate) name: Arc<str>,
     most: Arc<Shares>,
     used: Counts<AtomicUsize>,
+    /// That its clients do not read was said; once is enough.
+    warned: AtomicBool,
 }
 
 impl fmt::Debug for Identity {
@@ -84,7 +88,10 @@ impl Identities {
             unread: limits.unread_of_identity,
         };
         let of_one = if has_tokens { of_one } else { of_all };
-        Self { most: Arc::new(Shares { of_one, of_all, used: Counts::default() }), by_name: Mutex::default() }
+        Self {
+            most: Arc::new(Shares { has_tokens, of_one, of_all, used: Counts::default() }),
+            by_name: Mutex::default(),
+        }
     }
 
     /// The identity of that name.
@@ -94,8 +101,12 @@ impl Identities {
             return known;
         }
         by_name.retain(|_, identity| identity.strong_count() > 0);
-        let identity =
-            Arc::new(Identity { name: Arc::clone(name), most: Arc::clone(&self.most), used: Counts::default() });
+        let identity = Arc::new(Identity {
+            name: Arc::clone(name),
+            most: Arc::clone(&self.most),
+            used: Counts::default(),
+            warned: AtomicBool::new(false),
+        });
         by_name.insert(Arc::clone(name), Arc::downgrade(&identity));
         identity
     }
@@ -113,13 +124,29 @@ impl Identity {
         if self.name.is_empty() { "the local user".to_owned() } else { format!("token `{}`", self.name) }
     }
 
+    /// The limit that it exceeds if it uses too much itself.
+    fn own_limit(&self, total: &'static str) -> String {
+        if self.most.has_tokens { format!("`{total}-per-token`") } else { format!("`{total}`") }
+    }
+
+    /// Whether this is the first time that an answer to it was dropped.
+    pub(crate) fn is_first_dropped(&self) -> bool {
+        !self.warned.load(Ordering::Relaxed)
+    }
+
+    /// An answer to it was dropped.
+    pub(crate) fn note_dropped(&self) {
+        self.warned.store(true, Ordering::Relaxed);
+    }
+
     /// One more connection.
     pub(crate) fn connect(self: &Arc<Self>) -> Result<Connected, Full> {
         let own = self.add(Counted::Connections, 1).0;
         let connected = Connected(Arc::clone(self));
         let most = self.most.of_one.connections;
         if own > most {
-            let why = format!("Too many connections: {} may have {most} (limit `connections-per-token`)", self.shown());
+            let (name, limit) = (self.shown(), self.own_limit("connections"));
+            let why = format!("Too many connections: {name} may have {most} (limit {limit})");
             return Err(Full { is_own: true, why });
         }
         Ok(connected)
@@ -144,16 +171,15 @@ impl Identity {
         let (own, all) = self.used(Counted::Unread);
         let (most, most_of_all) = (self.most.of_one.unread, self.most.of_all.unread);
         if own > most {
-            let name = self.shown();
+            let (name, limit) = (self.shown(), self.own_limit("unread-mb"));
             return Some(format!(
-                "the clients of {name} have not read {} MB of answers; at most {} MB wait for them (limit \
-                 `unread-mb-per-token`)",
+                "the clients of {name} have not read {} MB; at most {} MB wait for them (limit {limit})",
                 own >> 20,
                 most >> 20
             ));
         }
         let is_full = all > most_of_all;
-        is_full.then(|| format!("clients have not read {} MB of answers, which is the limit `unread-mb`", all >> 20))
+        is_full.then(|| format!("clients have not read {} MB, which is the limit `unread-mb`", all >> 20))
     }
 
     /// Whether so much waits for its clients that nothing is added or kept that can be left out.
@@ -210,10 +236,9 @@ impl Receiving {
         self.bytes += more;
         let (most, most_of_all) = (self.identity.most.of_one.received, self.identity.most.of_all.received);
         if own > most {
+            let (name, limit) = (self.identity.shown(), self.identity.own_limit("received-mb"));
             let why = format!(
-                "Too much at once: requests of {} that are not done with have more than {} MB (limit \
-                 `received-mb-per-token`)",
-                self.identity.shown(),
+                "Too much at once: requests of {name} that are not done with have more than {} MB (limit {limit})",
                 most >> 20
             );
             return Err(Full { is_own: true, why });

@@ -329,7 +329,10 @@ impl Stream {
         let is_alone = self.ends_with_answer && state.parcels.is_empty();
         match self.identity.refusal_of_answer().filter(|_| !is_alone) {
             Some(why) => {
-                tracing::warn!(why, "an answer was dropped");
+                if self.identity.is_first_dropped() {
+                    tracing::warn!(why, "an answer was dropped, and further ones are as long as that is so");
+                    self.identity.note_dropped();
+                }
                 let text = format!("The answer was dropped: {why}");
                 let refusal = reply::error(&id_of(message), code::INTERNAL_ERROR, &text, None);
                 Parcel::pack(id, &Message::Own(&refusal))

@@ -55,13 +55,18 @@ impl Connection {
         callers: &mut Vec<Arc<dyn Caller>>,
     ) {
         if id.end - id.start > LONGEST_ID {
-            return tracing::warn!(server = %self.server(), length = id.end - id.start, most = LONGEST_ID, "ignored a request whose id is too long");
+            if self.note_too_large() {
+                tracing::warn!(server = %self.server(), length = id.end - id.start, most = LONGEST_ID, "ignored a request whose id is too long, and ignores further ones");
+            }
+            return;
         }
         if text::token_is(method.of(&line), "ping") {
             return self.say(&reply::result(id.of(&line), b"{}"));
         }
         if let Err(over) = self.reserve_request(line.len()) {
-            tracing::warn!(server = %self.server(), length = line.len(), %over, "refused a request of the server");
+            if self.note_too_large() {
+                tracing::warn!(server = %self.server(), length = line.len(), %over, "refused a request of the server, and refuses further ones");
+            }
             let text = format!("server `{}` asks too much at once: {over}", self.server());
             return self.say(&reply::error(id.of(&line), code::INTERNAL_ERROR, &text, None));
         }

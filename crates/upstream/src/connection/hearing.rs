@@ -53,11 +53,16 @@ impl Connection {
     fn drop_notification(&self, line: &[u8], method: Span, over: OverLimit) {
         let method: String = String::from_utf8_lossy(method.of(line)).chars().take(LONGEST_METHOD).collect();
         let (server, length) = (self.server(), line.len());
-        if self.warned_of_size.swap(true, Ordering::Relaxed) {
-            tracing::debug!(%server, method, length, %over, "dropped a notification");
-        } else {
+        if self.note_too_large() {
             tracing::warn!(%server, method, length, %over, "dropped a notification, and drops further ones of that size");
+        } else {
+            tracing::debug!(%server, method, length, %over, "dropped a notification");
         }
+    }
+
+    /// Something is too large; whether it is the first, of which the user should hear.
+    pub(super) fn note_too_large(&self) -> bool {
+        !self.warned_of_size.swap(true, Ordering::Relaxed)
     }
 
     fn progress(self: &Arc<Self>, line: &Bytes, envelope: &Envelope, callers: &mut Vec<Arc<dyn Caller>>) {
