@@ -85,7 +85,8 @@ fn schemas_of_many_parts_are_read_in_time_and_so_are_their_changes() {
     let hostile = Puppet::new(spec(&[]));
     let honest = Puppet::new(Spec::legacy().tool("t").echoes());
     let tools = [
-        with_output("referring", &referring(40_000)),
+        with_output("many", &referring(40_000)),
+        with_output("referring", &referring(5000)),
         with_output("repetitive", &repetitive(40_000)),
         with_output("allowed", &referring(2000)),
         format!(r#"{{"name":"titles",{},"inputSchema":{{"type":"object"}}}}"#, vec![r#""title":5"#; 15_000].join(",")),
@@ -100,13 +101,13 @@ fn schemas_of_many_parts_are_read_in_time_and_so_are_their_changes() {
         client.notice(LIST_CHANGED);
         let listed = client.list("tools/list", "tools");
         let names: Vec<_> = listed.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
-        let expected = ["good", "referring", "repetitive", "allowed", "titles"];
+        let expected = ["good", "many", "referring", "repetitive", "allowed", "titles"];
         let expected: Vec<_> = expected.iter().map(|tool| format!("hostile{separator}{tool}")).collect();
-        assert_eq!(names[..5], expected);
+        assert_eq!(names[..6], expected);
         let has_schema: Vec<_> = listed.iter().map(|tool| tool.get("outputSchema").is_some()).collect();
-        assert_eq!(has_schema[..5], [false, false, false, true, false], "what is within the limits stays");
+        assert_eq!(has_schema[..6], [false, false, false, false, true, false], "what is within the limits stays");
         client.wait_for_stderr("`outputSchema` has more than 2000 references (referring)");
-        client.wait_for_stderr("`outputSchema` has more than 20000 members and elements (repetitive)");
+        client.wait_for_stderr("`outputSchema` has more than 20000 members and elements (many, repetitive)");
         hostile.change(|_| spec(&[]));
     }
 }

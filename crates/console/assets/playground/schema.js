@@ -3,7 +3,7 @@
 // A schema as it is meant: what it refers to is put in, all that it must be is put together, and what only allows `null`
 // as well is left out, but for a word about it: `canBeNull`.
 // A small schema can stand for a huge one, so there is a limit to the parts that are looked into.
-function meant(schema, root, depth = 0, parts = { left: 2000 }) {
+function meant(schema, root, depth = 0, parts = { left: 500 }) {
   if (!isObject(schema) || depth > 10 || parts.left <= 0) return {};
   parts.left -= 1;
   const { $ref: ref, ...said } = schema;
