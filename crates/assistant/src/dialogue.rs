@@ -219,8 +219,10 @@ impl Dialogue {
         hands: &impl Hands,
         tell: &mut (dyn FnMut(Told<'_>) + Send),
     ) -> Result<Round, String> {
-        let prepared: Vec<Result<(usize, String), Unmade>> =
-            calls.iter().map(|call| self.prepare(call, hands)).collect();
+        let mut prepared: Vec<Result<(usize, String), Unmade>> = Vec::with_capacity(calls.len());
+        for call in calls {
+            prepared.push(self.prepare(call, hands).await);
+        }
         let mut results: Vec<Option<ToolResult>> = calls.iter().map(|_| None).collect();
         let mut stopped = None;
         let mut next = 0;

@@ -18,6 +18,9 @@ use serde_json::{Map, Value, json};
 const DEEPEST: usize = 12;
 const MOST_PARTS: usize = 2000;
 
+/// So many values are copied to put the parts of one schema together.
+const MOST_COPIED: usize = 500_000;
+
 const KEPT: [&str; 15] = [
     "title",
     "description",
@@ -41,7 +44,7 @@ const FORMATS: [&str; 6] = ["date-time", "enum", "float", "double", "int32", "in
 /// The same schema in the words Gemini knows, as far as it can be said in them.
 pub(super) fn schema(schema: &Value) -> Value {
     let top = super::object::with_plain_top(schema);
-    let mut said = Translation { root: schema, parts: Cell::new(0) }.translated(&top, 0);
+    let mut said = Translation { root: schema, parts: Cell::new(0), left: Cell::new(MOST_COPIED) }.translated(&top, 0);
     said.insert("type".to_owned(), "object".into());
     Value::Object(said)
 }
@@ -50,6 +53,8 @@ struct Translation<'s> {
     root: &'s Value,
     /// How many were seen so far.
     parts: Cell<usize>,
+    /// How many more values may be copied.
+    left: Cell<usize>,
 }
 
 impl Translation<'_> {
@@ -136,6 +141,15 @@ impl Translation<'_> {
         }
     }
 
+    /// A copy of a schema; nothing if too much was copied already. A small reference may lead to something large, and
+    /// there may be many.
+    fn copy(&self, schema: &Value) -> Option<Map<String, Value>> {
+        let mut left = self.left.get();
+        let fits = take(schema, &mut left);
+        self.left.set(left);
+        schema.as_object().filter(|_| fits).cloned()
+    }
+
     /// A schema with what it refers to and what it is made of; nothing if it is too deep or no schema.
     fn whole(&self, schema: &Value, depth: usize) -> Option<Map<String, Value>> {
         let parts = self.parts.get() + 1;
@@ -143,11 +157,11 @@ impl Translation<'_> {
             return None;
         }
         self.parts.set(parts);
-        let mut whole = schema.as_object()?.clone();
+        let mut whole = self.copy(schema)?;
         for _ in 0..DEEPEST {
             let Some(Value::String(place)) = whole.shift_remove("$ref") else { break };
             let target = place.strip_prefix('#').and_then(|pointer| self.root.pointer(pointer));
-            merge(&mut whole, target.and_then(Value::as_object).cloned().unwrap_or_default());
+            merge(&mut whole, target.and_then(|target| self.copy(target)).unwrap_or_default());
         }
         if let Some(Value::Array(parts)) = whole.shift_remove("allOf") {
             for part in parts {
@@ -155,6 +169,17 @@ impl Translation<'_> {
             }
         }
         Some(whole)
+    }
+}
+
+/// Takes the number of values in a value out of what is left. Whether it was enough.
+fn take(value: &Value, left: &mut usize) -> bool {
+    let Some(rest) = left.checked_sub(1) else { return false };
+    *left = rest;
+    match value {
+        Value::Array(items) => items.iter().all(|item| take(item, left)),
+        Value::Object(members) => members.values().all(|member| take(member, left)),
+        _ => true,
     }
 }
 

@@ -2,6 +2,8 @@
 //! and OpenAI an object without `properties`, or an array without `items`, anywhere. Anthropic refuses properties of unusual
 //! names. Each would refuse the whole request for one such tool. Everything else stays as the server gave it.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value};
 
 const UNWANTED: [&str; 6] = ["anyOf", "oneOf", "allOf", "enum", "not", "const"];
@@ -21,6 +23,7 @@ pub(super) fn with_plain_top(schema: &Value) -> Value {
         UNWANTED.iter().filter_map(|&word| Some((word, top.shift_remove(word)?))).collect();
     let mut properties = taken_object(&mut top, "properties");
     let mut required = taken_names(&mut top, "required");
+    let mut known: HashSet<String> = required.iter().cloned().collect();
     for (word, branch) in
         alternatives.iter().flat_map(|(word, list)| list.as_array().into_iter().flatten().map(|branch| (*word, branch)))
     {
@@ -29,7 +32,7 @@ pub(super) fn with_plain_top(schema: &Value) -> Value {
         }
         // What only one of several alternatives wants is not wanted always.
         if word == "allOf" {
-            required.extend(names(branch.get("required")).filter(|name| !required.contains(name)).collect::<Vec<_>>());
+            required.extend(names(branch.get("required")).filter(|name| known.insert(name.clone())));
         }
     }
     top.insert("type".to_owned(), "object".into());

@@ -381,6 +381,6 @@ mod tests {
         let members: Map<String, Value> =
             (0..200).map(|number| (format!("m{number}"), json!({"anyOf": branches}))).collect();
         let schema = json!({"$defs": {"b": {"x": large, "anyOf": branches}}, "properties": members});
-        assert!(table(&schema).to_string().contains("m199"), "the rest is told without its kind");
+        assert!(table(&schema).0.contains("m199"), "the rest is told without its kind");
     }
 }
