@@ -5,6 +5,7 @@ mod agreement;
 mod bindings;
 mod files;
 mod golden;
+mod large;
 mod random;
 mod results;
 mod running;

@@ -1,6 +1,6 @@
 //! The values of `format` that are asserted: those of draft-07, by the RFCs that it names.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use core::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::pattern;
 

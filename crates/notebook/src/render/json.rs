@@ -8,12 +8,18 @@ pub(super) fn is_structure(text: &str) -> bool {
     (text.starts_with('{') || text.starts_with('[')) && serde_json::from_str::<IgnoredAny>(text).is_ok()
 }
 
+/// Indentation grows with the square of the depth; what would become longer than this stays as it is.
+const LONGEST_INDENTED: usize = 1024 * 1024;
+
 /// Valid JSON with one value or key a line, indented by two spaces.
 pub(super) fn indented(json: &str) -> String {
     let mut out = String::with_capacity(json.len() * 2);
     let mut depth = 0;
     let mut rest = json.trim();
     while let Some(next) = rest.chars().next() {
+        if out.len() > LONGEST_INDENTED {
+            return json.to_owned();
+        }
         let length = match next {
             '"' => string_length(rest),
             _ => next.len_utf8(),
@@ -85,5 +91,11 @@ mod tests {
         for text in ["12", "\"a\"", "{a: 1}", "[1] and more", "", "true"] {
             assert!(!is_structure(text), "{text}");
         }
+    }
+
+    #[test]
+    fn what_is_nested_too_deeply_to_be_indented_stays_as_it_is() {
+        let deep = format!("{}{}", "[".repeat(120_000), "]".repeat(120_000));
+        assert_eq!(super::indented(&deep), deep);
     }
 }
