@@ -160,10 +160,11 @@ impl<'a> Bindings<'a> {
     }
 
     /// Why nobody can tell what a part is bound to that no binding is for, if that is so: a restriction that cannot be
-    /// understood must not vanish.
+    /// understood must not vanish. Names no line: this can end up in a result, and results move the lines below them, so
+    /// the next run would write something else. [`Self::faults`] has the line.
     pub(crate) fn unclear(&self) -> Option<String> {
-        let fault = self.faults.first()?;
-        Some(format!("no tools may be used while a binding of the document makes no sense ({fault})"))
+        let Fault { what, .. } = self.faults.first()?;
+        Some(format!("no tools may be used while a binding of the document makes no sense ({what})"))
     }
 
     /// Every server that is named, with the line where, if that is in the document.

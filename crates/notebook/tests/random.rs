@@ -134,6 +134,16 @@ fn document() -> impl Strategy<Value = String> {
         })
 }
 
+/// Found by `a_second_run_changes_nothing`: the error above a contradiction named its line, which the error itself moved.
+#[test]
+fn an_error_about_a_binding_below_it_stays_the_same_in_a_second_run() {
+    let text = "```assistant\nwhy?\n```\n# One\n<!-- mcp: other no-inherit -->\n<!-- mcp: echo -->";
+    let (once, report) = run_text(text);
+    assert!(once.text.contains("`# One` is bound to `other` already"), "{}", once.text);
+    assert_eq!(report.remarks.iter().map(|remark| remark.line).collect::<Vec<_>>(), [6], "the line is told beside it");
+    assert_eq!(run_text(&once.text).0.text, once.text);
+}
+
 proptest! {
     #![proptest_config(crate::world::many_cases())]
 

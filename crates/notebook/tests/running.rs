@@ -262,6 +262,17 @@ impl Toolbox for Limited {
 }
 
 #[test]
+fn an_error_in_the_document_names_no_line_that_a_result_moves() {
+    let text = "```assistant\nwhy?\n```\n\n```assistant\nand then?\n```\n";
+    let limited = Limited { left: Mutex::new(0), then: Failure::new("never") };
+    let (once, report) = run_with(text, &limited, &[], &Selection::default(), false);
+    let again = run_with(&once.text, &limited, &[], &Selection::default(), false).1;
+    let messages = |report: &Report| report.finished.iter().map(|it| it.message.clone()).collect::<Vec<_>>();
+    assert_eq!(messages(&report)[1].as_deref(), Some("there is no assistant to answer this block"));
+    assert_eq!(messages(&report), messages(&again));
+}
+
+#[test]
 fn what_was_not_run_keeps_the_result_it_has() {
     let run = |text: &str, left: usize, then: Failure| {
         run_with(text, &Limited { left: Mutex::new(left), then }, &[], &Selection::default(), false)
