@@ -52,7 +52,9 @@ impl Waiting {
     pub(crate) async fn response(self, shared: &Shared) -> Response<Body> {
         let outcome = self.awaited.outcome(self.accepts, &shared.limits).await;
         match self.whose {
-            Whose::Modern { is_relayed, credential } => modern::conclude(shared, is_relayed, credential.as_ref(), outcome),
+            Whose::Modern { is_relayed, credential } => {
+                modern::conclude(shared, is_relayed, credential.as_ref(), outcome)
+            }
             Whose::Legacy { session, is_new } => legacy::conclude(shared, &session, is_new, outcome),
         }
     }

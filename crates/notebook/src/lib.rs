@@ -53,16 +53,17 @@ mod threads;
 mod toolbox;
 mod yaml;
 
+pub use self::schema::{ArgumentCheck, check_arguments};
 pub use apply::{Applied, ApplyOptions, Edit, Fate, Placement, apply};
 #[doc(hidden)]
 pub use binding::fuzz_glob;
 pub use binding::{Binding, Bindings, Bound, MAX_PATTERN_LENGTH, Origin, Section, bindings_for, matches_path};
 pub use block::{Addressee, Block, Display, Format, blocks};
 pub use document::{Document, Fence, Heading, MAX_DOCUMENT_BYTES};
-pub use offload::NotDone;
 pub use file::{FileError, Saved, assets_folder, check_writable, read, save, write_attachments};
 pub use folder::{Folder, FolderError, Listing, Stamp};
 pub use fuzz_input::{read_fuzz_document, read_fuzz_yaml};
+pub use offload::NotDone;
 pub use outline::{Outline, OutlineBlock, OutlineSection, outline};
 pub use place::{Place, PlaceBlock, place};
 pub use plan::{Plan, Selection, SelectionError, Step};
@@ -70,6 +71,5 @@ pub use problem::{Fault, Problem, Trouble};
 pub use region::Note;
 pub use render::Attachment;
 pub use run::{Finished, Progress, Report, RunOptions, Status, run};
-pub use self::schema::{ArgumentCheck, check_arguments};
 pub use threads::off_runtime;
 pub use toolbox::{Answer, Extent, Failure, Lookup, Question, Request, Server, Toolbox};

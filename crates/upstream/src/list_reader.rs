@@ -52,11 +52,7 @@ impl ListReader {
     }
 
     /// Reads one page: the reader with it, and how the page ends. `None` if the program is stopping.
-    pub(crate) async fn read_page(
-        mut self,
-        line: Bytes,
-        result: Span,
-    ) -> Option<(Self, Result<PageEnd, NoList>)> {
+    pub(crate) async fn read_page(mut self, line: Bytes, result: Span) -> Option<(Self, Result<PageEnd, NoList>)> {
         let is_large = line.len() > READ_IN_PLACE;
         let read = move || {
             let end = self.read(&line, result);
