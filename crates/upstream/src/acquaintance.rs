@@ -248,8 +248,8 @@ async fn list(connection: &Connection, kind: Kind) -> Result<Listing, Cause> {
             Err(error) => return Err(refused(method, error.of(&answer.line))),
         };
         let read = reader.read_page(answer.line, result).await.ok_or(Cause::ClosedOutput)?;
-        reader = read.0;
-        let cursor = read.1.map_err(|NoList| nonsense(format!("no array `{}`", kind.array_key())))?;
+        reader = read.reader;
+        let cursor = read.next_cursor.map_err(|NoList| nonsense(format!("no array `{}`", kind.array_key())))?;
         let Some(cursor) = cursor else { return Ok(reader.finish()) };
         let next = reply::object([("cursor", cursor.to_vec())]);
         if params.as_ref() == Some(&next) {

@@ -26,6 +26,14 @@ pub(crate) struct Listing {
 /// The result has no array of that kind.
 pub(crate) struct NoList;
 
+/// What came of reading a page.
+pub(crate) struct ReadPage {
+    /// The reader, with what the page lists.
+    pub(crate) reader: ListReader,
+    /// The cursor of the next page, if there is one.
+    pub(crate) next_cursor: Result<Option<Bytes>, NoList>,
+}
+
 /// What was read of a list so far.
 pub(crate) struct ListReader {
     kind: Kind,
@@ -44,16 +52,12 @@ impl ListReader {
         self.items.is_empty()
     }
 
-    /// Reads one page: the reader with it, and the cursor of the next page. `None` if the program is stopping.
-    pub(crate) async fn read_page(
-        mut self,
-        line: Bytes,
-        result: Span,
-    ) -> Option<(Self, Result<Option<Bytes>, NoList>)> {
+    /// Reads one page. `None` if the program is stopping.
+    pub(crate) async fn read_page(mut self, line: Bytes, result: Span) -> Option<ReadPage> {
         let is_large = line.len() > READ_IN_PLACE;
         let read = move || {
-            let cursor = self.read(&line, result);
-            (self, cursor)
+            let next_cursor = self.read(&line, result);
+            ReadPage { reader: self, next_cursor }
         };
         if !is_large {
             return Some(read());
@@ -124,7 +128,7 @@ mod tests {
                     Poll::Ready(read) => read,
                     Poll::Pending => reading.await,
                 };
-                let Some((reader, Ok(Some(cursor)))) = read else { panic!("a page with a cursor") };
+                let Some(ReadPage { reader, next_cursor: Ok(Some(cursor)) }) = read else { panic!("a page, a cursor") };
                 assert_eq!(cursor, "\"c\"");
                 assert_eq!(reader.ids.len(), count);
                 occupied.await.unwrap().unwrap();
