@@ -9,7 +9,7 @@ use protocol::splice::{Edit, Piece, in_order, splice};
 use protocol::text;
 
 use crate::limits::{self, Trimmed};
-use crate::mending::{self, edited, mend, without_halves};
+use crate::mending::{self, edited, mend, without_halves, without_huge_numbers};
 use crate::offer::Hints;
 use crate::shape;
 
@@ -150,10 +150,16 @@ impl Item {
             }
             Err(flaw) => return (None, vec![flaw]),
         }
-        if let Some(whole) = without_halves(&self.definition) {
-            let (item, mut flaws) = Self::read(kind, whole.into()).map_or((None, Vec::new()), |it| it.mended(kind));
-            flaws.push("a `\\u` escape is half a character".to_owned());
-            return (item, flaws);
+        let readable = [
+            (without_halves(&self.definition), "a `\\u` escape is half a character"),
+            (without_huge_numbers(&self.definition), "a number in a schema is out of range"),
+        ];
+        for (whole, flaw) in readable {
+            if let Some(whole) = whole {
+                let (item, mut flaws) = Self::read(kind, whole.into()).map_or((None, Vec::new()), |it| it.mended(kind));
+                flaws.push(flaw.to_owned());
+                return (item, flaws);
+            }
         }
         match mend(&self.definition, self.id_span, shape::of(kind)) {
             Ok(mending) if mending.edits.is_empty() => (Some(self), mending.flaws),

@@ -87,7 +87,7 @@ impl Extent {
 }
 
 /// The index after the string that begins at `start`.
-fn end_of_string(text: &[u8], start: usize) -> usize {
+pub(crate) fn end_of_string(text: &[u8], start: usize) -> usize {
     let mut at = start + 1;
     while let Some(byte) = text.get(at) {
         match byte {

@@ -9,6 +9,7 @@ use protocol::scan::{Span, elements, members};
 use protocol::splice::{self, Piece, splice};
 use protocol::text::{decode, token_is};
 
+use crate::limits::end_of_string;
 use crate::schema;
 use crate::shape::{Member, Need, Shape};
 
@@ -66,6 +67,39 @@ pub(crate) fn without_halves(text: &[u8]) -> Option<Vec<u8>> {
         };
     }
     whole
+}
+
+/// The schemas of a definition with numbers that are too large for a double replaced by the largest there are; `None` if
+/// there is none. Some SDKs refuse a whole list for one: the TypeScript SDK (v2), and all that read with `serde_json`.
+pub(crate) fn without_huge_numbers(text: &[u8]) -> Option<Vec<u8>> {
+    let mut edits: Vec<Edit> = Vec::new();
+    members(text, Span { start: 0, end: text.len() }, |key, value| {
+        if ["inputSchema", "outputSchema"].iter().any(|name| token_is(key.of(text), name)) {
+            note_huge_numbers(text, value, &mut edits);
+        }
+    });
+    (!edits.is_empty()).then(|| edited(text, &edits))
+}
+
+fn note_huge_numbers(text: &[u8], value: Span, edits: &mut Vec<Edit>) {
+    let mut at = value.start;
+    while at < value.end {
+        let start = at;
+        match text[at] {
+            b'"' => at = end_of_string(text, at),
+            b'-' | b'0'..=b'9' => {
+                let is_part = |byte: &u8| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E');
+                at += text[at..value.end].iter().take_while(|byte| is_part(byte)).count();
+                let token = std::str::from_utf8(&text[start..at]).unwrap_or_default();
+                if token.parse::<f64>().is_ok_and(f64::is_infinite) {
+                    let largest: &[u8] =
+                        if token.starts_with('-') { b"-1.7976931348623157e308" } else { b"1.7976931348623157e308" };
+                    edits.push((Span { start, end: at }, Cow::Borrowed(largest)));
+                }
+            }
+            _ => at += 1,
+        }
+    }
 }
 
 /// What is wrong with a value, and which.

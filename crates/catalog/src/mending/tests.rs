@@ -169,6 +169,16 @@ fn half_a_character_is_replaced_wherever_it_is() {
 }
 
 #[test]
+fn a_number_that_no_double_holds_becomes_the_largest_there_is_in_schemas() {
+    becomes(
+        Kind::Tool,
+        r#"{"name":"a","n":1e400,"inputSchema":{"type":"object","properties":{"1e999":{"maximum":1e400,"minimum":-1E+999,"default":[1e308,"1e400",0.1e-999]}}}}"#,
+        r#"{"name":"a","n":1e400,"inputSchema":{"type":"object","properties":{"1e999":{"maximum":1.7976931348623157e308,"minimum":-1.7976931348623157e308,"default":[1e308,"1e400",0.1e-999]}}}}"#,
+        &["a number in a schema is out of range"],
+    );
+}
+
+#[test]
 fn what_only_legacy_clients_cannot_take_is_changed_for_them_alone() {
     for (definition, for_legacy) in [
         (
