@@ -114,19 +114,23 @@ mod tests {
 
     #[test]
     fn whoever_waits_for_nothing_goes_first_and_then_the_oldest() {
-        let usages: Vec<Usage> = (0..4)
-            .map(|_| {
-                let usage = Usage::new();
-                std::thread::sleep(Duration::from_millis(2));
-                usage
-            })
-            .collect();
+        // What happens is noted in milliseconds, so each step is some of them later than the one before.
+        let later = || std::thread::sleep(Duration::from_millis(3));
+        let begun = |_| {
+            later();
+            Usage::new()
+        };
+        let usages: Vec<Usage> = (0..4).map(begun).collect();
         let named = || usages.iter().enumerate();
+        later();
         usages[0].begin_reading();
+        later();
         assert!(usages[1].begin_request(1));
         assert_eq!(least_needed(named()), Some(2));
+        later();
         usages[2].begin_reading();
         assert_eq!(least_needed(named()), Some(3));
+        later();
         usages[3].begin_reading();
         assert_eq!(least_needed(named().filter(|(number, _)| *number != 1)), Some(0));
     }
