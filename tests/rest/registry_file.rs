@@ -35,7 +35,7 @@ fn assert_noticed(rest: &Rest, what: &str) {
         run.args([command, "--url", &format!("http://{}", rest.serve.address())]);
         let output = run_command(run.env_remove("MCP_AGGREGATOR_TOKEN"));
         assert!(!output.status.success(), "{output:?}");
-        let told = format!("{}{}", String::from_utf8_lossy(&output.stdout), output.stderr);
+        let told = format!("{}{}", output.stdout, output.stderr);
         assert!(told.contains(what), "{command}: {told}");
     }
 }
