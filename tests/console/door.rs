@@ -104,10 +104,12 @@ fn a_session_ends_at_once_when_its_token_has_another_secret() {
     let mut events = connection.ask(&Ask::new("GET", &format!("{PREFIX}/events")).header("Cookie", &cookie));
     assert_eq!(events.status, 200);
     std::fs::write(tokens.path(), "ann:the-new-secret-of-ann\n").unwrap();
-    while events.next_message().is_some() {}
-    // Its stream has ended, and so has everything else of it.
+    let new = || Ask::new("GET", &format!("{PREFIX}/state")).header("Authorization", "Bearer the-new-secret-of-ann");
+    testkit::wait_until("the new secret opens", || (rest.serve.fetch(&new()).status == 200).then_some(()));
+    // At once: nothing more is waited for.
     assert_eq!(visitor.get("/tools").status, 303);
     assert_eq!(visitor.get(&format!("{PREFIX}/state")).status, 401);
+    while events.next_message().is_some() {}
     visitor.submit("/login", &[("token", "the-new-secret-of-ann")]);
     assert_eq!(visitor.get("/tools").status, 200);
 }

@@ -75,12 +75,12 @@ fn nobody() -> String {
 #[test]
 fn it_gives_up_when_the_time_is_over_and_not_before_an_attempt() {
     let folder = tempfile::tempdir().unwrap();
-    let mut service = start(folder.path(), &["--database", &nobody(), "--database-wait", "3"]);
-    service.wait_for_stderr("waiting up to 3 s for the database");
+    let mut service = start(folder.path(), &["--database", &nobody(), "--database-wait", "5"]);
+    service.wait_for_stderr("waiting up to 5 s for the database");
     assert!(!service.wait_exit().success());
     let told = service.stderr_text();
-    assert!(told.contains("attempt 1: ") && told.contains("attempt 3: "), "{told}");
-    assert!(told.contains("gave up after 3 s (--database-wait)"), "{told}");
+    assert!(told.contains("attempt 1: ") && told.contains("attempt 2: "), "{told}");
+    assert!(told.contains("gave up after 5 s (--database-wait)"), "{told}");
     let mut service = start(folder.path(), &["--database", &nobody(), "--database-wait", "0"]);
     assert!(!service.wait_exit().success());
     let told = service.stderr_text();
