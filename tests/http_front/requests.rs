@@ -137,7 +137,7 @@ fn a_raw_control_character_in_a_string_is_no_json_wherever_it_comes_in() {
         let modern = call.replace(r#""name""#, &format!(r#"{modern}"name""#));
         for (entrance, ask) in [
             ("legacy", session.post(&call)),
-            ("batch", old.post(format!("[{call}]"))),
+            ("batch", old.post(&format!("[{call}]"))),
             ("HTTP+SSE", Ask::post(&older.endpoint, &call)),
             ("modern", Ask::post("/mcp", &modern).header("MCP-Protocol-Version", "2026-07-28")),
         ] {
