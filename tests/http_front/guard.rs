@@ -153,7 +153,9 @@ fn pages_of_other_ports_of_this_machine_may_use_mcp_and_nothing_else() {
 fn with_tokens_nobody_comes_in_without_one() {
     let puppet = puppet();
     let tokens = token_file("# who may\nann:secret-of-ann\n\nben:secret:of:ben\n");
-    let serve = Serve::start_as(&config(&[("s", &puppet)]), |launch| launch.arg("--token-file").arg(tokens.path()));
+    let serve = Serve::start_as(&config(&[("s", &puppet)]), |launch| {
+        launch.arg("--token-file").arg(tokens.path()).args(["--auth-failures", "1000"])
+    });
     for ask in all_ways() {
         for credentials in [
             None,

@@ -62,4 +62,18 @@ mod tests {
             assert_eq!(replaced(message), message);
         }
     }
+
+    proptest::proptest! {
+        #[test]
+        fn what_is_json_stays_the_same_json_and_what_is_not_does_not_become_it(
+            message in r#"[{}\[\]:,1 "\\\n\ra]{0,24}"#,
+        ) {
+            let is_json = |text: &str| serde_json::from_str::<serde_json::Value>(text).ok();
+            let now = replaced(&message);
+            proptest::prop_assert_eq!(is_json(&message), is_json(&now));
+            if is_json(&now).is_some() {
+                proptest::prop_assert!(!now.contains(['\n', '\r']), "{now:?}");
+            }
+        }
+    }
 }
