@@ -319,9 +319,9 @@ fn arguments_are_optional_and_need_not_be_an_object() {
 #[test]
 fn there_is_no_timeout_of_ours_on_a_call() {
     let config = Config::new().server("one", fake());
-    let mut client = initialized(Launch::aggregator(&config).env(START_TIMEOUT, "1"));
+    let mut client = initialized(Launch::aggregator(&config).env(START_TIMEOUT, "5"));
     client.tool_names();
-    assert_eq!(text_of(&client.call("one:sleep", json!({"ms": 1500}))), "slept");
+    assert_eq!(text_of(&client.call("one:sleep", json!({"ms": 5500}))), "slept");
 }
 
 #[test]

@@ -12,11 +12,9 @@ mod shown;
 mod surprises;
 mod troubles;
 
-use std::net::TcpListener;
-
 use serde_json::{Value, json};
 use testkit::engine::{IMAGE, Lease};
-use testkit::{Engine, Launch, Signal, wait_until};
+use testkit::{Engine, Launch, Signal, free_port, wait_until};
 
 use crate::rest::{Rest, expect};
 
@@ -165,11 +163,6 @@ impl<'a> House<'a> {
 
 fn on(engine: &Engine, launch: Launch) -> Launch {
     launch.env("DOCKER_HOST", engine.host())
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("the loopback has ports");
-    listener.local_addr().expect("it is bound").port()
 }
 
 fn id(container: &Value) -> &str {

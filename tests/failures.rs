@@ -122,8 +122,8 @@ fn a_working_directory_that_is_not_there_is_told() {
 fn a_server_that_does_not_answer_in_time_is_told_and_ended() {
     for (phase, method) in [("initialize", "`initialize`"), ("list", "`tools/list`")] {
         let bad = fake().args(["--hang-at", phase, "--stderr-line", "thinking"]);
-        let stderr = report_of(Launch::aggregator(&beside_a_healthy_one(bad)).env(START_TIMEOUT, "0.4"));
-        for words in ["failed during initialization", method, "within 0.4 s", "thinking"] {
+        let stderr = report_of(Launch::aggregator(&beside_a_healthy_one(bad)).env(START_TIMEOUT, "5"));
+        for words in ["failed during initialization", method, "within 5 s", "thinking"] {
             assert!(stderr.contains(words), "expected `{words}` in\n{stderr}");
         }
     }
@@ -133,11 +133,11 @@ fn a_server_that_does_not_answer_in_time_is_told_and_ended() {
 fn a_server_that_speaks_garbage_is_told() {
     for phase in ["initialize", "list"] {
         let bad = fake().args(["--garbage-at", phase]);
-        let stderr = report_of(Launch::aggregator(&beside_a_healthy_one(bad)).env(START_TIMEOUT, "0.4"));
+        let stderr = report_of(Launch::aggregator(&beside_a_healthy_one(bad)).env(START_TIMEOUT, "5"));
         assert!(stderr.contains("this is not JSON"), "what it said is shown: {stderr}");
     }
     let bad = ServerEntry::new("sh").args(["-c", "yes hello | head -c 1000000; exec sleep 600"]);
-    let stderr = report_of(Launch::aggregator(&beside_a_healthy_one(bad)).env(START_TIMEOUT, "0.4"));
+    let stderr = report_of(Launch::aggregator(&beside_a_healthy_one(bad)).env(START_TIMEOUT, "5"));
     assert!(stderr.len() < 10_000, "a babbling server does not flood the log: {} bytes", stderr.len());
 }
 
@@ -145,11 +145,11 @@ fn a_server_that_speaks_garbage_is_told() {
 fn a_server_that_is_no_server_is_told() {
     assert_reported(ServerEntry::new("true"), &["failed during initialization", "status 0"]);
     let stderr = report_of(
-        Launch::aggregator(&beside_a_healthy_one(ServerEntry::new("sleep").arg("600"))).env(START_TIMEOUT, "0.4"),
+        Launch::aggregator(&beside_a_healthy_one(ServerEntry::new("sleep").arg("600"))).env(START_TIMEOUT, "5"),
     );
     assert!(stderr.contains("`initialize`"), "{stderr}");
     // Echoes our own requests back at us.
-    report_of(Launch::aggregator(&beside_a_healthy_one(ServerEntry::new("cat"))).env(START_TIMEOUT, "0.4"));
+    report_of(Launch::aggregator(&beside_a_healthy_one(ServerEntry::new("cat"))).env(START_TIMEOUT, "5"));
 }
 
 #[test]
@@ -437,7 +437,7 @@ fn a_server_with_a_hundred_thousand_tools_delays_nobody() {
         }
     }
     // Building such a list takes its time, but nothing that grows with the square of it.
-    assert!(slowest < Duration::from_secs(10), "a ping took {slowest:?}");
+    assert!(slowest < Duration::from_secs(60), "a ping took {slowest:?}");
 }
 
 #[test]

@@ -125,7 +125,7 @@ fn nothing_is_sent_that_was_not_asked_for() {
 
 #[test]
 fn a_start_timeout_may_be_as_long_as_anybody_writes_it() {
-    for value in ["0.5", "1e5", "1e9", "1e19"] {
+    for value in ["20.5", "1e5", "1e9", "1e19"] {
         let config = Config::new().server("one", fake());
         let mut client = Launch::aggregator(&config).env(START_TIMEOUT, value).start();
         client.initialize();

@@ -1,12 +1,12 @@
 //! After hundreds of starts, stops, crashes and kills: no process, no zombie, no open file is left.
 
 use std::fs;
-use std::time::Instant;
 
 use rustix::process::Signal;
 use serde_json::json;
 use testkit::{
-    Config, Launch, Serve, descendants, fake, open_fds, process_state, processes_with_env, program, wait_until,
+    Config, Driver, Launch, Serve, catches_signal, descendants, fake, ignores_signal, open_fds, process_state,
+    processes_with_env, program, wait_until,
 };
 
 use crate::setting::connected;
@@ -32,11 +32,11 @@ fn live_and_end(number: usize, mark: &str) {
     }
     match number % 4 {
         0 => client.close_stdin(),
-        1 => client.signal(Signal::TERM),
+        1 => tell_to_stop(&client, Signal::TERM),
         2 => client.kill_hard(),
         _ => {
             client.start_call("b:hang", json!({}));
-            client.signal(Signal::INT);
+            tell_to_stop(&client, Signal::INT);
         }
     }
     let status = client.wait_exit();
@@ -45,10 +45,19 @@ fn live_and_end(number: usize, mark: &str) {
     assert!(status.code() == Some(0) || may_be_signalled, "cycle {number}: {status}, {}", client.stderr_text());
 }
 
+/// Sends a signal, at whatever moment, unless it would be lost: a test that runs in the background of a script ignores
+/// SIGINT, and so does a program that it starts until the program listens.
+#[track_caller]
+fn tell_to_stop(client: &Driver, signal: Signal) {
+    if ignores_signal(std::process::id(), signal) {
+        wait_until("the program listens for the signal", || catches_signal(client.pid(), signal).then_some(()));
+    }
+    client.signal(signal);
+}
+
 #[test]
 fn two_hundred_lives_leave_nothing_behind() {
     let mark = format!("hygiene-{}", std::process::id());
-    let begun = Instant::now();
     std::thread::scope(|scope| {
         for lane in 0..AT_ONCE {
             let mark = &mark;
@@ -57,7 +66,6 @@ fn two_hundred_lives_leave_nothing_behind() {
     });
     let needle = format!("HYGIENE_MARK={mark}");
     wait_until("every process of every life is gone", || processes_with_env(&needle).is_empty().then_some(()));
-    assert!(begun.elapsed().as_secs() < 60, "{:?}", begun.elapsed());
 }
 
 #[test]

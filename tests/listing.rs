@@ -228,21 +228,22 @@ fn a_list_does_not_wait_for_ever() {
     for phase in ["initialize", "list"] {
         let config =
             Config::new().server("hangs", with_tools(1).args(["--hang-at", phase])).server("quick", with_tools(1));
-        let mut client = initialized(Launch::aggregator(&config).env(START_TIMEOUT, "0.5"));
+        let mut client = initialized(Launch::aggregator(&config).env(START_TIMEOUT, "5"));
         assert_eq!(client.tool_names(), ["quick:tool_0"], "{phase}");
-        client.wait_for_stderr("within 0.5 s");
+        client.wait_for_stderr("within 5 s");
     }
 }
 
 #[test]
 fn after_ten_seconds_a_list_goes_without_the_late_who_come_by_list_changed() {
+    // Much later than ten seconds, so that a busy machine does not make it one that is in time.
     let config =
-        Config::new().server("late", with_tools(1).args(["--start-delay-ms", "12000"])).server("quick", with_tools(1));
+        Config::new().server("late", with_tools(1).args(["--start-delay-ms", "25000"])).server("quick", with_tools(1));
     let begun = Instant::now();
-    let mut client = connected(&config);
+    let mut client = initialized(Launch::aggregator(&config).env(START_TIMEOUT, "120"));
     assert_eq!(client.tool_names(), ["quick:tool_0"]);
     let waited = begun.elapsed();
-    assert!((Duration::from_secs(9)..Duration::from_secs(12)).contains(&waited), "{waited:?}");
+    assert!(waited >= Duration::from_secs(9), "{waited:?}");
     assert_eq!(client.tool_names(), ["quick:tool_0"], "now at once");
     client.notification(LIST_CHANGED);
     assert_eq!(client.tool_names(), ["late:tool_0", "quick:tool_0"]);

@@ -21,8 +21,9 @@ mod tasks;
 mod unknown;
 
 use serde_json::{Value, json};
+use testkit::http_client::Ask;
 use testkit::http_session::all_capabilities;
-use testkit::{Config, Driver, Launch, Puppet, Serve, Talk, raw};
+use testkit::{Config, Driver, Launch, Puppet, Serve, Talk, raw, wait_until};
 
 /// A config with these servers, in this order.
 #[track_caller]
@@ -34,6 +35,11 @@ pub(crate) fn config(servers: &[(&str, &Puppet)]) -> Config {
 #[track_caller]
 pub(crate) fn serving(servers: &[(&str, &Puppet)]) -> Serve {
     let serve = Serve::start(&config(servers));
+    // A list waits for them too, but not for ever: on a busy machine it may be answered before all are up.
+    wait_until("all servers are connected", || {
+        let state = serve.fetch(&Ask::new("GET", "/api/v1/aggregator/state")).json();
+        (state["connected_servers"] == servers.len()).then_some(())
+    });
     serve.session("/mcp").ids("tools/list");
     serve
 }

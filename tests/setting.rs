@@ -11,6 +11,7 @@ use testkit::run::run_command;
 use testkit::{Config, Driver, Launch, Output, ServerEntry, fake, program, raw, wait_until};
 
 /// Seconds a server may take to become ready; see the program's help.
+/// How long servers may take to start, in seconds. One beside those that do not start must, on a busy machine too.
 pub(crate) const START_TIMEOUT: &str = "MCP_AGGREGATOR_START_TIMEOUT";
 
 /// Starts the program and initializes.

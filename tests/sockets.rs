@@ -7,6 +7,8 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::{Value, json};
 use testkit::config::ConfigFile;
 use testkit::{Config, Launch, descendants, fake, program, wait_gone_or_zombie, wait_until};
@@ -122,6 +124,38 @@ fn a_full_disk_as_stdout_does_not_hang_the_program() {
     let config = Config::new().server("one", fake());
     let status = run_with(&config, File::open(&questions).unwrap(), full);
     assert!(status.code().is_some(), "{status}");
+}
+
+#[test]
+fn a_terminal_that_takes_no_more_does_not_hang_the_program() {
+    for ends_by_signal in [false, true] {
+        let file = Config::new().server("one", fake()).write();
+        // A terminal whose output nobody takes, as after Ctrl-S.
+        let screen = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+        grantpt(&screen).unwrap();
+        unlockpt(&screen).unwrap();
+        let path = ptsname(&screen, Vec::new()).unwrap();
+        let terminal = File::options().write(true).open(path.to_str().unwrap()).unwrap();
+        let mut command = Command::new(program("mcp-simple-aggregator"));
+        command.arg("--config").arg(file.path()).stdin(Stdio::piped()).stdout(terminal).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        drop(command);
+        let mut stdin = child.stdin.take().unwrap();
+        stdin.write_all(CONVERSATION.as_bytes()).unwrap();
+        let server = wait_until("the server and its watchdog run", || {
+            let processes = descendants(child.id());
+            (processes.len() == 2).then_some(processes)
+        });
+        // The answers begin to arrive: everything of the start is done, and the large one is on its way.
+        std::io::Read::read_exact(&mut &File::from(screen.try_clone().unwrap()), &mut [0]).unwrap();
+        match ends_by_signal {
+            true => kill_process(Pid::from_child(&child), Signal::TERM).unwrap(),
+            false => drop(stdin),
+        }
+        let status = wait_until("the program has ended", || child.try_wait().unwrap());
+        assert_eq!(status.code(), Some(0));
+        server.into_iter().for_each(wait_gone_or_zombie);
+    }
 }
 
 /// The program behind a shell that arranges its stderr; `$0` is the program, `$@` its arguments.

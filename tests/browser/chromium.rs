@@ -13,10 +13,10 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// How long a page may take to become what it should be. A busy machine is slow.
 /// So often something may be replaced between being found and being clicked.
 const STALE: usize = 5;
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a page may take to become what it should be. A busy machine is slow.
+const PATIENCE: Duration = testkit::DEADLINE;
 /// What is printed when it listens, followed by the port.
 const LISTENING: &str = "started successfully on port ";
 

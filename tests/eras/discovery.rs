@@ -1,7 +1,7 @@
 //! `server/discover` and the caching hints: what a modern client is told of all servers at once.
 
 use serde_json::{Value, json};
-use testkit::{Puppet, Spec, Talk};
+use testkit::{Puppet, Spec, Talk, wait_until};
 
 use super::modern_over_stdio;
 use crate::relay::serving;
@@ -58,11 +58,15 @@ fn caching_hints_are_the_most_careful_of_all() {
 
 #[test]
 fn discovery_over_stdio_waits_for_servers_that_start() {
-    let puppet = Puppet::new(Spec::legacy().tool("t").prompt("p").instructions("be kind"));
-    let mut client = modern_over_stdio(&[("s", &puppet)]);
-    let all = discovered(&mut client);
-    assert_eq!(all["instructions"], "## s\n\nbe kind");
-    assert!(all["capabilities"]["prompts"].is_object(), "{all}");
+    // It waits three seconds, which may not be enough for a server on a busy machine.
+    wait_until("a server starts within three seconds", || {
+        let puppet = Puppet::new(Spec::legacy().tool("t").prompt("p").instructions("be kind"));
+        let mut client = modern_over_stdio(&[("s", &puppet)]);
+        let all = discovered(&mut client);
+        assert_eq!(all.get("instructions")?, "## s\n\nbe kind");
+        assert!(all["capabilities"]["prompts"].is_object(), "{all}");
+        Some(())
+    });
 }
 
 #[test]

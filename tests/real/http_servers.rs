@@ -1,10 +1,10 @@
 //! Real servers that run on their own and are reached over HTTP.
 
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpStream};
 use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
-use testkit::wait_until;
+use testkit::{free_port, wait_until};
 
 use super::parts::Parts;
 use super::sandbox::Sandbox;
@@ -85,10 +85,4 @@ impl Drop for HttpServer {
         self.child.kill().ok();
         self.child.wait().ok();
     }
-}
-
-/// A port that was free a moment ago.
-fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a test may listen on the loopback");
-    listener.local_addr().expect("a bound listener has an address").port()
 }

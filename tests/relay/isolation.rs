@@ -306,7 +306,7 @@ fn a_client_that_still_listens_keeps_its_turn_although_others_wait() {
 #[test]
 fn the_time_a_call_waits_for_its_turn_does_not_count_and_a_late_call_haunts_nobody() {
     let puppet = Puppet::new(Spec::legacy().tool("t"));
-    let serve = Serve::start(&Config::new().server("s", puppet.entry().field("timeout", 3000)));
+    let serve = Serve::start(&Config::new().server("s", puppet.entry().field("timeout", 10_000)));
     serve.session("/mcp").ids("tools/list");
     let [mut slow, mut other] = [(); 2].map(|()| serve.interactive_session("/mcp"));
     slow.send_line(&call("slow", "1"));

@@ -1,7 +1,7 @@
 //! What is listed: in the order of the config, in the server's own bytes, all of it, once.
 
 use serde_json::json;
-use testkit::{Launch, Puppet, Spec, Talk, raw};
+use testkit::{Launch, Puppet, Spec, Talk, raw, wait_until};
 
 use super::{at, code_of, config, connected, elements, introduce, serving};
 
@@ -123,10 +123,16 @@ fn instructions_are_merged_and_labelled_by_server() {
 
 #[test]
 fn instructions_reach_a_client_over_stdio() {
-    let puppet = Puppet::new(Spec::legacy().instructions("be kind"));
-    let mut client = Launch::service(&config(&[("s", &puppet)])).start();
-    let welcome = introduce(&mut client, &json!({}));
-    assert_eq!(welcome["result"]["instructions"], "## s\n\nbe kind");
+    // A client that introduces itself waits three seconds for servers that start, which may not be enough for them on a
+    // busy machine.
+    wait_until("a server starts within three seconds", || {
+        let puppet = Puppet::new(Spec::legacy().instructions("be kind"));
+        let mut client = Launch::service(&config(&[("s", &puppet)])).start();
+        let welcome = introduce(&mut client, &json!({}));
+        let instructions = welcome["result"].get("instructions")?;
+        assert_eq!(instructions, "## s\n\nbe kind");
+        Some(())
+    });
 }
 
 #[test]

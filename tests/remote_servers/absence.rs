@@ -9,7 +9,7 @@ use super::{assert_echoes, connected, connected_to, count, initialized, problem_
 use crate::setting::{START_TIMEOUT, text_of};
 
 /// More than any stop takes, and much less than a call that hangs.
-const PROMPTLY: Duration = Duration::from_secs(10);
+const PROMPTLY: Duration = Duration::from_secs(45);
 
 #[test]
 fn a_server_that_is_not_there_fails_and_the_others_work() {

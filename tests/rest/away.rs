@@ -7,8 +7,8 @@ use testkit::{HttpServer, Script};
 
 use super::{Rest, expect};
 
-/// Much less than all pauses between attempts together, and more than a busy machine needs.
-const PROMPTLY: Duration = Duration::from_secs(8);
+/// Less than all pauses between attempts together, which are 21 s, and more than a busy machine needs.
+const PROMPTLY: Duration = Duration::from_secs(18);
 
 #[test]
 fn a_remote_server_that_is_gone_is_told_at_once_and_works_again_when_it_is_back() {

@@ -42,8 +42,11 @@ fn run(arguments: Arguments) -> Result<(), String> {
         .build_local(LocalOptions::default())
         .map_err(|error| format!("could not start: {error}"))?;
     runtime.block_on(async {
+        let signals = stdio::Signals::new().map_err(|error| format!("could not listen for signals: {error}"))?;
         let fleet = Fleet::start(loaded.config, options.clone(), &loaded.chain, None);
-        stdio::serve(Aggregator::new(fleet, options)).await.map_err(|error| format!("could not serve: {error}"))
+        stdio::serve(Aggregator::new(fleet, options), signals)
+            .await
+            .map_err(|error| format!("could not serve: {error}"))
     })
 }
 

@@ -20,9 +20,8 @@ use crate::way::Way;
 /// How long a client that has said its last word still gets answers to what it asked.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// Serves the client on stdin and stdout until it leaves or we are told to stop; then stops every server.
-pub async fn serve(aggregator: Arc<Aggregator>) -> io::Result<()> {
-    let mut signals = Signals::new()?;
+/// Serves the client on stdin and stdout until it leaves or one of the signals comes; then stops every server.
+pub async fn serve(aggregator: Arc<Aggregator>, mut signals: Signals) -> io::Result<()> {
     let source = Source::adopt(own(io::stdin())?)?;
     let (sink, pump) = Sink::adopt(own(io::stdout())?)?;
     let outbox = Arc::new(Outbox::new(sink));
@@ -110,7 +109,8 @@ async fn hang_up(outbox: &Outbox, pump: Option<Pump>) {
     drop(timeout(FAREWELL, outbox.emptied()).await);
     outbox.abort();
     if let Some(pump) = pump {
-        drop(timeout(FAREWELL, tokio::task::spawn_blocking(move || pump.join())).await);
+        // Not with a blocking task, which the runtime would wait for however long it takes.
+        drop(timeout(FAREWELL, pump.ended()).await);
     }
 }
 
@@ -120,14 +120,17 @@ fn own(stream: impl AsFd) -> io::Result<OwnedFd> {
 }
 
 /// The signals that mean stop.
-struct Signals {
+#[derive(Debug)]
+pub struct Signals {
     terminate: Signal,
     interrupt: Signal,
     hang_up: Signal,
 }
 
 impl Signals {
-    fn new() -> io::Result<Self> {
+    /// Listens from now on, in a runtime. Do it before any server is started, so that from then on a signal ends
+    /// everything in order: until it is listened for, one that whoever started us ignores is lost.
+    pub fn new() -> io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,

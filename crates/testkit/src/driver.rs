@@ -139,7 +139,7 @@ impl Driver {
         }
     }
 
-    /// Everything the program wrote to stderr so far.
+    /// Everything the program wrote to stderr so far; all of it once [`Self::wait_exit`] has returned.
     pub fn stderr_text(&self) -> String {
         self.stderr.text()
     }
@@ -176,7 +176,8 @@ impl Driver {
         self.signal(Signal::KILL);
     }
 
-    /// Waits for the program to end.
+    /// Waits for the program to end, and for the end of its stderr: what it wrote last may still be in the pipe when
+    /// the process is gone.
     #[track_caller]
     pub fn wait_exit(&mut self) -> ExitStatus {
         match self.exit_within(DEADLINE) {
@@ -185,10 +186,14 @@ impl Driver {
         }
     }
 
-    /// The exit status, if the program has ended or ends within `limit`.
+    /// The exit status, if the program has ended or ends within `limit`. Its stderr has ended too then.
+    #[track_caller]
     pub fn exit_within(&mut self, limit: Duration) -> Option<ExitStatus> {
         let status = wait_at_most(limit, || self.child.try_wait().expect("our own child can be waited for"));
         self.reaped |= status.is_some();
+        if status.is_some() && !self.stderr.wait_for_end(DEADLINE) {
+            self.fail("the program ended, but another process holds its stderr open");
+        }
         status
     }
 

@@ -36,7 +36,7 @@ use std::time::Instant;
 pub use script::{LineEnd, Script};
 pub use wire::Request;
 
-use crate::DEADLINE;
+use crate::{DEADLINE, free_port, wait_until};
 use state::Shared;
 
 /// A running server. It stops when this is dropped.
@@ -51,7 +51,7 @@ impl HttpServer {
     /// Starts a server on a free port of the loopback interface.
     #[track_caller]
     pub fn start(script: Script) -> Self {
-        Self::start_on(0, script)
+        Self::start_on(free_port(), script)
     }
 
     /// Starts a server on this port, for instance the one of a server that was stopped.
@@ -63,7 +63,8 @@ impl HttpServer {
     /// Starts a server at this address, for instance all that there are in a container.
     #[track_caller]
     pub fn start_at(address: SocketAddr, script: Script) -> Self {
-        let listener = TcpListener::bind(address).expect("a test may listen there");
+        // Whoever listened there before may take a moment to let go of it.
+        let listener = wait_until("the address is free", || TcpListener::bind(address).ok());
         let address = listener.local_addr().expect("a bound listener has an address");
         let shared = Arc::new(Shared::new(script));
         let acceptor = {

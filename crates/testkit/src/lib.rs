@@ -41,6 +41,7 @@ pub mod launch;
 pub mod model_server;
 pub mod modern;
 pub mod other_user;
+pub mod ports;
 pub mod postgres;
 mod posting;
 pub mod processes;
@@ -63,9 +64,11 @@ pub use http_session::HttpSession;
 pub use launch::Launch;
 pub use model_server::{Asked, ModelReply, ModelServer};
 pub use modern::{ModernHttp, ModernStdio};
+pub use ports::free_port;
 pub use postgres::Postgres;
 pub use processes::{
-    descendants, open_fds, process_exists, process_state, processes_with_env, rss_kb, wait_gone, wait_gone_or_zombie,
+    catches_signal, descendants, ignores_signal, open_fds, process_exists, process_state, processes_with_env, rss_kb,
+    wait_gone, wait_gone_or_zombie,
 };
 pub use program::program;
 pub use puppet::{Puppet, Spec};
@@ -75,4 +78,4 @@ pub use rustix::process::Signal;
 pub use serve::Serve;
 pub use sse_client::SseClient;
 pub use talk::Talk;
-pub use waiting::{DEADLINE, wait_until};
+pub use waiting::{DEADLINE, takes_less_than, wait_until};

@@ -26,7 +26,7 @@ use serde_json::Value;
 pub use reply::ModelReply;
 
 use crate::http_server::Request;
-use crate::wait_until;
+use crate::{free_port, wait_until};
 
 /// A running server of models. It stops when this is dropped.
 #[derive(Debug)]
@@ -61,13 +61,14 @@ impl ModelServer {
     /// Starts a server on a free port of the loopback interface. Without a script it answers with status 500.
     #[track_caller]
     pub fn start() -> Self {
-        Self::start_on(0)
+        Self::start_on(free_port())
     }
 
     /// Starts a server on this port, for instance the one of a server that was stopped.
     #[track_caller]
     pub fn start_on(port: u16) -> Self {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).expect("a test may listen on the loopback");
+        // Whoever listened there before may take a moment to let go of it.
+        let listener = wait_until("the port is free", || TcpListener::bind((Ipv4Addr::LOCALHOST, port)).ok());
         let address = listener.local_addr().expect("a bound listener has an address");
         let shared = Arc::new(Mutex::new(State::default()));
         let accepting = Arc::clone(&shared);

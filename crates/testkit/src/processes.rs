@@ -5,6 +5,8 @@
 use std::collections::HashMap;
 use std::fs;
 
+use rustix::process::Signal;
+
 use crate::waiting::wait_until;
 
 /// Whether there is such a process, zombies included.
@@ -59,6 +61,22 @@ pub fn processes_with_env(needle: &str) -> Vec<u32> {
         environment.split(|byte| *byte == 0).any(|variable| String::from_utf8_lossy(variable).contains(needle))
     };
     all_processes().into_iter().filter(contains).collect()
+}
+
+/// Whether the process ignores this signal now.
+pub fn ignores_signal(pid: u32, signal: Signal) -> bool {
+    has_signal(pid, "SigIgn:", signal)
+}
+
+/// Whether the process has a handler for this signal now.
+pub fn catches_signal(pid: u32, signal: Signal) -> bool {
+    has_signal(pid, "SigCgt:", signal)
+}
+
+fn has_signal(pid: u32, key: &str, signal: Signal) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let mask = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix(key)?.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (signal.as_raw() - 1) & 1 == 1)
 }
 
 /// How many files the process has open.

@@ -4,18 +4,21 @@
 //! terminal or a file cannot be waited for by the kernel's event queue: a thread pumps it through a pipe.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
-use std::thread::JoinHandle;
 
 use bytes::BytesMut;
 use rustix::fs::FileType;
 use tokio::io::{AsyncReadExt, Interest};
 use tokio::net::{UnixStream, unix::pipe};
+use tokio::sync::oneshot;
 
 /// How much is read before others get a turn. One who writes without end must not starve the rest.
 const FAIR_SHARE: usize = 128 << 10;
 const SMALL_SHARE: usize = 8 << 10;
+
+/// How much is carried at once to or from what cannot be waited for: as much as a pipe holds.
+const CARRIED_AT_ONCE: usize = 64 << 10;
 
 /// Where bytes come from.
 #[derive(Debug)]
@@ -41,8 +44,19 @@ pub enum Sink {
     Socket(UnixStream),
 }
 
-/// The thread that carries bytes between one of our pipes and something that cannot be waited for.
-pub type Pump = JoinHandle<io::Result<u64>>;
+/// The end of the thread that carries bytes from one of our pipes to something that cannot be waited for.
+///
+/// Never joined: a terminal that takes no more blocks the thread, and nothing but the end of the process frees it.
+#[derive(Debug)]
+pub struct Pump(oneshot::Receiver<()>);
+
+impl Pump {
+    /// Waits until everything that was in the pipe is written, or never will be.
+    pub async fn ended(self) {
+        // The sender is dropped when the thread ends.
+        drop(self.0.await);
+    }
+}
 
 impl Source {
     /// Takes over a descriptor for reading, whatever it is.
@@ -53,7 +67,7 @@ impl Source {
             _ => {
                 let (reader, mut writer) = io::pipe()?;
                 // Nobody waits for this thread: it ends with its input, or with us.
-                std::thread::spawn(move || io::copy(&mut File::from(fd), &mut writer));
+                std::thread::spawn(move || carry(&mut File::from(fd), &mut writer));
                 Readable::Pipe(pipe::Receiver::from_owned_fd(reader.into())?)
             }
         };
@@ -96,8 +110,12 @@ impl Sink {
             FileType::Socket => Ok((Self::Socket(adopt_socket(fd)?), None)),
             _ => {
                 let (mut reader, writer) = io::pipe()?;
-                let pump = std::thread::spawn(move || io::copy(&mut reader, &mut File::from(fd)));
-                Ok((Self::Pipe(pipe::Sender::from_owned_fd(writer.into())?), Some(pump)))
+                let (running, ended) = oneshot::channel();
+                std::thread::spawn(move || {
+                    let _running: oneshot::Sender<()> = running;
+                    carry(&mut reader, &mut File::from(fd))
+                });
+                Ok((Self::Pipe(pipe::Sender::from_owned_fd(writer.into())?), Some(Pump(ended))))
             }
         }
     }
@@ -132,6 +150,22 @@ impl Sink {
         match self {
             Self::Pipe(pipe) => drop(pipe.ready(Interest::ERROR).await),
             Self::Socket(_) => std::future::pending().await,
+        }
+    }
+}
+
+/// Reads and writes until the input ends or the output is gone.
+///
+/// Not `io::copy`, which lets the kernel splice: that locks the pipe while it waits for the terminal, and whoever does
+/// as much as look at the other end of the pipe, non-blocking or not, hangs until the terminal is read.
+fn carry(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
+    let mut chunk = vec![0; CARRIED_AT_ONCE];
+    loop {
+        match from.read(&mut chunk) {
+            Ok(0) => return Ok(()),
+            Ok(count) => to.write_all(&chunk[..count])?,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
         }
     }
 }

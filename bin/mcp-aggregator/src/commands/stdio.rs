@@ -15,9 +15,11 @@ pub(crate) fn run(arguments: StdioArguments) -> Result<(), Failure> {
     let options = session::options(&name, names.separator.separator, names.names, session::OF_ONE)?;
     let loaded = config::load(&config.path)?;
     session::block_on(async {
+        let listening = stdio::Signals::new();
+        let signals = listening.map_err(|error| Failure::new(format!("could not listen for signals: {error}")))?;
         let life = lives::of_config(&loaded.chain);
         let fleet = Fleet::start(loaded.config, options.clone(), &loaded.chain, Some(life));
-        let served = stdio::serve(Aggregator::new(fleet, options)).await;
+        let served = stdio::serve(Aggregator::new(fleet, options), signals).await;
         served.map_err(|error| Failure::new(format!("could not serve: {error}")))
     })
 }

@@ -15,7 +15,7 @@ use crate::DEADLINE;
 use crate::driver::shown;
 
 /// How long the journal waits for messages that are being answered.
-const ANSWERING: Duration = Duration::from_millis(500);
+const ANSWERING: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(super) struct Stage {
