@@ -6,6 +6,7 @@
 //! - [`splice`]: a message with a few spans replaced, ready to be written without copying the rest
 //! - [`lines`]: newline-delimited framing over a growing buffer
 //! - [`events`]: server-sent events, the framing of streams over HTTP
+//! - [`escape`]: text that others wrote, made safe for a terminal or a log
 //! - [`text`]: JSON string tokens, decoded and encoded
 //! - [`reply`]: the messages we write ourselves
 //! - [`revision`]: the protocol revisions and how one is agreed on
@@ -18,6 +19,7 @@
 mod block;
 pub mod envelope;
 pub mod era;
+pub mod escape;
 pub mod events;
 mod grammar;
 pub mod lines;
