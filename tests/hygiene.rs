@@ -1,10 +1,13 @@
 //! After hundreds of starts, stops, crashes and kills: no process, no zombie, no open file is left.
 
+use std::fs;
 use std::time::Instant;
 
 use rustix::process::Signal;
 use serde_json::json;
-use testkit::{Config, Launch, descendants, fake, open_fds, process_state, processes_with_env, program, wait_until};
+use testkit::{
+    Config, Launch, Serve, descendants, fake, open_fds, process_state, processes_with_env, program, wait_until,
+};
 
 use crate::setting::connected;
 
@@ -86,7 +89,7 @@ fn a_long_life_keeps_no_zombies_and_no_files() {
 }
 
 #[test]
-fn servers_inherit_no_file_of_ours_or_of_each_other() {
+fn servers_inherit_one_pipe_of_ours_and_nothing_of_each_other() {
     let config = (0..5).fold(Config::new(), |config, number| config.server(&format!("s{number}"), fake()));
     let mut client = connected(&config);
     client.tool_names();
@@ -98,5 +101,32 @@ fn servers_inherit_no_file_of_ours_or_of_each_other() {
     let of_a_server = open_fds(direct.pid());
     // A fake server has a copy of its stdout besides the usual three; the watchdog has just the three.
     assert_eq!(counts[0], of_a_server - 1, "the watchdog");
-    assert_eq!(counts[1..], [of_a_server; 5]);
+    // By the pipe the kernel knows when to kill it.
+    assert_eq!(counts[1..], [of_a_server + 1; 5]);
+}
+
+/// The soft limit of open files that a process has.
+fn open_files_of(process: u32) -> u64 {
+    let limits = fs::read_to_string(format!("/proc/{process}/limits")).expect("the process is there");
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files")).expect("Linux says so");
+    line.split_whitespace().next().expect("a soft limit").parse().expect("a number")
+}
+
+#[test]
+fn servers_have_the_limit_of_open_files_that_the_service_found() {
+    let found = 700;
+    let config = Config::new().server("one", fake()).server("two", fake());
+    let serve = Serve::start_as(&config, |launch| launch.through_shell(&format!("ulimit -Sn {found}")));
+    let servers = wait_until("both servers run", || {
+        let children = descendants(serve.pid());
+        let is_server = |&process: &u32| {
+            fs::read_to_string(format!("/proc/{process}/comm")).is_ok_and(|name| name.trim() == "fake-server")
+        };
+        let servers: Vec<u32> = children.into_iter().filter(is_server).collect();
+        (servers.len() == 2).then_some(servers)
+    });
+    assert!(open_files_of(serve.pid()) > found, "the service itself needs more");
+    for server in servers {
+        assert_eq!(open_files_of(server), found);
+    }
 }

@@ -52,6 +52,8 @@ pub mod way;
 pub use catalog::{Accepted, NamePolicy, NameStyle, Separator, ServerState};
 pub use dispatch::{Aggregator, Options};
 pub use fleet::Fleet;
+pub use protocol::escape;
 pub use reach::Reach;
 pub use surface::Surface;
+pub use upstream::inherited::raise_open_files;
 pub use upstream::watchdog::run_if_asked as become_watchdog_if_asked;

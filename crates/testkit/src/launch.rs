@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -82,6 +83,30 @@ impl Launch {
     /// Sets the working directory.
     pub fn cwd(mut self, folder: impl AsRef<Path>) -> Self {
         self.command.current_dir(folder);
+        self
+    }
+
+    /// Runs the program as another user, who must be able to read it and its config. Only root may do so.
+    pub fn as_user(mut self, user: u32) -> Self {
+        self.command.uid(user).gid(user);
+        self
+    }
+
+    /// Has a shell run `script` first, such as `ulimit -n 100`; then it becomes the program.
+    pub fn through_shell(mut self, script: &str) -> Self {
+        let mut shell = Command::new("sh");
+        shell.arg("-c").arg(format!("{script}; exec \"$0\" \"$@\""));
+        shell.arg(self.command.get_program()).args(self.command.get_args());
+        for (name, value) in self.command.get_envs() {
+            match value {
+                Some(value) => shell.env(name, value),
+                None => shell.env_remove(name),
+            };
+        }
+        if let Some(folder) = self.command.get_current_dir() {
+            shell.current_dir(folder);
+        }
+        self.command = shell;
         self
     }
 

@@ -101,10 +101,16 @@ pub(crate) async fn live(
 }
 
 fn start(upstream: &Upstream, program: &Program, watcher: &Arc<dyn Watcher>) -> Result<Live, Cause> {
+    let (tag, watchdog) = (upstream.lineage.tag_of(upstream.index), &*upstream.watchdog);
     let (process, Streams { stdin, stdout, stderr }) =
-        Process::start(program, upstream.withheld, &upstream.environment)?;
-    upstream.watchdog.guard(process.group());
-    let adopted = |source| Cause::Start(StartError::System { path: program.command.shown().into(), source });
+        Process::start(program, upstream.withheld, &upstream.environment, tag, watchdog)?;
+    let group = process.group();
+    watchdog.guard(group);
+    let adopted = |source| {
+        // The process is killed when it is dropped, and its number may be somebody else's next.
+        watchdog.release(group);
+        Cause::Start(StartError::System { path: program.command.shown().into(), source })
+    };
     let (sink, _) = Sink::adopt(stdin).map_err(adopted)?;
     let outbox = Arc::new(Outbox::new(sink));
     let name = &upstream.spec.name;
@@ -117,7 +123,7 @@ fn start(upstream: &Upstream, program: &Program, watcher: &Arc<dyn Watcher>) -> 
     let tail = Tail::hiding(upstream.spec.secrets.clone());
     // The tiny program has nobody who would read more.
     let tail = if upstream.manners.tools_only { tail } else { tail.keeping_more() };
-    let process_id = u32::try_from(process.group().as_raw_nonzero().get()).ok();
+    let process_id = u32::try_from(group.as_raw_nonzero().get()).ok();
     watcher.signs_of_life(upstream.index, Signs { process: process_id, tail: tail.clone() });
     let source = Source::adopt(stderr).map_err(adopted)?.with_small_share();
     let muttering = tokio::spawn(tail.clone().follow(name.clone(), source));

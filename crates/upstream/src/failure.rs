@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use catalog::{Secrets, ServerName};
 use protocol::envelope::Reason;
+use protocol::escape;
 
 use crate::process::StartError;
 
@@ -180,9 +181,13 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "failed during {}: {}", self.phase, self.cause)?;
+        // What the server wrote is shown and not obeyed, and cannot pass for what we say ourselves.
+        let mut cause = self.cause.split('\n').map(|line| escape::one_line(line.trim_end_matches('\r')));
+        write!(out, "failed during {}: {}", self.phase, cause.next().unwrap_or_default())?;
+        cause.try_for_each(|line| write!(out, "\n    | {line}"))?;
         if !self.last_words.is_empty() {
-            write!(out, "\n  last lines of its stderr:\n    | {}", self.last_words.join("\n    | "))?;
+            write!(out, "\n  last lines of its stderr:")?;
+            self.last_words.iter().try_for_each(|line| write!(out, "\n    | {}", escape::one_line(line)))?;
         }
         match self.hint {
             Some(hint) => write!(out, "\n  hint: {hint}"),

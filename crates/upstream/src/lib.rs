@@ -18,6 +18,8 @@
 //! - [`lineage`]: the mark every process of ours carries, and how to find all that carry it
 //! - [`ancestry`]: which aggregators our requests come from, so that none becomes a server of itself
 //! - [`watchdog`]: the process that outlives us by a moment to clear up if we are killed
+//! - `exit_pipe`: how the kernel kills servers when the watchdog is killed with us
+//! - [`inherited`]: the limits and descriptors that a program inherits from us
 //! - [`stderr`]: the last words of a server
 //! - [`housing`]: the container a server may live in
 //! - [`failure`]: how a server or a call failed, in words
@@ -30,8 +32,10 @@ mod child;
 pub mod connection;
 pub mod doubts;
 mod ears;
+mod exit_pipe;
 pub mod failure;
 pub mod housing;
+pub mod inherited;
 pub mod lifecycle;
 pub mod lineage;
 mod notices;

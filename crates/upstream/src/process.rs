@@ -14,6 +14,10 @@ use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 use tokio::process::Command;
 use tokio::time::{Instant, sleep, timeout_at};
 
+use crate::inherited::{self, Inherited};
+use crate::lineage::Tag;
+use crate::watchdog::Watchdog;
+
 /// How long leftovers of a process group may take to end after being asked to.
 const STRAGGLER_GRACE: Duration = Duration::from_millis(300);
 
@@ -144,14 +148,19 @@ pub struct Streams {
 }
 
 impl Process {
-    /// Starts `program` in our environment without what is `withheld`, with `extra` variables on top of its own.
+    /// Starts `program` in our environment without what is `withheld`, with `extra` variables on top of its own. It ends
+    /// with us, also where `watchdog` cannot see to it.
     pub fn start(
         program: &Program,
         withheld: &[&str],
         extra: &[(OsString, OsString)],
+        tag: Tag,
+        watchdog: &Watchdog,
     ) -> Result<(Self, Streams), StartError> {
         let folder = program.cwd.as_ref().map(|cwd| PathBuf::from(&cwd.value));
         let executable = locate(program)?;
+        let read_end = watchdog.read_end();
+        let inherited = Inherited { read_end: read_end.as_ref(), tag: Some(tag) };
 
         let failed = |source| StartError::System { path: executable.clone(), source }.without(&program.command);
         let start = |mut command: Command| {
@@ -169,8 +178,8 @@ impl Process {
                 .stdout(Stdio::piped())
                 .stderr(Stdio::piped())
                 .process_group(0)
-                .kill_on_drop(true)
-                .spawn()
+                .kill_on_drop(true);
+            inherited::spawn_with(&inherited, || command.spawn(), number_of)
         };
         let mut command = Command::new(&executable);
         command.arg0(&program.command.value);
@@ -185,8 +194,11 @@ impl Process {
                 _ => Err(error),
             })
             .map_err(failed)?;
-        let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+        let group = number_of(&child);
         let group = group.ok_or_else(|| failed(io::Error::other("it has no process number")))?;
+        if let Some(Err(error)) = read_end.map(|read_end| read_end.kill_at_end(group)) {
+            tracing::debug!(%error, "this server survives if we and the watchdog are killed at the same moment");
+        }
         let streams = Streams {
             stdin: child.stdin.take().map_or_else(missing, |stdin| stdin.into_owned_fd()).map_err(failed)?,
             stdout: child.stdout.take().map_or_else(missing, |stdout| stdout.into_owned_fd()).map_err(failed)?,
@@ -231,6 +243,10 @@ impl Process {
     pub async fn ends_before(&mut self, deadline: Instant) -> bool {
         timeout_at(deadline, self.child.wait()).await.is_ok()
     }
+}
+
+fn number_of(child: &tokio::process::Child) -> Option<Pid> {
+    child.id().and_then(|id| Pid::from_raw(id.cast_signed()))
 }
 
 fn missing<T>() -> io::Result<T> {

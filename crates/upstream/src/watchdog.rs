@@ -4,21 +4,24 @@
 //! their own children never hear of it. So at start we run ourselves a second time in this role, with one end of a
 //! pipe as its input. We tell it which process groups live; when the pipe ends, by our will or not, it ends what is
 //! left and goes too. On an orderly stop nothing is left, and it is gone before we are. If somebody kills the watchdog
-//! instead, another takes its place.
+//! instead, another takes its place, however often; if somebody stops it, it is woken.
 //!
-//! The kernel's parent-death signal would be a second way. It reaches only direct children, fires when the *thread*
-//! that started them ends, and rules out the fast way to start a process (50 servers: 1.5 times the time of starting
-//! them directly, instead of 1.2), so it is not used.
+//! Somebody may kill it together with us, or stop it. What happens then is up to the kernel: see
+//! [`exit_pipe`](crate::exit_pipe).
 
 use std::io::{self, BufRead, PipeReader, PipeWriter, Write};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, test_kill_process_group, waitid,
+};
 
+use crate::exit_pipe::{self, ExitPipe, ReadEnd};
+use crate::inherited::{self, Inherited};
 use crate::lineage::{self, Mark};
 
 /// The first argument of a watchdog. Checked by the programs before anything else.
@@ -33,15 +36,34 @@ const SECOND_LOOKS: Duration = Duration::from_millis(300);
 /// What we tell it when we need it no more.
 const DISMISSED: &str = "dismissed";
 
-/// A watchdog that is killed more often than this is not wanted here.
-const MOST_STARTS: usize = 10;
+/// So many watchdogs may end one after the other before the next has to wait.
+const QUICK_STARTS: u32 = 10;
+
+/// The first wait for a successor. Each wait is twice as long as the one before.
+const FIRST_WAIT: Duration = Duration::from_millis(10);
+
+/// The longest wait for a successor.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+
+/// A watchdog that lived this long was wanted: its successor comes at once.
+const LONG_LIFE: Duration = Duration::from_secs(10);
 
 /// Our end of the watchdog.
 #[derive(Debug)]
 pub struct Watchdog {
-    told: Arc<Mutex<Told>>,
+    shared: Arc<Shared>,
     /// The thread that starts it and waits for its end: nobody else should have to wait for either.
     keeper: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What we and the thread share.
+#[derive(Debug, Default)]
+struct Shared {
+    told: Mutex<Told>,
+    /// Notified when the watchdog is dismissed.
+    dismissed: Condvar,
+    /// Held by us and by every watchdog. `None` where there can be no such pipe.
+    exit_pipe: Option<ExitPipe>,
 }
 
 /// What the watchdog knows, and how to tell it more.
@@ -72,42 +94,53 @@ impl Groups {
 impl Watchdog {
     /// Starts a watchdog over everything that carries `mark`.
     pub fn start(mark: &Mark) -> io::Result<Self> {
+        let exit_pipe =
+            ExitPipe::new().inspect_err(|error| tracing::debug!(%error, "no pipe for the end of both")).ok();
         let (output, input) = io::pipe()?;
         // Here and now, so that it watches before there is anything to watch over.
-        let first = spawn(mark, output)?;
-        let told = Arc::new(Mutex::new(Told { groups: Groups::default(), input: Some(input) }));
+        let first = spawn(mark, output, exit_pipe.as_ref())?;
+        let told = Mutex::new(Told { groups: Groups::default(), input: Some(input) });
+        let shared = Arc::new(Shared { told, dismissed: Condvar::new(), exit_pipe });
         let keeper = std::thread::Builder::new().name("watchdog".into()).spawn({
-            let (mark, told) = (mark.clone(), Arc::clone(&told));
-            move || keep(&mark, &told, first)
+            let (mark, shared) = (mark.clone(), Arc::clone(&shared));
+            move || shared.keep_one_running(&mark, first)
         })?;
-        Ok(Self { told, keeper: Mutex::new(Some(keeper)) })
+        Ok(Self { shared, keeper: Mutex::new(Some(keeper)) })
     }
 
     /// A watchdog that does nothing, for where none can be started.
     pub fn absent() -> Self {
-        Self { told: Arc::default(), keeper: Mutex::new(None) }
+        let shared = Shared { exit_pipe: ExitPipe::new().ok(), ..Shared::default() };
+        Self { shared: Arc::new(shared), keeper: Mutex::new(None) }
     }
 
     /// From now on the group ends with us.
     pub fn guard(&self, group: Pid) {
-        let mut told = lock(&self.told);
+        let mut told = lock(&self.shared.told);
         told.groups.insert(group);
         told.tell('+', group);
     }
 
     /// The group has ended; its number may be somebody else's next.
     pub fn release(&self, group: Pid) {
-        let mut told = lock(&self.told);
+        let mut told = lock(&self.shared.told);
         told.groups.remove(group);
         told.tell('-', group);
     }
 
+    /// What a server inherits so that the kernel kills it when we and the watchdog are gone.
+    pub(crate) fn read_end(&self) -> Option<ReadEnd> {
+        let read_end = self.shared.exit_pipe.as_ref()?.read_end();
+        read_end.inspect_err(|error| tracing::debug!(%error, "could not open the exit pipe for a server")).ok()
+    }
+
     /// Lets it look for leftovers one last time and waits until it is gone.
     pub fn dismiss(&self) {
-        let input = lock(&self.told).input.take();
+        let input = lock(&self.shared.told).input.take();
         if let Some(mut input) = input {
             writeln!(input, "{DISMISSED}").ok();
         }
+        self.shared.dismissed.notify_all();
         let keeper = lock(&self.keeper).take();
         if keeper.is_some_and(|keeper| keeper.join().is_err()) {
             tracing::debug!("the thread of the watchdog broke");
@@ -124,37 +157,74 @@ impl Told {
     }
 }
 
-/// Keeps a watchdog running until it is dismissed.
-fn keep(mark: &Mark, told: &Mutex<Told>, mut watchdog: Child) {
-    for _ in 0..MOST_STARTS {
-        let next = watchdog.wait().and_then(|_| succeed(mark, told));
-        match next {
-            Ok(Some(next)) => watchdog = next,
-            Ok(None) => return,
-            Err(error) => {
-                tracing::warn!(%error, "could not keep a watchdog; servers may survive if this process is killed");
+impl Shared {
+    /// Keeps a watchdog running until it is dismissed.
+    fn keep_one_running(&self, mark: &Mark, first: Pid) {
+        let (mut watchdog, mut starts) = (Some(first), 0_u32);
+        loop {
+            let begun = Instant::now();
+            if let Some(process) = watchdog {
+                wait_for_end(process);
+            }
+            starts = if begun.elapsed() >= LONG_LIFE { 0 } else { starts.saturating_add(1) };
+            if starts == QUICK_STARTS {
+                tracing::warn!("the watchdog is killed again and again; starting it more slowly");
+            }
+            if !self.wait_before_start(starts) {
                 return;
             }
+            watchdog = match self.start_successor(mark) {
+                Ok(Some(process)) => Some(process),
+                Ok(None) => return,
+                Err(error) => {
+                    // What a server starts in a session of its own may survive a kill until the next start succeeds.
+                    tracing::warn!(%error, "could not start a watchdog; trying again");
+                    starts = starts.max(QUICK_STARTS);
+                    None
+                }
+            };
         }
     }
-    tracing::warn!("the watchdog is killed again and again; servers may survive if this process is killed");
+
+    /// Waits for as long as the number of `starts` asks for; `false` if the watchdog is dismissed.
+    fn wait_before_start(&self, starts: u32) -> bool {
+        let doublings = starts.saturating_sub(QUICK_STARTS).min(16);
+        let wait = if starts < QUICK_STARTS { Duration::ZERO } else { LONGEST_WAIT.min(FIRST_WAIT * (1 << doublings)) };
+        let told = self.dismissed.wait_timeout_while(lock(&self.told), wait, |told| told.input.is_some());
+        told.unwrap_or_else(PoisonError::into_inner).0.input.is_some()
+    }
+
+    /// A successor for a watchdog that was killed, told everything it knew; `None` if it was dismissed.
+    fn start_successor(&self, mark: &Mark) -> io::Result<Option<Pid>> {
+        let mut told = lock(&self.told);
+        if told.input.is_none() {
+            return Ok(None);
+        }
+        let (output, input) = io::pipe()?;
+        told.input = Some(input);
+        let watchdog = spawn(mark, output, self.exit_pipe.as_ref())?;
+        for group in told.groups.0.clone() {
+            told.tell('+', group);
+        }
+        Ok(Some(watchdog))
+    }
 }
 
-/// A successor for a watchdog that was killed, told everything it knew; `None` if it was dismissed.
-fn succeed(mark: &Mark, told: &Mutex<Told>) -> io::Result<Option<Child>> {
-    let mut told = lock(told);
-    if told.input.is_none() {
-        return Ok(None);
+/// Waits for the end of a watchdog. One that somebody stopped is woken; to replace it would leave a moment without any.
+fn wait_for_end(watchdog: Pid) {
+    loop {
+        match waitid(WaitId::Pid(watchdog), WaitIdOptions::EXITED | WaitIdOptions::STOPPED) {
+            // It was started by us and is not waited for yet, so the number is its own.
+            Ok(Some(status)) if status.stopped() => {
+                kill_process(watchdog, Signal::CONT).ok();
+            }
+            Err(rustix::io::Errno::INTR) => {}
+            Ok(_) | Err(_) => return,
+        }
     }
-    let (output, input) = io::pipe()?;
-    told.input = Some(input);
-    for group in told.groups.0.clone() {
-        told.tell('+', group);
-    }
-    spawn(mark, output).map(Some)
 }
 
-fn spawn(mark: &Mark, output: PipeReader) -> io::Result<Child> {
+fn spawn(mark: &Mark, output: PipeReader, exit_pipe: Option<&ExitPipe>) -> io::Result<Pid> {
     let program = if cfg!(target_os = "linux") { "/proc/self/exe".into() } else { std::env::current_exe()? };
     let mut command = Command::new(program);
     command
@@ -162,13 +232,14 @@ fn spawn(mark: &Mark, output: PipeReader) -> io::Result<Child> {
         .arg(ROLE)
         .arg(mark.to_string())
         .stdin(output)
-        .stdout(Stdio::null())
+        // It never writes, but holds the pipe open as long as it lives.
+        .stdout(exit_pipe.map_or_else(|| Ok(Stdio::null()), ExitPipe::for_watchdog)?)
         .stderr(Stdio::null())
         .current_dir("/")
         // What is sent to our group, such as Ctrl-C, must not reach it.
         .process_group(0);
     // With the command goes our copy of the pipe's other end.
-    command.spawn()
+    inherited::spawn_with(&Inherited::default(), || command.spawn(), |_| None).map(|child| Pid::from_child(&child))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -187,6 +258,10 @@ pub fn run_if_asked() {
 }
 
 fn watch(mark: &Mark) {
+    exit_pipe::ignore_terminating_signals();
+    // Whoever stopped us does not keep us from our work: when our parent ends, the kernel wakes us.
+    #[cfg(target_os = "linux")]
+    rustix::process::set_parent_process_death_signal(Some(Signal::CONT)).ok();
     let (mut groups, mut is_dismissed) = (Groups::default(), false);
     for line in io::stdin().lock().lines().map_while(Result::ok) {
         is_dismissed |= line == DISMISSED;

@@ -8,14 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aggregator::cycle::{self, Chain};
-use aggregator::{Options, logging};
+use aggregator::{Options, logging, raise_open_files};
 use api::Api;
 use console::Console;
 use front::{Front, Limits};
 use models::Model;
 use notebook::Folder;
 use registry::Location;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
 use service::{ConfigFile, Service, Setup};
 use tokio::net::TcpListener;
@@ -320,13 +319,9 @@ fn announce(address: SocketAddr, has_tokens: bool) {
     ));
 }
 
-/// Every client needs a descriptor or two. Where the usual limit is low, raising it is up to us.
+/// Every client needs a descriptor or two. Where the usual limit is low, raising it is up to us; servers keep theirs.
 fn make_room_for_connections() {
-    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    let wanted = maximum.map_or(DESCRIPTORS, |maximum| maximum.min(DESCRIPTORS));
-    if current.is_some_and(|current| current < wanted)
-        && let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum })
-    {
+    if let Err(error) = raise_open_files(DESCRIPTORS) {
         tracing::debug!(%error, "could not make room for more connections");
     }
 }

@@ -240,6 +240,7 @@ fn grandchild(session: &Session, call: &Call<'_>) {
     let grandchild = Grandchild {
         setsid: call.flag("setsid"),
         ignore_term: call.flag("ignore_term"),
+        undumpable: call.flag("undumpable"),
         inherit_stdio: call.flag("inherit"),
     };
     match grandchild.start() {

@@ -31,7 +31,7 @@ const BEHAVIOURS: &[(&str, &str, &str)] = &[
     (
         "grandchild",
         "Starts a process of its own and answers its pid",
-        r#"{"setsid":{"type":"boolean"},"ignore_term":{"type":"boolean"},"inherit":{"type":"boolean"}}"#,
+        r#"{"setsid":{"type":"boolean"},"ignore_term":{"type":"boolean"},"undumpable":{"type":"boolean"},"inherit":{"type":"boolean"}}"#,
     ),
     ("pid", "Answers the server's pid", "{}"),
     ("env", "Answers the value of a variable", r#"{"name":{"type":"string"}}"#),

@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::Context;
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
 use crate::{FOREVER, termination};
 
@@ -17,6 +18,8 @@ pub(crate) struct Grandchild {
     /// Leave the session and process group of the server.
     pub(crate) setsid: bool,
     pub(crate) ignore_term: bool,
+    /// Let nobody but root read its environment.
+    pub(crate) undumpable: bool,
     /// Keep the server's stdin, stdout and stderr open instead of taking /dev/null.
     pub(crate) inherit_stdio: bool,
 }
@@ -36,6 +39,9 @@ impl Grandchild {
         if self.setsid {
             command.arg("--setsid");
         }
+        if self.undumpable {
+            command.arg("--undumpable");
+        }
         if !self.inherit_stdio {
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         }
@@ -52,6 +58,9 @@ impl Grandchild {
 pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     if arguments.iter().any(|argument| argument == "--setsid") {
         rustix::process::setsid().context("could not leave the session")?;
+    }
+    if arguments.iter().any(|argument| argument == "--undumpable") {
+        set_dumpable_behavior(DumpableBehavior::NotDumpable).context("could not become undumpable")?;
     }
     let ready = arguments.first().context("the grandchild was not told where to report")?;
     drop(UnixStream::connect_addr(&SocketAddr::from_abstract_name(ready)?)?);
