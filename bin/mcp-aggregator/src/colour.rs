@@ -73,9 +73,36 @@ pub(crate) fn without(text: &str) -> String {
     parts.fold(first, |plain, part| plain + part.split_once('m').map_or(part, |(_, rest)| rest))
 }
 
+/// `text` with `change` made to everything but the colours that we put into it.
+pub(crate) fn between(text: &str, change: impl Fn(&str) -> String) -> String {
+    const OURS: [&str; 5] = ["0m", "31m", "32m", "33m", "36m"];
+    let mut changed = String::with_capacity(text.len());
+    let (mut rest, mut plain_until) = (text, 0);
+    while let Some(at) = rest[plain_until..].find("\u{1b}[").map(|at| at + plain_until) {
+        let behind = &rest[at + 2..];
+        match OURS.iter().find(|code| behind.starts_with(**code)) {
+            Some(code) => {
+                changed += &change(&rest[..at]);
+                changed += &rest[at..at + 2 + code.len()];
+                (rest, plain_until) = (&behind[code.len()..], 0);
+            }
+            None => plain_until = at + 2,
+        }
+    }
+    changed + &change(rest)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_between_colours_is_changed_and_they_are_not() {
+        let text = format!("a{}c\u{1b}[2Jd", Colour::Bad.always("b"));
+        let marked = between(&text, |part| part.replace('\u{1b}', "!").to_uppercase());
+        assert_eq!(marked, "A\u{1b}[31mB\u{1b}[0mC![2JD");
+        assert_eq!(between("", str::to_owned), "");
+    }
 
     #[test]
     fn errors_warnings_and_hints_begin_in_colour_and_nothing_else_is_touched() {

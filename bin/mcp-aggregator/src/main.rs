@@ -19,7 +19,7 @@
 //! - [`doctor`]: what can be wrong, and what to do about it
 //! - [`top`]: the live view
 //! - [`pasted`]: commands in what is said, so that they can be pasted
-//! - [`table`], [`output`], [`visible`], [`colour`], [`progress`], [`words`], [`failure`], [`exit`]: data to stdout, words to stderr, a number to the shell
+//! - [`table`], [`output`], [`colour`], [`progress`], [`words`], [`failure`], [`exit`]: data to stdout, words to stderr, a number to the shell
 
 mod admission;
 mod advisers;
@@ -58,7 +58,6 @@ mod tool_arguments;
 mod top;
 mod traces;
 mod vectors_elsewhere;
-mod visible;
 mod words;
 
 use std::process::ExitCode;

@@ -4,9 +4,10 @@ use std::fmt::Display;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use protocol::escape;
 use serde_json::Value;
 
-use crate::colour::{Colour, with_coloured_beginnings};
+use crate::colour::{self, Colour, with_coloured_beginnings};
 use crate::failure::Failure;
 use crate::{pasted, progress};
 
@@ -34,7 +35,7 @@ pub(crate) fn has_printed() -> bool {
 pub(crate) fn say(words: impl Display) {
     // Stderr is not buffered: in one piece, so that other lines cannot come in between. If it cannot be written, there is
     // nobody left to be told.
-    let words = pasted::completed(&words.to_string());
+    let words = pasted::completed(&escape::multi_line(&words.to_string()));
     let words = with_coloured_beginnings(&words, Colour::paint_words);
     io::stderr().write_all(format!("{}{words}\n", progress::wiped()).as_bytes()).ok();
 }
@@ -44,7 +45,8 @@ pub(crate) fn print_json(value: &Value) -> Result<(), Failure> {
     print(format!("{value:#}\n").as_bytes())
 }
 
-/// Writes lines to stdout.
+/// Writes lines to stdout. Whatever is in them steers no terminal; our own colours stay.
 pub(crate) fn print_lines(lines: &[String]) -> Result<(), Failure> {
-    print(lines.iter().map(|line| format!("{line}\n")).collect::<String>().as_bytes())
+    let line = |line: &String| format!("{}\n", colour::between(line, |text| escape::multi_line(text).into_owned()));
+    print(lines.iter().map(line).collect::<String>().as_bytes())
 }

@@ -2,8 +2,9 @@
 
 use std::io;
 
+use protocol::escape;
+
 use crate::colour;
-use crate::visible::{is_unseen, push_sign};
 
 /// The width of a line that nobody looks at on a terminal.
 const USUAL_WIDTH: usize = 100;
@@ -82,15 +83,7 @@ pub(crate) fn cut(line: &str, room: usize) -> String {
 
 /// `text` on one line, and without what would steer a terminal: names and descriptions are a stranger's words.
 pub(crate) fn printable(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            letter if letter.is_control() => shown.push(' '),
-            letter if is_unseen(letter) => push_sign(&mut shown, letter),
-            letter => shown.push(letter),
-        }
-    }
-    shown
+    escape::one_line(text).into_owned()
 }
 
 /// `text` on as many lines as it takes, each behind `indent`: broken between words at the width of a terminal, and not at
@@ -170,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_stranger_cannot_steer_the_terminal() {
-        assert_eq!(printable("a\u{1b}[2Jb\nc"), "a [2Jb c");
+        assert_eq!(printable("a\u{1b}[2Jb\nc"), "a␛[2Jb␊c");
         assert_eq!(printable("safe\u{202e}txt.exe"), "safe⟨U+202E⟩txt.exe");
     }
 }

@@ -3,13 +3,13 @@
 use std::fmt::{self, Write};
 
 use aggregator::fleet::FAILURES;
+use aggregator::logging;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::registry;
 
 use crate::output::say;
-use crate::table::printable;
 
 /// Tells warnings and errors, or everything, as they come.
 pub(crate) fn tell(debug: bool) {
@@ -42,8 +42,7 @@ impl<S: Subscriber> Layer<S> for Words {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let mut sentence = Sentence::default();
         event.record(&mut sentence);
-        // What servers wrote is part of it: the lines are ours, what else would steer a terminal is not.
-        let text = sentence.0.lines().map(printable).collect::<Vec<_>>().join("\n");
+        let text = logging::contained(&sentence.0);
         match *event.metadata().level() {
             Level::ERROR => say(format_args!("error: {text}")),
             Level::WARN => say(format_args!("warning: {text}")),

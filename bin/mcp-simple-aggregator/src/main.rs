@@ -4,7 +4,7 @@ mod arguments;
 
 use std::process::ExitCode;
 
-use aggregator::{Accepted, Aggregator, Fleet, load, logging, stdio};
+use aggregator::{Accepted, Aggregator, Fleet, escape, load, logging, stdio};
 use arguments::{Arguments, Wish};
 use tokio::runtime::LocalOptions;
 
@@ -54,6 +54,6 @@ fn print(text: &str) -> ExitCode {
 }
 
 fn fail(code: u8, message: &str) -> ExitCode {
-    eprintln!("error: {message}");
+    eprintln!("error: {}", escape::multi_line(message));
     ExitCode::from(code)
 }

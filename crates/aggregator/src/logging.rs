@@ -10,6 +10,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use protocol::escape;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
@@ -50,6 +51,7 @@ impl Subscriber for Log {
     fn event(&self, event: &Event<'_>) {
         let mut line = format!("{} {:>5}", Moment(SystemTime::now()), event.metadata().level());
         event.record(&mut Words(&mut line));
+        let mut line = contained(&line);
         line.push('\n');
         // Where a word about what is wrong cannot be written, another about that cannot be either.
         match &self.target {
@@ -66,6 +68,18 @@ impl Subscriber for Log {
     fn record_follows_from(&self, _: &Id, _: &Id) {}
     fn enter(&self, _: &Id) {}
     fn exit(&self, _: &Id) {}
+}
+
+/// A record as it may stand in a log: what servers wrote is part of it, and must neither steer a terminal nor look like a
+/// record of its own. So all its lines but the first begin with a blank.
+pub fn contained(record: &str) -> String {
+    let record = escape::multi_line(record);
+    let mut lines = record.split('\n');
+    let first = lines.next().unwrap_or_default().to_owned();
+    lines.fold(first, |record, line| {
+        let indent = if line.starts_with("  ") || line.is_empty() { "" } else { "  | " };
+        record + "\n" + indent + line
+    })
 }
 
 /// The sentence of an event as it is, and its fields by name.
@@ -151,6 +165,21 @@ mod tests {
         let (moment, words) = written.split_once(' ').unwrap();
         assert_eq!(moment.len(), "2026-07-28T09:30:00.000001Z".len());
         assert_eq!(words, " WARN could not listen server=git lines=3 path=\"a b\"\n");
+    }
+
+    #[test]
+    fn what_a_server_wrote_steers_no_terminal_and_is_no_record_of_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let log = Log { level: Level::WARN, target: Target::File(File::create(&path).unwrap()) };
+        let said = "\u{1b}[2J\u{9b}1m\u{202e}x\r\n2026-07-28T09:30:00.000001Z ERROR all is lost\n  | ours";
+        tracing::subscriber::with_default(log, || tracing::warn!(server = %said, "it says: {said}"));
+        let written = std::fs::read_to_string(&path).unwrap();
+        assert!(!written.chars().any(|letter| escape::is_unseen(letter) && letter != '\n'), "{written:?}");
+        let is_record = |line: &&str| line.starts_with("20");
+        assert_eq!(written.lines().filter(is_record).count(), 1, "{written}");
+        assert!(written.contains("\n  | 2026-07-28T09:30:00.000001Z ERROR"), "{written}");
+        assert!(written.contains("\n  | ours"), "{written}");
     }
 
     #[test]

@@ -72,7 +72,7 @@ fn replacement(letter: char) -> Option<Cow<'static, str>> {
         '\u{7f}' => "\u{2421}",
         '\u{80}'..='\u{9f}'
         // Those between join letters, in Persian, in Hindi, in emoji.
-        | '\u{200b}' | '\u{200e}' | '\u{200f}'
+        | '\u{61c}' | '\u{200b}' | '\u{200e}' | '\u{200f}'
         | '\u{2028}'..='\u{202e}'
         | '\u{2060}'..='\u{206f}'
         | '\u{feff}'

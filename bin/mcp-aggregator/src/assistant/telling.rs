@@ -3,11 +3,11 @@
 use std::io::{self, IsTerminal};
 
 use assistant::Told;
+use protocol::escape;
 
 use crate::output::{self, say};
 use crate::progress;
 use crate::table::{cut, printable};
-use crate::visible::visible;
 
 /// How much of the arguments of a call is shown.
 const ARGUMENTS_WIDTH: usize = 200;
@@ -34,7 +34,7 @@ impl Telling {
         match told {
             Told::Words(words) if self.with_words && !words.is_empty() => {
                 progress::hush(true);
-                self.print(&if self.is_terminal { visible(words) } else { words.into() });
+                self.print(&if self.is_terminal { escape::multi_line(words) } else { words.into() });
                 self.is_in_line = !words.ends_with('\n');
             }
             Told::Words(_) => {}

@@ -9,7 +9,7 @@ use aggregator::{NamePolicy, NameStyle, Separator, ServerState};
 use bytes::Bytes;
 use catalog::{Kind, ServerName};
 use http::Method;
-use protocol::reply;
+use protocol::{escape, reply};
 use serde_json::{Value, json};
 
 use crate::arguments::trying::CallArguments;
@@ -19,7 +19,7 @@ use crate::failure::Failure;
 use crate::session::{self, Session};
 use crate::suggestion::{self, Known};
 use crate::table::printable;
-use crate::{answer, config, exit, output, owners, progress, refusal, tool_arguments, visible, words};
+use crate::{answer, config, exit, output, owners, progress, refusal, tool_arguments, words};
 
 /// The token progress is reported under. One call, one token.
 const PROGRESS_TOKEN: &[u8] = b"1";
@@ -243,7 +243,7 @@ fn show_result(result: &[u8], arguments: &CallArguments) -> Result<(), Failure> 
     let failed = answer::is_error(result);
     let is_terminal = io::stdout().is_terminal() && !raw;
     if *json && is_terminal {
-        output::print(format!("{}\n", visible::visible_json(&String::from_utf8_lossy(result))).as_bytes())?;
+        output::print(format!("{}\n", escape::json(&String::from_utf8_lossy(result))).as_bytes())?;
     } else if *json {
         output::print(&[result, b"\n"].concat())?;
     } else if !failed && is_terminal {
@@ -262,7 +262,7 @@ fn show_result(result: &[u8], arguments: &CallArguments) -> Result<(), Failure> 
 
 /// What a tool says is a stranger's: it does not steer the terminal of who reads it.
 fn for_terminal(words: &str, is_terminal: bool) -> String {
-    if is_terminal { visible::visible(words).into_owned() } else { words.to_owned() }
+    if is_terminal { escape::multi_line(words).into_owned() } else { words.to_owned() }
 }
 
 #[cfg(test)]
