@@ -32,7 +32,7 @@ pub(crate) fn remember(verb: &ArgMatches) {
 fn without_password(id: &str, value: &str) -> String {
     match Location::parse(value) {
         Ok(location @ Location::Postgres(_)) if id == "database" => location.to_string(),
-        _ => value.to_owned(),
+        _ => registry::masked_address(value),
     }
 }
 

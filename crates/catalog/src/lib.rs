@@ -11,6 +11,7 @@
 //! - [`container`]: what it takes to run a server in a container
 //! - [`item`]: tools, prompts, resources and templates, exactly as their server defined them
 //! - [`offer`]: all that one server offers, and what it says of itself
+//! - [`mask`]: which parts of a connection config are secrets, and what it looks like without them
 //! - [`secrets`]: what must not be told of a server, and texts without it
 //! - `shape`: what the protocol says a definition looks like
 //! - `mending`: definitions held against that, and what is changed in those that differ
@@ -24,6 +25,7 @@ pub mod container;
 mod expand;
 pub mod item;
 pub mod jsonc;
+pub mod mask;
 mod mending;
 pub mod names;
 pub mod offer;

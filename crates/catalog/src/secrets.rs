@@ -8,10 +8,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::container::Contact;
+use crate::mask::{self, MASK};
 use crate::server::Transport;
-
-/// What stands in place of a secret.
-const MASK: &str = "***";
 
 /// What is shorter is found in any text, and no secret.
 const SHORTEST: usize = 6;
@@ -39,9 +37,16 @@ impl Secrets {
                 Contact::Stdio => (container.env.as_slice(), none),
             },
         };
+        let found = match transport {
+            Transport::Stdio(program) => in_arguments(&program.command.value, &program.args),
+            Transport::Remote(remote) => mask::replaced(&remote.url.value, &mask::text(&remote.url.value)),
+            // The image decides what its arguments mean.
+            Transport::Container(container) => in_arguments("", &container.args),
+        };
         let given = env.iter().chain(headers).map(|(name, value)| (name.as_str(), value.as_str())).chain(variables);
         let is_usual = |name: &str| NO_SECRETS.iter().any(|usual| usual.eq_ignore_ascii_case(name));
-        Self::default().with(given.filter(|(name, _)| !is_usual(name)).map(|(_, value)| value))
+        let given = given.filter(|(name, _)| !is_usual(name)).map(|(_, value)| value);
+        Self::default().with(given.chain(found.iter().map(String::as_str)))
     }
 
     /// With these, too.
@@ -70,6 +75,12 @@ impl Secrets {
         }
         shown
     }
+}
+
+/// The secrets among the arguments of a command.
+fn in_arguments(command: &str, arguments: &[String]) -> Vec<String> {
+    let shown = mask::arguments(command, arguments);
+    arguments.iter().zip(&shown).flat_map(|(argument, shown)| mask::replaced(argument, shown)).collect()
 }
 
 /// Where the beginning of a secret begins with which a text ends that was cut off there.
@@ -107,6 +118,15 @@ mod tests {
         assert_eq!(secrets.hide("bad token hunter2, filled-in-1"), "bad token ***, ***");
         assert_eq!(secrets.hide("too short in /home/somebody/x"), "too short in /home/somebody/x");
         assert_eq!(format!("{secrets:?}"), "[2 hidden]");
+    }
+
+    #[test]
+    fn secrets_in_arguments_and_addresses_are_known_too() {
+        let secrets =
+            of(r#"{"command": "x", "args": ["--password", "hunter2", "-u", "me:swordfish", "--port", "808080"]}"#);
+        assert_eq!(secrets.hide("hunter2 swordfish 808080"), "*** *** 808080");
+        let secrets = of(r#"{"url": "https://me:hunter2@x/y?sig=swordfish"}"#);
+        assert_eq!(secrets.hide("hunter2 swordfish"), "*** ***");
     }
 
     #[test]

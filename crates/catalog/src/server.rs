@@ -1,6 +1,6 @@
 //! One configured server: its name and how to start it.
 
-use std::borrow::Borrow;
+use std::borrow::{Borrow, Cow};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,6 +8,7 @@ use std::time::Duration;
 use protocol::Era;
 
 use crate::container::Container;
+use crate::mask;
 use crate::secrets::Secrets;
 
 /// The key of a server in the config, verbatim. Never empty.
@@ -163,19 +164,19 @@ pub enum Dialect {
 
 impl Transport {
     /// Where the server is, in a word that holds no secret: its program, its address without what is behind `?`, or its image.
-    pub fn place(&self) -> &str {
+    pub fn place(&self) -> Cow<'_, str> {
         match self {
-            Self::Stdio(program) => program.command.shown(),
-            Self::Remote(remote) => remote.place(),
-            Self::Container(container) => container.image.shown(),
+            Self::Stdio(program) => program.command.shown().into(),
+            Self::Remote(remote) => remote.place().into(),
+            Self::Container(container) => container.image.shown().into(),
         }
     }
 }
 
 impl Remote {
-    /// Its address as it was written, without what is behind `?`.
-    pub fn place(&self) -> &str {
-        self.url.shown().split(['?', '#']).next().unwrap_or_default()
+    /// Its address as it was written, without its password and what is behind `?`.
+    pub fn place(&self) -> String {
+        mask::place(self.url.shown())
     }
 }
 

@@ -1,10 +1,9 @@
 //! How a server is reached, credentials included, in a wrapper that does not let them slip out.
 
-mod arguments;
-mod mask;
-
 use std::fmt;
 
+use catalog::mask;
+pub use catalog::mask::MASK;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
@@ -14,9 +13,6 @@ use serde_json::{Map, Value};
 /// program is [`masked`](Self::masked), unless somebody calls [`reveal`](Self::reveal).
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct ConnectionConfig(Map<String, Value>);
-
-/// What stands in place of a secret.
-pub const MASK: &str = "***";
 
 impl ConnectionConfig {
     /// The config itself, for whoever connects.
@@ -78,7 +74,7 @@ fn host_of(config: &Map<String, Value>) -> Option<String> {
 
 /// An address to be shown: without its password, tokens, and query parameters that name secrets.
 pub fn masked_address(address: &str) -> String {
-    mask::address(address)
+    mask::text(address)
 }
 
 impl From<Map<String, Value>> for ConnectionConfig {
@@ -96,5 +92,87 @@ impl<'de> Deserialize<'de> for ConnectionConfig {
 impl fmt::Debug for ConnectionConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ConnectionConfig(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn config() -> ConnectionConfig {
+        serde_json::from_value(json!({
+            "command": "npx",
+            "args": ["-y", "server", "--api-key", "hidden-1", "--token=hidden-2", "--verbose", "--token", "${TOKEN}",
+                "postgres://me:hidden-3@db/x"],
+            "env": {"ANYTHING": "hidden-4", "HOME_OF": "${HOME}", "DEFAULTED": "${X:-hidden-5}"},
+            "headers": {"Authorization": "Bearer hidden-6", "X-Ref": "Bearer ${TOKEN}"},
+            "url": "https://user:hidden-7@host/path?a=1&access_token=hidden-8",
+            "oauth": {"client_secret": "hidden-9", "scope": "all"},
+            "timeout": 5
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn what_is_shown_has_no_secret_and_all_the_rest() {
+        let shown = config().masked();
+        assert!(!shown.to_string().contains("hidden"), "{shown}");
+        assert_eq!(shown["env"]["HOME_OF"], "${HOME}");
+        assert_eq!(shown["env"]["ANYTHING"], "***");
+        assert_eq!(shown["headers"]["X-Ref"], "Bearer ${TOKEN}");
+        assert_eq!(shown["url"], "https://user:***@host/path?a=1&access_token=***");
+        assert_eq!(shown["args"][4], "--token=***");
+        assert_eq!(shown["args"][7], "${TOKEN}");
+        assert_eq!(shown["oauth"]["scope"], "all");
+        assert_eq!(shown["timeout"], 5);
+    }
+
+    #[test]
+    fn what_is_hidden_is_known() {
+        let mut secrets = config().secrets();
+        secrets.sort();
+        let expected =
+            ["${X:-hidden-5}", "Bearer hidden-6", "hidden-1", "hidden-2", "hidden-3", "hidden-4", "hidden-7"];
+        assert_eq!(secrets, [&expected[..], &["hidden-8", "hidden-9"]].concat());
+    }
+
+    #[test]
+    fn a_debug_print_shows_nothing() {
+        assert_eq!(format!("{:?}", config()), "ConnectionConfig(..)");
+    }
+
+    #[test]
+    fn who_sends_the_shown_config_back_changes_nothing() {
+        let shown: ConnectionConfig = serde_json::from_value(config().masked()).unwrap();
+        assert!(shown.is_masked());
+        assert_eq!(config().updated_with(shown), config());
+    }
+
+    #[test]
+    fn a_secret_does_not_follow_to_another_host() {
+        let known: ConnectionConfig = serde_json::from_value(json!({"url": "https://a.example/mcp?key=s",
+            "headers": {"Authorization": "Bearer hunter2"}}))
+        .unwrap();
+        let sent = |url: &str| -> ConnectionConfig {
+            serde_json::from_value(json!({"url": url, "headers": {"Authorization": "***"}})).unwrap()
+        };
+        let moved = known.updated_with(sent("https://b.example/mcp"));
+        assert_eq!(moved.reveal()["headers"]["Authorization"], "***");
+        assert!(moved.is_masked(), "so it is refused");
+        let scheme = known.updated_with(sent("http://a.example/mcp"));
+        assert!(scheme.is_masked(), "nor without TLS");
+        let elsewhere_there = known.updated_with(sent("https://A.example/other"));
+        assert_eq!(elsewhere_there.reveal()["headers"]["Authorization"], "Bearer hunter2");
+    }
+
+    #[test]
+    fn a_new_secret_replaces_the_old_and_the_others_stay() {
+        let mut sent = config().masked();
+        sent["env"]["ANYTHING"] = "new".into();
+        let updated = config().updated_with(serde_json::from_value(sent).unwrap());
+        assert_eq!(updated.reveal()["env"]["ANYTHING"], "new");
+        assert_eq!(updated.reveal()["headers"]["Authorization"], "Bearer hidden-6");
     }
 }

@@ -57,12 +57,8 @@ impl fmt::Debug for Location {
 }
 
 fn without_password(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else { return "postgres".to_owned() };
     // Options may hold a password too (`?password=`), and none of them is needed to know which database is meant.
-    let rest = rest.split(['?', '#']).next().unwrap_or_default();
-    let Some((user, place)) = rest.rsplit_once('@') else { return format!("{scheme}://{rest}") };
-    let user = user.split(':').next().unwrap_or_default();
-    format!("{scheme}://{user}@{place}")
+    if url.contains("://") { catalog::mask::place(url) } else { "postgres".to_owned() }
 }
 
 #[cfg(test)]
@@ -75,6 +71,8 @@ mod tests {
             ("postgres://me:s3cret@host:5432/db?sslmode=require", "postgres://me@host:5432/db"),
             ("postgres://me:s3c@ret@host/db", "postgres://me@host/db"),
             ("postgres://host/db?password=s3cret", "postgres://host/db"),
+            ("postgres://me:s3c?ret@host/db", "postgres://me@host/db"),
+            ("postgres://me:s3c/ret@host/db", "postgres://me@host/db"),
             ("postgres:s3cret", "postgres"),
         ] {
             let location = Location::parse(written).unwrap();

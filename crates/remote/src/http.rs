@@ -56,7 +56,7 @@ pub(crate) struct Errand<'e> {
 
 impl Http {
     pub(crate) fn new(remote: &Remote) -> Result<Self, Trouble> {
-        let bad = || Trouble::BadAddress(remote.place().to_owned());
+        let bad = || Trouble::BadAddress(remote.place());
         // What is behind `#` is not sent.
         let url: Uri = remote.url.value.split('#').next().unwrap_or_default().parse().map_err(|_| bad())?;
         let host = url.host().ok_or_else(bad)?;

@@ -50,7 +50,7 @@ fn show_plan(loaded: &Loaded, as_json: bool) -> Result<(), Failure> {
         return output::print_json(&json!({"ok": true, "servers": servers, "warnings": warnings(&loaded.config)}));
     }
     let header = ["SERVER", "PROGRAM OR ADDRESS"].map(str::to_owned);
-    let enabled = servers.iter().map(|spec| [printable(spec.name.as_str()), printable(spec.transport.place())]);
+    let enabled = servers.iter().map(|spec| [printable(spec.name.as_str()), printable(&spec.transport.place())]);
     let off = disabled.iter().map(|name| [printable(name.as_str()), "(disabled)".to_owned()]);
     let rows: Vec<_> = [header].into_iter().chain(enabled).chain(off).collect();
     output::print_lines(&aligned(&rows))?;

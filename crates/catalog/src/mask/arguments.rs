@@ -1,0 +1,163 @@
+//! Which arguments of a command are secrets. Nobody should pass them so, and everybody does.
+
+use serde_json::Value;
+
+use super::names::means_a_secret;
+use super::text::text;
+use super::{config, hidden, is_reference, secret};
+
+/// Options that are followed by a header, of which only the name is shown.
+const HEADERS: [&str; 2] = ["--header", "-H"];
+
+/// Options that are followed by a variable, of which only the name is shown.
+const VARIABLES: [&str; 2] = ["--env", "-e"];
+
+/// Options that are followed by a user, with a password behind a colon for some programs.
+const USERS: [&str; 4] = ["--user", "-u", "--proxy-user", "-U"];
+
+/// The option that is followed by credentials for some programs, and by nothing for others.
+const BASIC: &str = "--basic";
+
+/// The option that is followed by a password for some programs, and for others by a port, a version or a package.
+const PERHAPS_A_PASSWORD: &str = "-p";
+
+/// Programs that mean something else by it.
+const NO_PASSWORDS: [&str; 17] = [
+    "bun", "bunx", "cargo", "deno", "docker", "go", "mkdir", "node", "npm", "npx", "pipx", "pnpm", "podman", "python",
+    "python3", "uvx", "yarn",
+];
+
+/// Options of several letters behind one dash that begin like `-pSECRET`.
+const WORDS_WITH_P: [&str; 30] = [
+    "package", "packages", "page", "parallel", "param", "params", "patch", "path", "paths", "pattern", "pid", "pipe",
+    "platform", "plugin", "plugins", "policy", "pool", "port", "ports", "prefix", "preset", "pretty", "print", "prod",
+    "profile", "progress", "project", "protocol", "provider", "proxy",
+];
+
+/// What the argument before says about the next.
+#[derive(Clone, Copy, PartialEq)]
+enum Next {
+    Anything,
+    Secret,
+    /// Unless it is an address.
+    Basic,
+    PerhapsSecret,
+    Header,
+    Variable,
+    User,
+}
+
+/// The arguments of `command` to be shown.
+pub(super) fn arguments(command: Option<&str>, items: &[Value]) -> Vec<Value> {
+    let program = command.and_then(|command| command.rsplit(['/', '\\']).next());
+    let may_be_password = !program.is_some_and(|program| NO_PASSWORDS.contains(&program));
+    let mut next = Next::Anything;
+    let mut shown = Vec::with_capacity(items.len());
+    for item in items {
+        let this = std::mem::replace(&mut next, Next::Anything);
+        shown.push(match item {
+            Value::String(text) if this == Next::Secret && !text.starts_with('-') => secret(item),
+            Value::String(text) if this == Next::Basic && !text.starts_with('-') && !text.contains("://") => {
+                secret(item)
+            }
+            Value::String(text) if this == Next::PerhapsSecret && is_like_a_password(text) => secret(item),
+            Value::String(text) => {
+                next = announced(text, may_be_password);
+                Value::String(argument(text, this, may_be_password))
+            }
+            Value::Object(members) => Value::Object(config(members)),
+            Value::Array(items) => Value::Array(arguments(None, items)),
+            other => other.clone(),
+        });
+    }
+    shown
+}
+
+/// What follows an option.
+fn announced(option: &str, may_be_password: bool) -> Next {
+    let is_bare_option = option.starts_with('-') && !option.contains(['=', ':', ' ']);
+    match option {
+        option if HEADERS.contains(&option) => Next::Header,
+        option if VARIABLES.contains(&option) => Next::Variable,
+        option if USERS.contains(&option) => Next::User,
+        BASIC => Next::Basic,
+        PERHAPS_A_PASSWORD if may_be_password => Next::PerhapsSecret,
+        option if is_bare_option && means_a_secret(option) => Next::Secret,
+        _ => Next::Anything,
+    }
+}
+
+/// Whether that is neither a port, nor a version, nor a path, nor a package of somebody's.
+fn is_like_a_password(text: &str) -> bool {
+    let is_number = text.chars().all(|letter| letter.is_ascii_digit() || ".:-".contains(letter));
+    let has_port = text.rsplit_once(':').is_some_and(|(host, port)| {
+        let is_host = host.chars().all(|letter| letter.is_ascii_alphanumeric() || ".-[]:".contains(letter));
+        is_host && !port.is_empty() && port.chars().all(|digit| digit.is_ascii_digit())
+    });
+    !is_number && !has_port && !text.starts_with(['-', '.', '@', '~', '=']) && !text.contains('/')
+}
+
+fn argument(argument: &str, what: Next, may_be_password: bool) -> String {
+    // The value may stand behind its option: `--header=X: y`, `-HX: y`.
+    if let Some((option, value, next)) = attached(argument) {
+        return format!("{option}{}", self::argument(value, next, false));
+    }
+    if may_be_password
+        && let Some(password) = argument.strip_prefix(PERHAPS_A_PASSWORD)
+        && is_attached_password(password)
+    {
+        return format!("{PERHAPS_A_PASSWORD}{}", hidden(password));
+    }
+    if what == Next::User
+        && let Some((user, password)) = argument.split_once(':')
+        && !password.starts_with("//")
+    {
+        // `1000:1000` is a user and a group.
+        let is_group = [user, password].iter().all(|part| part.chars().all(|digit| digit.is_ascii_digit()));
+        return if is_group { argument.to_owned() } else { format!("{user}:{}", hidden(password)) };
+    }
+    if let Some((name, value)) = argument.split_once('=')
+        && is_name(name)
+        && (what == Next::Variable || means_a_secret(name) && !value.contains(';'))
+    {
+        return format!("{name}={}", hidden(value));
+    }
+    if let Some((name, value)) = argument.split_once(':')
+        && is_name(name)
+        && !value.starts_with("//")
+        && (what == Next::Header || means_a_secret(name))
+    {
+        return format!("{name}:{}", hidden(value));
+    }
+    text(argument)
+}
+
+/// An option and the value that is written behind it without a space, with what it is.
+fn attached(argument: &str) -> Option<(&str, &str, Next)> {
+    let kinds = [(&HEADERS[..], Next::Header), (&VARIABLES[..], Next::Variable), (&USERS[..], Next::User)];
+    kinds.into_iter().find_map(|(options, next)| {
+        let option = options.iter().find(|option| argument.starts_with(**option))?;
+        let is_long = option.starts_with("--");
+        let length = option.len() + usize::from(argument[option.len()..].starts_with('='));
+        // Behind a short option it may follow at once, if it looks like one.
+        let is_value = |value: &str| match next {
+            Next::Variable => value.split_once('=').is_some_and(|(name, _)| is_name(name)),
+            _ => value.contains(':'),
+        };
+        let (option_text, value) = argument.split_at(length);
+        let is_attached = length > option.len() || !is_long && is_value(value);
+        (is_attached && !value.is_empty()).then_some((option_text, value, next))
+    })
+}
+
+/// Whether what stands behind `-p` is a password and no port, no other options, and no rest of a word.
+fn is_attached_password(text: &str) -> bool {
+    let word = text.split(|letter: char| !letter.is_ascii_lowercase()).next().unwrap_or_default();
+    let is_word = WORDS_WITH_P.iter().any(|known| known[1..] == *word);
+    let is_options = text.len() <= 2 && text.chars().all(|letter| letter.is_ascii_lowercase());
+    !text.is_empty() && !is_word && !is_options && is_like_a_password(text) && !is_reference(text)
+}
+
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|char| char.is_ascii_alphanumeric() || "-_.".contains(char))
+}

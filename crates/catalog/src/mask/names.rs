@@ -1,0 +1,93 @@
+//! Whether a name (of an option, a variable, a query parameter, a key) says that its value is a secret.
+
+/// What names of secrets have in them, wherever it stands.
+const PARTS: [&str; 9] =
+    ["token", "secret", "password", "passwd", "passphrase", "apikey", "api-key", "api_key", "authorization"];
+
+/// Words in names of secrets. As a part of another word they mean nothing.
+const WORDS: [&str; 20] = [
+    "auth",
+    "bearer",
+    "cookie",
+    "cred",
+    "credential",
+    "credentials",
+    "creds",
+    "jwt",
+    "key",
+    "pass",
+    "passcode",
+    "pat",
+    "psw",
+    "pswd",
+    "pw",
+    "pwd",
+    "sas",
+    "sig",
+    "signature",
+    "userpwd",
+];
+
+/// A name that ends in one of these says where a secret is, or of what kind, and not what it is.
+const PLACES: [&str; 16] = [
+    "dir", "endpoint", "file", "filename", "folder", "length", "method", "mode", "path", "port", "provider", "timeout",
+    "ttl", "type", "uri", "url",
+];
+
+/// An option that begins with one of these has no value.
+const NEGATIONS: [&str; 5] = ["disable", "ignore", "no", "skip", "without"];
+
+/// Whether the value of what is called so is a secret.
+pub(super) fn means_a_secret(name: &str) -> bool {
+    let words = words(name);
+    let first = words.iter().find(|word| !word.is_empty());
+    if words.last().is_some_and(|last| PLACES.contains(&last.as_str()))
+        || name.starts_with('-') && first.is_some_and(|first| NEGATIONS.contains(&first.as_str()))
+    {
+        return false;
+    }
+    has_telling_part(name) || words.iter().any(|word| WORDS.contains(&word.as_str()))
+}
+
+/// The same for keys of a config, of which only the plainest are taken for names of secrets.
+pub(super) fn has_telling_part(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    PARTS.iter().any(|part| name.contains(part))
+}
+
+/// The words of a name in small letters: `X-Amz-Signature`, `access_key` and `sharedAccessKey` have three, two and three.
+fn words(name: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut was_small = false;
+    for letter in name.chars() {
+        let is_new = !letter.is_ascii_alphanumeric() || letter.is_ascii_uppercase() && was_small;
+        was_small = letter.is_ascii_lowercase() || letter.is_ascii_digit();
+        if is_new {
+            words.push(String::new());
+        }
+        if let Some(word) = words.last_mut().filter(|_| letter.is_ascii_alphanumeric()) {
+            word.push(letter.to_ascii_lowercase());
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_taken_word_by_word() {
+        for name in
+            ["sig", "X-Amz-Signature", "AccountKey", "access_key", "Pwd", "--auth", "GITHUB_PAT", "clientSecret"]
+        {
+            assert!(means_a_secret(name), "{name}");
+        }
+        for name in
+            ["monkey", "--author", "design", "--port", "--token-file", "authUrl", "--no-auth", "signed", "passive", ""]
+        {
+            assert!(!means_a_secret(name), "{name}");
+        }
+    }
+}

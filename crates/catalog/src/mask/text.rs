@@ -1,0 +1,229 @@
+//! Secrets within a text: credentials in addresses, query parameters, connection strings, headers and tokens.
+
+use std::ops::Range;
+
+use super::names::means_a_secret;
+use super::{MASK, hidden, is_reference};
+
+/// How tokens of well-known services begin.
+const TOKENS: [&str; 36] = [
+    "sk-",
+    "sk_",
+    "rk_",
+    "pk_",
+    "ghp_",
+    "gho_",
+    "ghu_",
+    "ghs_",
+    "ghr_",
+    "github_pat_",
+    "glpat-",
+    "xoxa-",
+    "xoxb-",
+    "xoxe-",
+    "xoxp-",
+    "xoxs-",
+    "xapp-",
+    "AKIA",
+    "ASIA",
+    "AIza",
+    "ya29.",
+    "hf_",
+    "npm_",
+    "pypi-",
+    "dop_v1_",
+    "shpat_",
+    "SG.",
+    "eyJ",
+    "lin_api_",
+    "ntn_",
+    "secret_",
+    "figd_",
+    "tvly-",
+    "gsk_",
+    "pplx-",
+    "ATATT",
+];
+
+/// What is shorter is a word that happens to begin like one.
+const SHORTEST_TOKEN: usize = 16;
+
+/// No user and password are longer. Without a bound, a text full of addresses would take time by its square.
+const LONGEST_CREDENTIALS: usize = 4096;
+
+/// Schemes of addresses whose paths may have an `@` in them.
+const WEB: [&str; 8] = ["http", "https", "ws", "wss", "file", "git", "git+https", "npm"];
+
+/// The text with every secret in it replaced that can be told from what stands around it, or from its form.
+pub(super) fn text(text: &str) -> String {
+    without_tokens(&without_credentials(&without_values(&without_passwords(text))))
+}
+
+/// Addresses without their passwords: `postgres://me:***@db/x`.
+fn without_passwords(text: &str) -> String {
+    const BETWEEN: &str = "://";
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(BETWEEN) {
+        let (before, behind) = rest.split_at(at + BETWEEN.len());
+        shown += before;
+        let is_scheme = |letter: char| letter.is_ascii_alphanumeric() || "+.-".contains(letter);
+        let scheme = before[..at].rsplit(|letter| !is_scheme(letter)).next().unwrap_or_default();
+        // An address that is all there is may have anything in it.
+        let is_alone = shown.len() == scheme.len() + BETWEEN.len();
+        let is_end = |letter: char| letter.is_whitespace() || "\"<>`".contains(letter);
+        let end = if is_alone { behind.len() } else { behind.find(is_end).unwrap_or(behind.len()) };
+        let end = behind.floor_char_boundary(end.min(LONGEST_CREDENTIALS));
+        let length = credentials(scheme, &behind[..end]);
+        let (user, place) = behind.split_at(length.unwrap_or(0));
+        match (length, user.split_once(':')) {
+            (Some(_), Some((user, password))) => shown += &format!("{user}:{}", hidden(password)),
+            (Some(_), None) if is_long_and_mixed(user) => shown += MASK,
+            _ => shown += user,
+        }
+        rest = place;
+    }
+    shown + rest
+}
+
+/// How long the user and password at the beginning of an address (behind `://`) are, if there are any.
+fn credentials(scheme: &str, address: &str) -> Option<usize> {
+    let authority = &address[..address.find(['/', '?', '#']).unwrap_or(address.len())];
+    if let Some(at) = authority.rfind('@') {
+        return Some(at);
+    }
+    // A password may have anything in it, though it should not. What stands behind the colon of a host is a number.
+    let is_port = |port: &str| port.chars().all(|digit| digit.is_ascii_digit()) || port.starts_with(['$', '{', '%']);
+    let is_host = |host: &str| host.starts_with('[') || host.split_once(':').is_none_or(|(_, port)| is_port(port));
+    let may_be_host = authority.split(',').all(is_host);
+    let is_web = WEB.iter().any(|web| web.eq_ignore_ascii_case(scheme));
+    let has_password = !may_be_host || !is_web && authority.contains(':');
+    has_password.then(|| address.rfind('@')).flatten()
+}
+
+fn is_long_and_mixed(text: &str) -> bool {
+    text.len() >= 20
+        && text.bytes().any(|byte| byte.is_ascii_digit())
+        && text.bytes().any(|byte| byte.is_ascii_alphabetic())
+}
+
+/// The text without the values of names that say that they are secrets: in a query (`?sig=***&x=1`), a connection string
+/// (`Server=db;Password=***;`), JSON (`{"apiKey":"***"}`), or a header (`X-Api-Key: ***`).
+fn without_values(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut done = 0;
+    let is_connection_string = text.contains(';');
+    for (at, _) in text.match_indices(['=', ':']) {
+        if at < done {
+            continue;
+        }
+        let Some(value) = value_at(text, at, is_connection_string) else { continue };
+        shown += &text[done..value.start];
+        shown += &hidden(&text[value.clone()]);
+        done = value.end;
+    }
+    shown + &text[done..]
+}
+
+/// Where the secret is whose name ends before the separator at `at`, if it is the name of one.
+fn value_at(text: &str, at: usize, is_connection_string: bool) -> Option<Range<usize>> {
+    let before = text[..at].trim_end();
+    let is_quoted = before.ends_with('"');
+    let before = before.trim_end_matches(['"', '\\']);
+    let name_start = before
+        .rfind(|letter: char| !is_of_name(letter))
+        .map_or(0, |at| at + before[at..].chars().next().map_or(1, char::len_utf8));
+    let name = &before[name_start..];
+    if name.is_empty() || !means_a_secret(name) {
+        return None;
+    }
+    let behind = &text[at + 1..];
+    let start = at + 1 + (behind.len() - behind.trim_start_matches([' ', '\t']).len());
+    let rest = &text[start..];
+    let until = |end: Option<usize>| Some(start..end.map_or(text.len(), |end| start + end));
+    if let Some(quote) = ["\\\"", "\"", "'"].into_iter().find(|quote| rest.starts_with(quote)) {
+        let inner = start + quote.len();
+        return Some(inner..text[inner..].find(quote).map_or(text.len(), |end| inner + end));
+    }
+    let previous = text[..name_start].chars().next_back();
+    if text[at..].starts_with(':') {
+        let is_header =
+            name.contains('-') || ["authorization", "cookie"].iter().any(|it| name.eq_ignore_ascii_case(it));
+        return match previous {
+            // The value of a key in JSON that is no text is no secret.
+            _ if is_quoted || rest.starts_with("//") => None,
+            None => until(None),
+            // In the middle of a sentence only what is called as headers are.
+            Some(_) if is_header => until(rest.find(['\n', '\r', '"', '\'', ';'])),
+            Some(_) => None,
+        };
+    }
+    match previous {
+        Some('?' | '&' | '#') => until(rest.find(|letter: char| letter.is_whitespace() || "&#\"'<>`".contains(letter))),
+        _ if rest.starts_with('{') && !rest.starts_with("${") => until(rest.find('}').map(|end| end + 1)),
+        Some(',') => until(rest.find(',')),
+        _ if is_connection_string => until(rest.find(';')),
+        None => until(None),
+        Some(_) => until(rest.find(char::is_whitespace)),
+    }
+}
+
+fn is_of_name(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || "-_.%".contains(letter)
+}
+
+/// The text without what follows `Bearer`, and without what follows `Basic` if it is no word.
+fn without_credentials(text: &str) -> String {
+    let shown = without_credential(text, "bearer ", |_| true);
+    without_credential(&shown, "basic ", |credential| {
+        let is_mixed = credential.bytes().skip(1).any(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit());
+        credential.contains(':') || credential.ends_with('=') || credential.len() >= 6 && is_mixed
+    })
+}
+
+fn without_credential(text: &str, scheme: &str, is_credential: impl Fn(&str) -> bool) -> String {
+    // Lower-casing ASCII moves no byte.
+    let lower = text.to_ascii_lowercase();
+    let mut shown = String::with_capacity(text.len());
+    let mut done = 0;
+    while let Some(at) = lower[done..].find(scheme) {
+        let start = done + at + scheme.len();
+        let rest = &text[start..];
+        let end = rest.find(|char: char| char.is_whitespace() || "\"'".contains(char)).unwrap_or(rest.len());
+        let credential = &rest[..end];
+        shown += &text[done..start];
+        shown += &if is_credential(credential) { hidden(credential) } else { credential.to_owned() };
+        done = start + end;
+    }
+    shown + &text[done..]
+}
+
+/// The text without the tokens in it that can be told from their form.
+fn without_tokens(text: &str) -> String {
+    let is_end = |char: char| !(char.is_ascii_alphanumeric() || "-_.+~".contains(char));
+    let shown = |piece: &str| {
+        let word = piece.trim_end_matches(is_end);
+        if is_token(word) { format!("{MASK}{}", &piece[word.len()..]) } else { piece.to_owned() }
+    };
+    text.split_inclusive(is_end).map(shown).collect()
+}
+
+fn is_token(word: &str) -> bool {
+    let begins_like_one = TOKENS.iter().any(|beginning| word.starts_with(beginning));
+    begins_like_one && word.len() >= SHORTEST_TOKEN && word.bytes().any(|byte| byte.is_ascii_digit())
+}
+
+/// An address without its user, password and query, for who only has to know which place is meant.
+pub(super) fn place(address: &str) -> String {
+    let Some((scheme, rest)) = address.split_once("://") else { return text(address) };
+    let (user, place) = match credentials(scheme, rest) {
+        Some(length) => (
+            rest[..length].split(':').next().filter(|user| !is_reference(user) && !is_long_and_mixed(user)),
+            &rest[length + 1..],
+        ),
+        None => (None, rest),
+    };
+    let place = place.split(['?', '#']).next().unwrap_or_default();
+    let user = user.map(|user| format!("{user}@")).unwrap_or_default();
+    format!("{scheme}://{user}{}", without_tokens(place))
+}
