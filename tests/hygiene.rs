@@ -115,7 +115,7 @@ fn servers_inherit_one_pipe_of_ours_and_nothing_of_each_other() {
 
 /// The soft limit of open files that a process has.
 fn open_files_of(process: u32) -> u64 {
-    let limits = fs::read_to_string(format!("/proc/{process}/limits")).unwrap();
+    let limits = fs::read_to_string(format!("/proc/{process}/limits")).expect("the process is there");
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files")).expect("Linux says so");
     line.split_whitespace().next().expect("a soft limit").parse().expect("a number")
 }

@@ -148,11 +148,11 @@ struct OtherUser {
 
 impl OtherUser {
     fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = tempfile::tempdir().expect("a temporary folder can be made");
         open_to_all(folder.path());
         let this = Self { folder, user: getuid().is_root().then_some(65_534) };
         for name in ["mcp-simple-aggregator", "fake-server"] {
-            fs::copy(program(name), this.path(name)).unwrap();
+            fs::copy(program(name), this.path(name)).expect("a program can be copied");
             open_to_all(&this.path(name));
         }
         this
@@ -166,7 +166,8 @@ impl OtherUser {
     fn connected(&self) -> Driver {
         let config = self.path("config.json");
         let server = || ServerEntry::new(self.path("fake-server"));
-        fs::write(&config, Config::new().server("one", server()).server("two", server()).text()).unwrap();
+        let text = Config::new().server("one", server()).server("two", server()).text();
+        fs::write(&config, text).expect("a temporary folder can be written");
         open_to_all(&config);
         let launch = Launch::program(self.path("mcp-simple-aggregator")).arg("--config").arg(config).cwd("/");
         initialized(match self.user {
@@ -177,7 +178,7 @@ impl OtherUser {
 }
 
 fn open_to_all(path: &Path) {
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("it is ours");
 }
 
 #[test]

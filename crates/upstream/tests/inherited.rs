@@ -18,8 +18,8 @@ const RAISED: u64 = 2000;
 
 fn shell(script: &str) -> Program {
     let text = serde_json::json!({"mcpServers": {"x": {"command": "sh", "args": ["-c", script]}}}).to_string();
-    let config = Config::parse(text.as_bytes(), Accepted::All, |_| None).unwrap();
-    match config.servers.into_iter().next().unwrap().transport {
+    let config = Config::parse(text.as_bytes(), Accepted::All, |_| None).expect("a good config");
+    match config.servers.into_iter().next().expect("one server").transport {
         Transport::Stdio(program) => program,
         _ => unreachable!("it has a command"),
     }
@@ -29,12 +29,13 @@ fn shell(script: &str) -> Program {
 async fn said(script: &str) -> String {
     let lineage = Lineage::new(std::process::id(), 7, None);
     let watchdog = Watchdog::absent();
-    let (mut process, streams) = Process::start(&shell(script), &[], &[], lineage.tag_of(3), &watchdog).unwrap();
+    let started = Process::start(&shell(script), &[], &[], lineage.tag_of(3), &watchdog);
+    let (mut process, streams) = started.expect("a shell can be started");
     let Streams { stdin, stdout, stderr: _stderr } = streams;
     drop(stdin);
     let mut text = String::new();
-    File::from(stdout).read_to_string(&mut text).unwrap();
-    process.ended().await.unwrap();
+    File::from(stdout).read_to_string(&mut text).expect("it writes text");
+    process.ended().await.expect("it can be waited for");
     text.trim().to_owned()
 }
 
