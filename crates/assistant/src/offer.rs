@@ -51,11 +51,7 @@ pub trait Hands: Sync {
     fn call(&self, tool: &str, arguments: &str) -> impl Future<Output = Result<String, Mishap>> + Send;
 
     /// What is wrong with the arguments of a call, if something is: the model is told, and no call is made.
-    fn check(
-        &self,
-        offer: &Offer,
-        arguments: &Map<String, Value>,
-    ) -> impl Future<Output = Result<(), String>> + Send;
+    fn check(&self, offer: &Offer, arguments: &Map<String, Value>) -> impl Future<Output = Result<(), String>> + Send;
 
     /// Whether a tool that may destroy something may be called like this.
     fn permit(&self, offer: &Offer, arguments: &str) -> impl Future<Output = Permission> + Send;

@@ -152,7 +152,9 @@ impl<'a> Bindings<'a> {
     pub fn at(&self, line: usize) -> Option<Bound> {
         let source_line = self.document.line_without_results(line);
         let placed = &self.placed[self.holding.at(source_line)?];
-        let inner = self.document.innermost_section(line)
+        let inner = self
+            .document
+            .innermost_section(line)
             .map(|place| self.document.line_without_results(self.document.headings[place].line));
         let is_inherited = inner.is_some_and(|heading| heading > placed.lines.start);
         let is_inherited = is_inherited && !matches!(placed.binding.section, Section::Block { .. });

@@ -90,8 +90,8 @@ enum Wrong {
 }
 
 fn outcome(schema: &Value, parameters: &Node, json: &str, interrupt: &Interrupt) -> Result<(), Wrong> {
-    let instance: Value = serde_json::from_str(json)
-        .map_err(|error| Wrong::NotChecked(NotChecked::Value(error.to_string())))?;
+    let instance: Value =
+        serde_json::from_str(json).map_err(|error| Wrong::NotChecked(NotChecked::Value(error.to_string())))?;
     match schema::check(schema, &instance, Limits::default(), &|| interrupt.is_set()) {
         Outcome::Valid => Ok(()),
         Outcome::Invalid(found) => {
@@ -110,8 +110,7 @@ fn fault(violation: &Violation, instance: &Value, parameters: &Node) -> Fault {
     let path = &violation.path;
     let node = parameters.nearest(path.iter().map(String::as_str));
     let unexpected = violation.unexpected.as_deref().and_then(|key| node.entry(key));
-    let line = unexpected
-        .map_or_else(|| line_of_key(parameters, path).unwrap_or(node.line), |entry| entry.line);
+    let line = unexpected.map_or_else(|| line_of_key(parameters, path).unwrap_or(node.line), |entry| entry.line);
     Fault { line, what: described(violation, instance) }
 }
 
@@ -154,7 +153,7 @@ fn is_yes_or_no(word: &str) -> bool {
 mod tests {
     use serde_json::json;
 
-    use super::{ArgumentCheck, Wrong, check_arguments, outcome, Interrupt};
+    use super::{ArgumentCheck, Interrupt, Wrong, check_arguments, outcome};
     use crate::yaml::{Fault, Node, parse};
 
     fn looked_at(schema: &serde_json::Value, parameters: &Node) -> Result<(), Wrong> {

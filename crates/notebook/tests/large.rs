@@ -38,7 +38,11 @@ fn whatever_a_document_has_many_of_it_is_read_soon() {
         ("headings", repeated(100_000, |it| format!("{} H\n", "#".repeat(it % 6 + 1))), 0),
         ("sections with blocks", repeated(20_000, |it| format!("# H{it}\n\n```one\ntool: t\n```\n\n")), 20_000),
         ("comments", format!("# A\n\n{}{}", "<!-- mcp: one -->\n\n".repeat(50_000), "## B\n".repeat(50_000)), 0),
-        ("bound sections", repeated(30_000, |it| format!("# H{it}\n<!-- mcp: one -->\n\n```mcp\ntool: t\n```\n\n")), 30_000),
+        (
+            "bound sections",
+            repeated(30_000, |it| format!("# H{it}\n<!-- mcp: one -->\n\n```mcp\ntool: t\n```\n\n")),
+            30_000,
+        ),
         ("bindings", format!("{matter}{}", repeated(50_000, |it| format!("# H{}\n", it % 900))), 0),
         ("torn results", repeated(30_000, |it| format!("<!-- mcp-result id={it:016x} status=ok at=x ms=1 -->\n\n")), 0),
         ("ids", repeated(50_000, |it| format!("text ^a{it}\n\n^b{it}\n\n")), 0),

@@ -292,9 +292,8 @@ impl<'s> Compiler<'s, '_, '_> {
             "not" => Keyword::Not(self.node(value, resource, name)?),
             "if" if draft > Draft::Draft4 => {
                 let condition = self.node(value, resource, name)?;
-                let mut branch = |name: &str| {
-                    written.members.get(name).map(|schema| self.node(schema, resource, name)).transpose()
-                };
+                let mut branch =
+                    |name: &str| written.members.get(name).map(|schema| self.node(schema, resource, name)).transpose();
                 Keyword::If { condition, then: branch("then")?, otherwise: branch("else")? }
             }
             "dependentRequired" if since_2019 => {
@@ -457,7 +456,9 @@ impl<'s> Written<'s, '_> {
             Value::Array(list) => list.iter().map(named).collect::<Option<Vec<_>>>(),
             one => named(one).map(|only| vec![only]),
         };
-        types.ok_or_else(|| self.wrong(&format!("has a type that does not exist: {}", shortened(&self.value.to_string()))))
+        types.ok_or_else(|| {
+            self.wrong(&format!("has a type that does not exist: {}", shortened(&self.value.to_string())))
+        })
     }
 
     fn number_rule(&self) -> Compiled<Option<Keyword<'s>>> {

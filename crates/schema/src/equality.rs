@@ -73,7 +73,9 @@ pub(crate) fn size(value: &Value) -> usize {
     match value {
         Value::String(it) => 1 + it.len() / 64,
         Value::Array(items) => 1 + items.iter().map(size).sum::<usize>(),
-        Value::Object(members) => 1 + members.iter().map(|(name, value)| 1 + name.len() / 64 + size(value)).sum::<usize>(),
+        Value::Object(members) => {
+            1 + members.iter().map(|(name, value)| 1 + name.len() / 64 + size(value)).sum::<usize>()
+        }
         _ => 1,
     }
 }

@@ -412,13 +412,7 @@ impl<'p> Evaluator<'p, '_, '_> {
         Ok(self.skip(|| NotChecked::Pattern { pattern: shortened(source), why }))
     }
 
-    fn any_of(
-        &mut self,
-        nodes: &[NodeId],
-        value: &Value,
-        place: &Place<'_>,
-        marks: &mut Marks,
-    ) -> Evaluated<Truth> {
+    fn any_of(&mut self, nodes: &[NodeId], value: &Value, place: &Place<'_>, marks: &mut Marks) -> Evaluated<Truth> {
         let mut truth = Truth::No;
         for node in nodes {
             let (fits, more) = self.apply_quietly(*node, value, place)?;
@@ -440,13 +434,7 @@ impl<'p> Evaluator<'p, '_, '_> {
         Ok(truth)
     }
 
-    fn one_of(
-        &mut self,
-        nodes: &[NodeId],
-        value: &Value,
-        place: &Place<'_>,
-        marks: &mut Marks,
-    ) -> Evaluated<Truth> {
+    fn one_of(&mut self, nodes: &[NodeId], value: &Value, place: &Place<'_>, marks: &mut Marks) -> Evaluated<Truth> {
         let (mut fitting, mut unknown) = (0, 0);
         for node in nodes {
             let (fits, more) = self.apply_quietly(*node, value, place)?;

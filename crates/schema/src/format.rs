@@ -144,8 +144,7 @@ fn is_hostname(text: &str) -> bool {
 fn is_email(text: &str) -> bool {
     let Some((local, domain)) = text.rsplit_once('@') else { return false };
     let is_atom = |atom: &str| {
-        !atom.is_empty()
-            && atom.chars().all(|it| it.is_ascii_alphanumeric() || "!#$%&'*+-/=?^_`{|}~".contains(it))
+        !atom.is_empty() && atom.chars().all(|it| it.is_ascii_alphanumeric() || "!#$%&'*+-/=?^_`{|}~".contains(it))
     };
     let is_quoted = || {
         let inner = local.strip_prefix('"').and_then(|local| local.strip_suffix('"'));

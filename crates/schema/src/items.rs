@@ -73,7 +73,8 @@ impl Evaluator<'_, '_, '_> {
         let Some(rest) = rest else { return Ok(truth) };
         if self.is_false(rest) && items.len() > first.len() {
             let unexpected = &items[first.len()..];
-            return self.violation(place, format_args!("Additional items are not allowed ({})", Unexpected(unexpected)));
+            return self
+                .violation(place, format_args!("Additional items are not allowed ({})", Unexpected(unexpected)));
         }
         for (number, item) in items.iter().enumerate().skip(first.len()) {
             self.steps.take(1)?;

@@ -19,8 +19,7 @@ const AUTOMATON_BYTES: usize = 512 * 1024;
 const MOST_CACHE_CLEARS: usize = 4;
 
 /// What ECMA-262 calls white space and line ends.
-const SPACE: &str =
-    r"\t\n\x0B\x0C\r \x{a0}\x{feff}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}";
+const SPACE: &str = r"\t\n\x0B\x0C\r \x{a0}\x{feff}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}";
 
 /// Why there is no automaton for a pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,9 +82,10 @@ impl Pattern {
 }
 
 fn refusal(error: &regex_automata::hybrid::BuildError) -> Unusable {
-    let whole = std::error::Error::source(error).map_or_else(|| error.to_string(), |source| {
-        std::error::Error::source(source).map_or_else(|| source.to_string(), ToString::to_string)
-    });
+    let whole = std::error::Error::source(error).map_or_else(
+        || error.to_string(),
+        |source| std::error::Error::source(source).map_or_else(|| source.to_string(), ToString::to_string),
+    );
     let is_large = whole.contains("size limit") || whole.contains("capacity") || whole.contains("exceed");
     let last = whole.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
     if is_large { Unusable::Unsupported("it is too large when compiled".to_owned()) } else { Unusable::Invalid(last) }

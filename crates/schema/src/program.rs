@@ -70,7 +70,10 @@ pub(crate) enum Keyword<'s> {
     /// The schema `false`.
     Never,
     Types(Vec<Type>),
-    Enum { options: &'s [Value], hashes: HashMap<u64, Vec<usize>> },
+    Enum {
+        options: &'s [Value],
+        hashes: HashMap<u64, Vec<usize>>,
+    },
     Const(&'s Value),
     Minimum(&'s Number),
     ExclusiveMinimum(&'s Number),
@@ -84,8 +87,16 @@ pub(crate) enum Keyword<'s> {
     MinItems(u64),
     MaxItems(u64),
     UniqueItems,
-    Items { first: Vec<NodeId>, rest: Option<NodeId> },
-    Contains { node: NodeId, min: u64, max: Option<u64>, marks: bool },
+    Items {
+        first: Vec<NodeId>,
+        rest: Option<NodeId>,
+    },
+    Contains {
+        node: NodeId,
+        min: u64,
+        max: Option<u64>,
+        marks: bool,
+    },
     MinProperties(u64),
     MaxProperties(u64),
     Required(Vec<&'s str>),
@@ -97,10 +108,17 @@ pub(crate) enum Keyword<'s> {
     AnyOf(Vec<NodeId>),
     OneOf(Vec<NodeId>),
     Not(NodeId),
-    If { condition: NodeId, then: Option<NodeId>, otherwise: Option<NodeId> },
+    If {
+        condition: NodeId,
+        then: Option<NodeId>,
+        otherwise: Option<NodeId>,
+    },
     Reference(NodeId),
     /// The target of `$dynamicRef` that is found without looking at the dynamic scope, and the anchor to look for there.
-    DynamicReference { target: NodeId, anchor: Option<String> },
+    DynamicReference {
+        target: NodeId,
+        anchor: Option<String>,
+    },
     RecursiveReference(NodeId),
     /// A reference that leads nowhere.
     Unresolved(&'s str),

@@ -92,7 +92,10 @@ fn violations_are_bounded_and_end_the_check() {
     let schema = json!({ "items": { "type": "string" } });
     let Outcome::Invalid(found) = outcome(&schema, &json!(vec![1; 100_000])) else { panic!("it is invalid") };
     assert_eq!(found.len(), 20);
-    assert_eq!((found[1].path.join("."), &found[1].message), ("1".to_owned(), &"1 is not of type \"string\"".to_owned()));
+    assert_eq!(
+        (found[1].path.join("."), &found[1].message),
+        ("1".to_owned(), &"1 is not of type \"string\"".to_owned())
+    );
 }
 
 #[test]
@@ -145,7 +148,8 @@ fn what_is_no_schema_is_said() {
 
 #[test]
 fn older_drafts_are_read_as_they_were_meant() {
-    let draft4 = json!({ "$schema": "http://json-schema.org/draft-04/schema#", "minimum": 3, "exclusiveMinimum": true });
+    let draft4 =
+        json!({ "$schema": "http://json-schema.org/draft-04/schema#", "minimum": 3, "exclusiveMinimum": true });
     assert!(matches!(outcome(&draft4, &json!(3)), Outcome::Invalid(_)));
     let draft7 = json!({ "$schema": "http://json-schema.org/draft-07/schema#", "format": "email" });
     assert!(matches!(outcome(&draft7, &json!("nobody")), Outcome::Invalid(_)));
@@ -156,7 +160,8 @@ fn older_drafts_are_read_as_they_were_meant() {
 fn many_expensive_patterns_end_at_the_step_budget() {
     let patterns: serde_json::Map<String, Value> =
         (0..2000).map(|it| (format!("(?:a|b|[c-f{it}]){{0,{}}}x$", 50 + it % 50), json!(true))).collect();
-    let members: serde_json::Map<String, Value> = (0..500).map(|it| (format!("{}{it}", "ab".repeat(40)), json!(1))).collect();
+    let members: serde_json::Map<String, Value> =
+        (0..500).map(|it| (format!("{}{it}", "ab".repeat(40)), json!(1))).collect();
     outcome(&json!({ "patternProperties": patterns }), &Value::Object(members));
 }
 

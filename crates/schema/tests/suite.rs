@@ -24,10 +24,22 @@ const NOT_CHECKED: &[(&str, &str)] = &[
     ("draft2020-12/ref: remote ref, containing refs itself", "refers to a meta-schema, which is not built in"),
     ("draft2020-12/refRemote: ", "refers to a schema elsewhere, and nothing is fetched"),
     ("draft2020-12/vocabulary: ", "uses a meta-schema of its own"),
-    ("draft2020-12/dynamicRef: $ref and $dynamicAnchor are independent of order", "refers to a schema elsewhere, and nothing is fetched"),
-    ("draft2020-12/dynamicRef: $ref to $dynamicRef finds detached $dynamicAnchor", "refers to a schema elsewhere, and nothing is fetched"),
-    ("draft2020-12/dynamicRef: strict-tree schema, guards against misspelled properties", "refers to a schema elsewhere, and nothing is fetched"),
-    ("draft2020-12/dynamicRef: tests for implementation dynamic anchor and reference link", "refers to a schema elsewhere, and nothing is fetched"),
+    (
+        "draft2020-12/dynamicRef: $ref and $dynamicAnchor are independent of order",
+        "refers to a schema elsewhere, and nothing is fetched",
+    ),
+    (
+        "draft2020-12/dynamicRef: $ref to $dynamicRef finds detached $dynamicAnchor",
+        "refers to a schema elsewhere, and nothing is fetched",
+    ),
+    (
+        "draft2020-12/dynamicRef: strict-tree schema, guards against misspelled properties",
+        "refers to a schema elsewhere, and nothing is fetched",
+    ),
+    (
+        "draft2020-12/dynamicRef: tests for implementation dynamic anchor and reference link",
+        "refers to a schema elsewhere, and nothing is fetched",
+    ),
 ];
 
 fn default_dialect(draft: &str) -> Option<&'static str> {
@@ -54,7 +66,8 @@ fn the_official_suite_is_answered_as_it_says() {
     let (mut wrong, mut used, mut count) = (Vec::new(), BTreeSet::new(), 0);
     for draft in ["draft7", "draft2019-09", "draft2020-12"] {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/suite").join(draft);
-        let mut files: Vec<_> = fs::read_dir(folder).expect("the suite is there").flatten().map(|it| it.path()).collect();
+        let mut files: Vec<_> =
+            fs::read_dir(folder).expect("the suite is there").flatten().map(|it| it.path()).collect();
         files.sort();
         for file in files {
             let groups: Vec<Value> =
@@ -65,11 +78,8 @@ fn the_official_suite_is_answered_as_it_says() {
                 for test in group["tests"].as_array().expect("a group has tests") {
                     count += 1;
                     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-                    let name = format!(
-                        "{draft}/{file}: {}: {}",
-                        text(&group["description"]),
-                        text(&test["description"])
-                    );
+                    let name =
+                        format!("{draft}/{file}: {}: {}", text(&group["description"]), text(&test["description"]));
                     let outcome = check(&schema, &test["data"], Limits::default(), &|| false);
                     let is_right = match &outcome {
                         Outcome::Valid => test["valid"] == true,

@@ -87,7 +87,6 @@ pub(crate) async fn planned(
 }
 
 impl Run {
-
     /// Runs it; what is to be answered. Whoever drops this cancels the calls.
     pub(crate) async fn carry_out(self, progress: impl FnMut(Progress<'_>) + Send) -> Result<Value, Error> {
         let mut closing = self.closing.clone();

@@ -162,10 +162,7 @@ fn map() -> Schema {
         .with("addressee", addressee)
         .with("bound", bound_or_null())
         .with("title", Schema::text().about("`server.tool`, or `assistant`."))
-        .with(
-            "problem",
-            problem().about("Why it would not be run, as far as that is known without asking any server."),
-        )
+        .with("problem", problem().about("Why it would not be run, as far as that is known without asking any server."))
         .may_have("not_checked", Schema::text().about(NOT_CHECKED));
     let section = Schema::object()
         .with("level", Schema::count().about("0 is what stands before the first heading."))
