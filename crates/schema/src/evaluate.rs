@@ -113,9 +113,8 @@ pub(crate) fn evaluate(program: &Program<'_>, value: &Value, limits: Limits, ste
         return Outcome::Invalid(evaluator.violations);
     }
     match (ended, evaluator.skipped) {
-        (Err(Stop::NotChecked(why)), _) => Outcome::NotChecked(why),
         (Ok((Truth::Yes, _)), _) => Outcome::Valid,
-        (_, Some(why)) => Outcome::NotChecked(why),
+        (Err(Stop::NotChecked(why)), _) | (_, Some(why)) => Outcome::NotChecked(why),
         (_, None) => Outcome::NotChecked(NotChecked::NotRun("it ended without a result".to_owned())),
     }
 }
