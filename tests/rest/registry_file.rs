@@ -79,6 +79,7 @@ fn a_registry_file_that_is_emptied_is_noticed_and_the_next_start_refuses_it() {
         .start();
     start.wait_for_stderr("is empty");
     assert!(!start.wait_exit().success());
+    start.wait_for_stderr("remove the file");
     let told = start.stderr_text();
     assert!(told.contains(rest.registry().to_str().unwrap()) && told.contains("remove the file"), "{told}");
     assert_eq!(fs::metadata(rest.registry()).unwrap().len(), 0, "it is left as it was");
