@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::json;
 use testkit::{
-    Config, Driver, Launch, ServerEntry, descendants, fake, process_exists, program, takes_less_than, wait_gone,
-    wait_gone_or_zombie, wait_until,
+    Config, DEADLINE, Driver, Launch, ServerEntry, catches_signal, descendants, fake, process_exists, program,
+    takes_less_than, wait_gone, wait_gone_or_zombie, wait_until,
 };
 
 use crate::setting::{Journal, connected, error_of, initialized, pid_in, text_of};
@@ -387,7 +387,13 @@ fn a_signal_that_was_ignored_is_heard_before_anything_is_started() {
         let script = "trap '' INT; exec \"$0\" \"$@\"";
         let launch = Launch::program("sh").args(["-c", script]).arg(program("mcp-simple-aggregator"));
         let mut client = launch.arg("--config").arg(file.path()).start();
-        wait_until("the watchdog or a server runs", || descendants(client.pid()).first().copied());
+        // Without a pause: what matters is the moment in which the first process is started.
+        let children = format!("/proc/{0}/task/{0}/children", client.pid());
+        let deadline = Instant::now() + DEADLINE;
+        while std::fs::read_to_string(&children).unwrap().is_empty() {
+            assert!(Instant::now() < deadline, "nothing is started");
+        }
+        assert!(catches_signal(client.pid(), Signal::INT), "it is started before signals are heard");
         client.signal(Signal::INT);
         assert_eq!(client.wait_exit().code(), Some(0));
     }

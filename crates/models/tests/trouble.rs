@@ -76,7 +76,7 @@ async fn a_stream_that_ends_without_a_last_word_is_no_answer() {
 #[tokio::test]
 async fn silence_ends_before_and_within_an_answer() {
     let server = ModelServer::start();
-    let hasty = Limits { first_byte: Duration::from_millis(100), idle: Duration::from_millis(100), ..QUICK };
+    let hasty = Limits { first_byte: Duration::from_secs(2), idle: Duration::from_secs(2), ..QUICK };
     let model = with(Provider::openai(server.openai_url(), None, "m"), hasty);
     for percent in [0, 50] {
         server.say(ModelReply::openai_text("Sunny.").falls_silent_after(percent));

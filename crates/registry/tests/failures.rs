@@ -18,6 +18,9 @@ on_both! {
     an_operation_that_is_given_up_leaves_nothing,
 }
 
+/// A database that does not answer is given up after five seconds; a busy machine takes longer to notice.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+
 /// Tells the child of a test where the registry is, and what it is to call its servers.
 const CHILD_VARIABLE: &str = "REGISTRY_TEST_CHILD";
 
@@ -156,7 +159,7 @@ async fn a_postgresql_that_comes_back_is_used_again() {
         let asked = Instant::now();
         let error = store.find_server("before").await.unwrap_err();
         assert!(error.is_retryable(), "{error:?}");
-        assert!(asked.elapsed() < Duration::from_secs(6), "it took {:?}", asked.elapsed());
+        assert!(asked.elapsed() < LONGEST_WAIT, "it took {:?}", asked.elapsed());
 
         postgres = tokio::task::spawn_blocking(move || {
             postgres.start_again();
@@ -196,7 +199,7 @@ async fn a_file_that_somebody_else_holds_is_unavailable_and_then_not() {
     let asked = Instant::now();
     let error = setting.store.insert_server(server("one")).await.unwrap_err();
     assert!(error.is_retryable(), "{error:?}");
-    assert!(asked.elapsed() < Duration::from_secs(6), "it took {:?}", asked.elapsed());
+    assert!(asked.elapsed() < LONGEST_WAIT, "it took {:?}", asked.elapsed());
     assert_eq!(setting.store.servers(&ServerFilter::default(), Page::ALL).await.unwrap().total, 0, "reading goes on");
     other.execute_batch("ROLLBACK").unwrap();
     registered(&setting.store, "one").await;
@@ -221,7 +224,7 @@ async fn a_table_that_somebody_else_holds_is_unavailable_and_then_not() {
         let error = attempt.await.unwrap().unwrap_err();
         assert!(error.is_retryable(), "{error:?}");
     }
-    assert!(asked.elapsed() < Duration::from_secs(6), "it took {:?}", asked.elapsed());
+    assert!(asked.elapsed() < LONGEST_WAIT, "it took {:?}", asked.elapsed());
     setting.store.settings().await.unwrap();
     other.batch_execute("ROLLBACK").await.unwrap();
     registered(&setting.store, "one").await;

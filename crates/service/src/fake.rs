@@ -305,5 +305,5 @@ pub(crate) async fn until(what: &str, is_so: impl Fn() -> bool) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    assert!(tokio::time::timeout(Duration::from_secs(20), waiting).await.is_ok(), "in vain: {what}");
+    assert!(tokio::time::timeout(Duration::from_secs(120), waiting).await.is_ok(), "in vain: {what}");
 }

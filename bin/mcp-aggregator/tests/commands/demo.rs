@@ -217,7 +217,7 @@ fn whoever_ends_it_as_soon_as_it_has_begun_finds_nothing_left_of_it() {
         let launch = Launch::program(PROGRAM).args(["demo", "--listen", "0"]);
         let mut demo = launch.env("HOME", home.path()).env("TMPDIR", home.path()).start();
         // Without a pause: what matters are its first milliseconds.
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        let deadline = std::time::Instant::now() + testkit::DEADLINE;
         while things() == 0 {
             assert!(std::time::Instant::now() < deadline, "it makes a folder");
             std::hint::spin_loop();

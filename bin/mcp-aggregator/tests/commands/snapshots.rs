@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use serde_json::Value;
 use tempfile::TempDir;
 use testkit::run::run_command;
 use testkit::wait_until;
@@ -17,6 +18,8 @@ use crate::verbs::verbs;
 
 /// What is told of how long a service runs.
 const UPTIME: &str = "up for";
+/// How many tools the two servers of `demo` have.
+const TOOLS_OF_DEMO: u64 = 11;
 const UPDATE_VARIABLE: &str = "UPDATE_SNAPSHOTS";
 /// What a user's environment could say, and must not.
 const VARIABLES: [&str; 7] = [
@@ -158,9 +161,18 @@ fn tables_without_a_service_read_as_they_did() {
 fn tables_of_a_service_read_as_they_did() {
     let mut demo = Demo::start();
     demo.ready();
-    wait_until("all tools have vectors", || {
-        let state = demo.run(&["status"]).stdout;
-        (state.contains("connected") && !state.contains("yet")).then_some(())
+    wait_until("all tools are known, classified and have vectors", || {
+        let health: Value = serde_json::from_str(&demo.run(&["status", "--json"]).stdout).ok()?;
+        let states = health["tool_states"].as_object()?;
+        let number = |state: &str| states.get(state).and_then(Value::as_u64).unwrap_or_default();
+        // A tool that was only just discovered is in none of the states.
+        let known: u64 = states.values().filter_map(Value::as_u64).sum();
+        let is_settled = number("discovered") == 0 && number("classifying") == 0;
+        (known == TOOLS_OF_DEMO && is_settled && health["checks"]["vectors"]["in_use"] == "embedded").then_some(())
+    });
+    wait_until("it is known what the servers use", || {
+        let servers: Value = serde_json::from_str(&demo.run(&["list", "--json"]).stdout).ok()?;
+        servers.as_array()?.iter().all(|server| server["usage"]["cpu_percent"].is_number()).then_some(())
     });
     let home = home();
     let mut told = Vec::new();

@@ -39,6 +39,16 @@ async fn servers_of_the_file_are_there_but_changed_only_there() {
     setting.end().await;
 }
 
+/// Waits until what is not in the file is gone.
+async fn until_there_are(setting: &Setting, servers: u64) {
+    let gone = async {
+        while setting.service.state().total_servers != servers {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(testkit::DEADLINE, gone).await.expect("what is not in the file is gone");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_edit_touches_only_what_it_is_about() {
     let setting = with_file(json!({ "a": entry(&[]), "b": entry(&["--tools", "1"]), "c": entry(&[]) })).await;
@@ -52,7 +62,7 @@ async fn an_edit_touches_only_what_it_is_about() {
     rewrite(&setting, &edited.to_string());
     setting.until("d", Status::Connected).await;
     setting.until_it("b", "one with another tool", |view| view.record.tool_count > count).await;
-    assert_eq!(setting.service.state().total_servers, 3);
+    until_there_are(&setting, 3).await;
     let tools = setting.listed().await;
     assert!(tools.contains(&"b.tool_1".to_owned()) && !tools.iter().any(|tool| tool.starts_with("c.")), "{tools:?}");
     assert_eq!(pid(setting.call("a.pid", json!({})).await), before);
@@ -61,12 +71,7 @@ async fn an_edit_touches_only_what_it_is_about() {
     let fixed = json!({ "mcpServers": { "a": entry(&[]) } });
     setting.until("a", Status::Connected).await;
     rewrite(&setting, &fixed.to_string());
-    let gone = async {
-        while setting.service.state().total_servers != 1 {
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(testkit::DEADLINE, gone).await.expect("what is not in the file is gone");
+    until_there_are(&setting, 1).await;
     assert_eq!(pid(setting.call("a.pid", json!({})).await), before);
     setting.end().await;
 }

@@ -13,7 +13,7 @@ use crate::setting::{MakeClassifier, Setting, Stage, fake, somebody};
 
 fn classifier(url: String) -> MakeClassifier {
     Arc::new(move || {
-        let limits = Limits { first_byte: Duration::from_secs(2), tries: 1, ..Limits::default() };
+        let limits = Limits { first_byte: Duration::from_secs(10), tries: 1, ..Limits::default() };
         let budget = Arc::new(Budget::unlimited());
         let model = Model::new(Provider::openai(url.clone(), None, "judge"), limits, Arc::clone(&budget)).unwrap();
         ClassifierSetup { model, budget, about: AskAbout::Always, pause: Duration::from_millis(20) }

@@ -14,7 +14,7 @@ fn lazy(name: &str, args: &[&str]) -> Registration {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lazy_server_is_started_once_to_learn_then_sleeps_and_wakes_for_a_call() {
-    let setting = Setting::with(Stage { settings: json!({ "idle_timeout_s": 1 }), ..Stage::default() }).await;
+    let setting = Setting::with(Stage { settings: json!({ "idle_timeout_s": 3 }), ..Stage::default() }).await;
     let view = setting.service.register(&somebody(), lazy("one", &[])).await.unwrap();
     assert_eq!((view.record.status, view.lazy), (Status::Connected, true));
     setting.until("one", Status::Disconnected).await;
