@@ -129,10 +129,9 @@ mod tests {
         drop(file);
         assert_eq!(read(&folder), None);
         let token = LocalTokenUse { file: folder.join("local.token"), is_needed: true };
-        drop(ServiceFile::write(&folder, "http://127.0.0.1:1", "db", Some(&token)).map(|written| {
-            assert_eq!(read(&folder).unwrap().local_token, Some(token));
-            written
-        }));
+        let file = ServiceFile::write(&folder, "http://127.0.0.1:1", "db", Some(&token)).unwrap();
+        assert_eq!(read(&folder).unwrap().local_token, Some(token));
+        drop(file);
         fs::remove_dir(&folder).unwrap();
     }
 
