@@ -36,7 +36,7 @@ fn write(
         for (action, status, ask) in steps {
             let Some((answered, body)) = connection.try_fetch(&ask) else { return };
             assert_eq!(answered, status, "{action} {name}: {}", String::from_utf8_lossy(&body));
-            acknowledged.lock().unwrap().push((action.to_owned(), name.clone()));
+            acknowledged.lock().expect("no writer panicked").push((action.to_owned(), name.clone()));
             count.fetch_add(1, Ordering::SeqCst);
         }
     }
@@ -68,7 +68,7 @@ fn kill_among_writers(mut rest: Rest) {
             rest.serve.signal(Signal::KILL);
         });
         rest = rest.restarted(true);
-        let (rows, acknowledged) = (audited(&rest), acknowledged.into_inner().unwrap());
+        let (rows, acknowledged) = (audited(&rest), acknowledged.into_inner().expect("no writer panicked"));
         let missing: Vec<_> = acknowledged.iter().filter(|change| !rows.contains(change)).collect();
         assert!(missing.is_empty(), "{} of {} acknowledged changes: {missing:?}", missing.len(), acknowledged.len());
     }

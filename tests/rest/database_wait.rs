@@ -68,8 +68,8 @@ fn a_service_that_starts_first_waits_for_postgres_and_serves_when_it_is_there() 
 
 /// An address at which nobody listens.
 fn nobody() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    format!("postgres://me@{}/x", listener.local_addr().unwrap())
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    format!("postgres://me@{}/x", listener.local_addr().expect("it has an address"))
 }
 
 #[test]

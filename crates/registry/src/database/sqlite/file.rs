@@ -34,10 +34,9 @@ impl OpenFile {
         let what = match fs::metadata(&self.path) {
             Ok(metadata) if id(&metadata) != self.id => "was replaced by another file",
             Ok(metadata) if metadata.len() == 0 => "was emptied",
-            Ok(_) => return None,
             Err(error) if error.kind() == io::ErrorKind::NotFound => "was deleted or moved away",
             // What cannot be looked at may still be there; SQLite tells better.
-            Err(_) => return None,
+            Ok(_) | Err(_) => return None,
         };
         let path = self.path.display();
         Some(format!(
