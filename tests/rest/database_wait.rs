@@ -68,8 +68,8 @@ fn a_service_that_starts_first_waits_for_postgres_and_serves_when_it_is_there() 
 
 /// An address at which nobody listens.
 fn nobody() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
-    format!("postgres://me@{}/x", listener.local_addr().expect("it listens"))
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    format!("postgres://me@{}/x", listener.local_addr().expect("it has an address"))
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn what_waiting_cannot_mend_fails_at_once() {
     let unknown = there.replace("postgres://postgres@", "postgres://nobody-knows@");
     let missing = postgres.url("no-such-database");
     // A server that speaks no TLS, which is required.
-    let without_tls = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
+    let without_tls = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = without_tls.local_addr().unwrap();
     std::thread::spawn(move || {
         use std::io::{Read as _, Write as _};

@@ -19,12 +19,12 @@ fn assert_noticed(rest: &Rest, what: &str) {
     let told = expect(503, &health(rest));
     assert_eq!(told["status"], "failed", "{told}");
     assert!(
-        !told["message"].as_str().expect("a message").contains('/'),
+        !told["message"].as_str().expect("it says why").contains('/'),
         "everybody may ask, so no path is named: {told}"
     );
     let told = expect(200, &rest.get("/health"));
     assert_eq!((&told["status"], &told["checks"]["database"]["status"]), (&json!("degraded"), &json!("failed")));
-    let message = told["issues"][0]["message"].as_str().expect("a message");
+    let message = told["issues"][0]["message"].as_str().expect("it says why");
     assert!(message.contains(what) && message.contains("registry.db") && message.contains("restore"), "{message}");
     let refused = rest.post("/servers", &fake("late", &[]));
     expect_error(503, "DATABASE_UNAVAILABLE", &refused);
