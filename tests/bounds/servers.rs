@@ -194,13 +194,14 @@ fn what_nobody_reads_is_bounded_for_all_servers_and_counts_until_it_is_read() {
     reading.ids("tools/list");
     set(&serve, &json!({"all_undelivered_kb": 60_000}));
     let idle = serve.session("/mcp");
-    let mut connection = serve.connect();
     let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"large.blob","arguments":{"bytes":50000000}}}"#;
-    connection.send(&idle.post(call));
     let mut blob = || reading.ask("tools/call", json!({"name": "well.blob", "arguments": {"bytes": 20_000_000}}));
-    let refused = wait_until("a second large result is refused", || {
-        let answer = blob();
-        answer["error"].is_object().then_some(answer)
+    // Whichever comes last is refused: only if that is the second one, the first is still there.
+    let (connection, refused) = wait_until("a second large result is refused", || {
+        let mut connection = serve.connect();
+        connection.send(&idle.post(call));
+        let refused = (0..10).map(|_| blob()).find(|answer| answer["error"].is_object())?;
+        Some((connection, refused))
     });
     let message = message_of(&refused);
     assert!(message.contains("server `well`") && message.contains("`all_undelivered_kb`"), "{message}");
