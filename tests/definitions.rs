@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 use testkit::http_client::Ask;
-use testkit::{Driver, Launch, Puppet, Serve, Spec, Talk};
+use testkit::{Config, Driver, Launch, Puppet, Serve, Spec, Talk};
 
 use crate::relay::config;
 use crate::rest::{PREFIX, expect};
@@ -40,14 +40,13 @@ fn spec(tools: &[String]) -> Spec {
     tools.iter().fold(Spec::legacy().tool("good"), |spec, tool| spec.raw_tool(tool)).echoes()
 }
 
-/// Both programs over stdio, each with a client; the separator tells which is which.
-fn both(servers: &[(&str, &Puppet)]) -> [(Driver, &'static str); 2] {
-    let config = config(servers);
-    [(Launch::aggregator(&config), ":"), (Launch::service(&config), ".")].map(|(launch, separator)| {
-        let mut client = launch.start();
-        client.initialize();
-        (client, separator)
-    })
+/// Both programs over stdio; the separator of names tells which is which.
+const PROGRAMS: [(fn(&Config) -> Launch, &str); 2] = [(Launch::aggregator, ":"), (Launch::service, ".")];
+
+fn started(launch: fn(&Config) -> Launch, servers: &[(&str, &Puppet)]) -> Driver {
+    let mut client = launch(&config(servers)).start();
+    client.initialize();
+    client
 }
 
 /// How many objects and arrays are within each other at most.
@@ -65,7 +64,8 @@ fn a_deep_schema_takes_the_list_from_nobody() {
         let deep = nested(objects);
         let hostile = Puppet::new(spec(&[with_input("in", &deep), with_output("out", &deep)]));
         let honest = Puppet::new(Spec::legacy().tool("t"));
-        for (mut client, separator) in both(&[("hostile", &hostile), ("honest", &honest)]) {
+        for (launch, separator) in PROGRAMS {
+            let mut client = started(launch, &[("hostile", &hostile), ("honest", &honest)]);
             let tools = client.list("tools/list", "tools");
             let names: Vec<_> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
             let expected =
@@ -82,8 +82,6 @@ fn a_deep_schema_takes_the_list_from_nobody() {
 
 #[test]
 fn schemas_of_many_parts_are_read_in_time_and_so_are_their_changes() {
-    let hostile = Puppet::new(spec(&[]));
-    let honest = Puppet::new(Spec::legacy().tool("t").echoes());
     let tools = [
         with_output("many", &referring(40_000)),
         with_output("referring", &referring(5000)),
@@ -91,7 +89,10 @@ fn schemas_of_many_parts_are_read_in_time_and_so_are_their_changes() {
         with_output("allowed", &referring(2000)),
         format!(r#"{{"name":"titles",{},"inputSchema":{{"type":"object"}}}}"#, vec![r#""title":5"#; 15_000].join(",")),
     ];
-    for (mut client, separator) in both(&[("hostile", &hostile), ("honest", &honest)]) {
+    for (launch, separator) in PROGRAMS {
+        let hostile = Puppet::new(spec(&[]));
+        let honest = Puppet::new(Spec::legacy().tool("t").echoes());
+        let mut client = started(launch, &[("hostile", &hostile), ("honest", &honest)]);
         assert_eq!(client.ids("tools/list").len(), 2);
         client.take_all();
         hostile.change(|_| spec(&tools));
@@ -108,7 +109,6 @@ fn schemas_of_many_parts_are_read_in_time_and_so_are_their_changes() {
         assert_eq!(has_schema[..6], [false, false, false, false, true, false], "what is within the limits stays");
         client.wait_for_stderr("`outputSchema` has more than 2000 references (referring)");
         client.wait_for_stderr("`outputSchema` has more than 20000 members and elements (many, repetitive)");
-        hostile.change(|_| spec(&[]));
     }
 }
 

@@ -85,7 +85,7 @@ fn a_definition_keeps_every_byte_but_the_name() {
         (r#"{"name":" ","inputSchema":{"type":"object"}}"#, " "),
     ];
     let deep =
-        format!(r#"{{"name":"deep","inputSchema":{{"type":"object"}},"x":{}{}}}"#, "[".repeat(2000), "]".repeat(2000));
+        format!(r#"{{"name":"deep","inputSchema":{{"type":"object"}},"x":{}{}}}"#, "[".repeat(50), "]".repeat(50));
     let long =
         format!(r#"{{"name":"long","inputSchema":{{"type":"object"}},"description":"{}"}}"#, "x".repeat(1_000_000));
     let mut written: Vec<&str> = definitions.iter().map(|(definition, _)| *definition).collect();

@@ -15,7 +15,10 @@ const NEW: &str = "ann:new-secret-of-ann\nben:secret-of-ben-stays\n";
 fn serving(puppet: &Puppet) -> (Serve, NamedTempFile) {
     let tokens = NamedTempFile::new().expect("a temporary file can be made");
     std::fs::write(tokens.path(), OLD).expect("it can be written");
-    let serve = Serve::start_as(&config(&[("s", puppet)]), |launch| launch.arg("--token-file").arg(tokens.path()));
+    let serve = Serve::start_as(&config(&[("s", puppet)]), |launch| {
+        // The new secret is tried until it is known.
+        launch.args(["--auth-failures", "100000", "--token-file"]).arg(tokens.path())
+    });
     (serve, tokens)
 }
 

@@ -228,7 +228,7 @@ fn a_long_text_takes_neither_the_stack_nor_time_by_its_square() {
     for part in
         ["bearer a1 ", "basic a1:b ", "x:y/://", "key=x ", "a://b:c/", "{\"key\":\"x\"},", "key: x-key: ", "==::"]
     {
-        let long = part.repeat(1 << 20);
+        let long = part.repeat(1 << 17);
         assert!(text(&long).len() <= 2 * long.len());
     }
 }

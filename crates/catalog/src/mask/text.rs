@@ -49,7 +49,7 @@ const TOKENS: [&str; 36] = [
 const SHORTEST_TOKEN: usize = 16;
 
 /// No user and password are longer. Without a bound, a text full of addresses would take time by its square.
-const LONGEST_CREDENTIALS: usize = 4096;
+const LONGEST_CREDENTIALS: usize = 1024;
 
 /// Schemes of addresses whose paths may have an `@` in them.
 const WEB: [&str; 8] = ["http", "https", "ws", "wss", "file", "git", "git+https", "npm"];
@@ -72,9 +72,9 @@ fn without_passwords(text: &str) -> String {
         // An address that is all there is may have anything in it.
         let is_alone = shown.len() == scheme.len() + BETWEEN.len();
         let is_end = |letter: char| letter.is_whitespace() || "\"<>`".contains(letter);
-        let end = if is_alone { behind.len() } else { behind.find(is_end).unwrap_or(behind.len()) };
-        let end = behind.floor_char_boundary(end.min(LONGEST_CREDENTIALS));
-        let length = credentials(scheme, &behind[..end]);
+        let near = &behind[..behind.floor_char_boundary(behind.len().min(LONGEST_CREDENTIALS))];
+        let end = if is_alone { near.len() } else { near.find(is_end).unwrap_or(near.len()) };
+        let length = credentials(scheme, &near[..end]);
         let (user, place) = behind.split_at(length.unwrap_or(0));
         match (length, user.split_once(':')) {
             (Some(_), Some((user, password))) => shown += &format!("{user}:{}", hidden(password)),
