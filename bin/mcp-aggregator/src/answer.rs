@@ -44,7 +44,7 @@ pub(crate) fn refusal(error: &[u8]) -> String {
     format!("{message}{code}{data}")
 }
 
-/// `[3/10] reading files`, if `line` is a notification of progress.
+/// `[3/10] reading␊files`, if `line` is a notification of progress.
 pub(crate) fn progress(line: &[u8]) -> Option<String> {
     let Envelope { kind: Kind::Notification { method }, params } = Envelope::scan(line).ok()? else { return None };
     if !text::token_is(method.of(line), "notifications/progress") {
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn progress_is_one_short_line() {
         let line = br#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":3,"total":10,"message":"reading\nfiles"}}"#;
-        assert_eq!(progress(line).unwrap(), "[3/10] reading files");
+        assert_eq!(progress(line).unwrap(), "[3/10] reading␊files");
         assert_eq!(
             progress(br#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":0.5}}"#).unwrap(),
             "[0.5]"

@@ -12,6 +12,7 @@
 use std::io::{self, BufRead, PipeReader, PipeWriter, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -91,9 +92,16 @@ impl Groups {
     }
 }
 
+/// Whether `main` called [`run_if_asked`]. Another program would do something else when it is started as a watchdog, and
+/// whatever it printed would go into the exit pipe and kill the servers.
+static CAN_BE_WATCHDOG: AtomicBool = AtomicBool::new(false);
+
 impl Watchdog {
-    /// Starts a watchdog over everything that carries `mark`.
+    /// Starts a watchdog over everything that carries `mark`. A program that cannot become one, such as a test, has none.
     pub fn start(mark: &Mark) -> io::Result<Self> {
+        if !CAN_BE_WATCHDOG.load(Ordering::Relaxed) {
+            return Ok(Self::absent());
+        }
         let exit_pipe =
             ExitPipe::new().inspect_err(|error| tracing::debug!(%error, "no pipe for the end of both")).ok();
         let (output, input) = io::pipe()?;
@@ -255,6 +263,7 @@ pub fn run_if_asked() {
         watch(&mark);
         std::process::exit(0);
     }
+    CAN_BE_WATCHDOG.store(true, Ordering::Relaxed);
 }
 
 fn watch(mark: &Mark) {

@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn a_call_is_shown_on_one_line_and_steers_no_terminal() {
-        assert_eq!(call_line("a.b", "{\"x\":\n 1}"), "a.b {\"x\":  1}");
+        assert_eq!(call_line("a.b", "{\"x\":\n 1}"), "a.b {\"x\":␊ 1}");
         assert_eq!(call_line("a.b", " "), "a.b {}");
     }
 }

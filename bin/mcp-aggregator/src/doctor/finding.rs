@@ -96,7 +96,7 @@ mod tests {
         let findings =
             [Finding::ok("config", "fine"), Finding::problem("port", "taken\nby \u{1b}[2Jx").advise("use another")];
         let lines = lines(&findings);
-        assert_eq!(lines, ["ok       config  fine", "problem  port    taken", "  | by  [2Jx", "  do: use another"]);
+        assert_eq!(lines, ["ok       config  fine", "problem  port    taken", "  | by ␛[2Jx", "  do: use another"]);
         assert_eq!(findings[1].to_json()["level"], "problem");
     }
 }

@@ -26,7 +26,7 @@ fn tools_are_listed_in_order_with_the_first_line_of_their_description() {
     let shown: Vec<&str> = output.stdout.lines().collect();
     assert_eq!(shown[0], "z.read           Reads a file.");
     assert_eq!(shown[1], format!("z.a_longer_name  {long}"), "nothing is cut in a pipe");
-    assert_eq!(shown[2], "z.bare [2J", "a server cannot steer the terminal");
+    assert_eq!(shown[2], "z.bare␛[2J", "a server cannot steer the terminal");
     assert!(shown[3].starts_with("a.tool_0 "));
     assert_eq!(shown.len(), 4);
     let narrow = Run::new("tools", config.path()).env("COLUMNS", "100").output();
