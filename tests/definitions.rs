@@ -40,10 +40,13 @@ fn spec(tools: &[String]) -> Spec {
     tools.iter().fold(Spec::legacy().tool("good"), |spec, tool| spec.raw_tool(tool)).echoes()
 }
 
-/// Both programs over stdio; the separator of names tells which is which.
-const PROGRAMS: [(fn(&Config) -> Launch, &str); 2] = [(Launch::aggregator, ":"), (Launch::service, ".")];
+/// How to start a program with a config.
+type Start = fn(&Config) -> Launch;
 
-fn started(launch: fn(&Config) -> Launch, servers: &[(&str, &Puppet)]) -> Driver {
+/// Both programs over stdio; the separator of names tells which is which.
+const PROGRAMS: [(Start, &str); 2] = [(Launch::aggregator, ":"), (Launch::service, ".")];
+
+fn started(launch: Start, servers: &[(&str, &Puppet)]) -> Driver {
     let mut client = launch(&config(servers)).start();
     client.initialize();
     client
