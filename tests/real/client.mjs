@@ -7,7 +7,7 @@ import { text } from 'node:stream/consumers';
 
 const LISTS = ['tools', 'prompts', 'resources'];
 // Milliseconds. Long enough for a busy machine, short enough to be told before the test gives up.
-const STEP_LIMIT = 15_000;
+const STEP_LIMIT = 60_000;
 const LOG_LEVEL = 'io.modelcontextprotocol/logLevel';
 
 // What differs between the two: where things are, and how handlers are set.

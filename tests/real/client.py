@@ -31,7 +31,7 @@ LISTS_THAT_CHANGED = {
 
 
 # Seconds. Long enough for a busy machine, short enough to be told before the test gives up.
-STEP_LIMIT = 15
+STEP_LIMIT = 60
 
 
 def plain(model):
