@@ -318,3 +318,13 @@ fn a_server_that_sleeps_is_told_from_one_that_is_switched_off_or_on_its_way() {
     let digits = record["duration_ms"].to_string();
     assert!(digits.split_once('.').is_none_or(|(_, rest)| rest.len() <= 3), "{record}");
 }
+
+#[test]
+fn servers_are_listed_by_name_and_a_page_is_a_part_of_that_list() {
+    let rest = Rest::start();
+    for name in ["b", "c", "a"] {
+        rest.register(name, &[]);
+    }
+    assert_eq!(names(&rest.get("/servers").json()), ["a", "b", "c"]);
+    assert_eq!(names(&rest.get("/servers?limit=2&offset=1").json()), ["b", "c"]);
+}
