@@ -21,9 +21,8 @@ pub(crate) struct StorageArguments {
     /// Where the registry is kept: postgres://..., or a file instead of registry.db in the data directory
     #[arg(long, value_name = "URL | FILE", value_parser = Location::parse)]
     pub(crate) database: Option<Location>,
-    /// The schema of the PostgreSQL database that has the registry's tables; MCP_AGGREGATOR_DATABASE_SCHEMA sets it too
-    /// [default: mcp]
-    #[arg(long, verbatim_doc_comment, value_name = "NAME")]
+    /// The schema of a PostgreSQL database that has the registry's tables [default: MCP_AGGREGATOR_DATABASE_SCHEMA, or mcp]
+    #[arg(long, value_name = "NAME")]
     pub(crate) database_schema: Option<SchemaName>,
 }
 
