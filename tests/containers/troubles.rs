@@ -41,6 +41,7 @@ fn a_name_that_is_taken_is_told_and_its_owner_left_alone() {
     let told = house.failing("box", "stdio", &docker);
     assert!(told.contains("there is another container named `mcp-test-taken`"), "{told}");
     assert!(told.contains("already in use"), "the engine's own words: {told}");
+    assert!(told.contains(&format!("of image `{IMAGE}` has it, and it does not run")), "who has it: {told}");
     assert!(told.contains("containerName"), "a hint: {told}");
     house.engine.ask("DELETE", "/containers/mcp-test-taken", None);
     house.rest.order("/servers/box/enable");
@@ -56,6 +57,7 @@ fn a_port_that_is_taken_is_told_before_anything_is_started() {
     let docker = json!({"command": "/bin/fake-http-server", "network": "host", "ports": [port]});
     let told = house.failing("web", "http", &docker);
     assert!(told.contains(&format!("port {port} is in use already")), "{told}");
+    assert!(told.contains(&format!("process {} (`", std::process::id())), "who has it: {told}");
     house.finish();
 }
 

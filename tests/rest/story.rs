@@ -53,7 +53,7 @@ fn story(mut rest: Rest, look: impl Fn(&Rest, &str)) {
             written_soon(&rest);
         }
         rest = rest.restarted(kill);
-        assert_eq!(names(&expect(200, &rest.get("/servers"))), ["uno", "two"]);
+        assert_eq!(names(&expect(200, &rest.get("/servers"))), ["two", "uno"]);
         let one = expect(200, &rest.get("/servers/uno"));
         assert_eq!((&one["id"], &one["status"]), (&id, &json!("disabled")));
         assert_eq!(names(&expect(200, &rest.get("/servers/uno/tools"))), ["uno.tool_0", "uno.tool_1"]);

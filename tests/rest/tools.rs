@@ -77,7 +77,8 @@ fn arguments_and_results_are_the_same_bytes_on_both_sides() {
     let told = ask(body);
     let kept = result.strip_suffix('}').unwrap();
     assert!(told.starts_with(kept), "{told}");
-    assert!(told[kept.len()..].starts_with(r#","_aggregator":{"execution_id":"#), "ours has another name: {told}");
+    let added = r#","isError":false,"_aggregator":{"execution_id":"#;
+    assert!(told[kept.len()..].starts_with(added), "ours has another name: {told}");
 }
 
 #[test]
@@ -122,10 +123,37 @@ fn mistakes_in_a_call_are_told_with_their_place() {
         (json!({"name": "a", "timeout_ms": 0}), "body.timeout_ms", "greater_than_equal"),
         (json!({"name": "a", "source": "mcp"}), "body.source", "enum"),
         (json!({"name": "a", "tool_name": "b"}), "body.tool_name", "value_error"),
+        (json!({"name": ""}), "body.name", "string_pattern_mismatch"),
+        (json!({"tool_name": " "}), "body.tool_name", "string_pattern_mismatch"),
     ] {
-        let problems = expect_problems(&rest.post("/tools/call", &body));
-        assert_eq!(problems, [(place.to_owned(), kind.to_owned())], "{body}");
+        for path in ["/tools/call", "/execute"] {
+            let problems = expect_problems(&rest.post(path, &body));
+            assert_eq!(problems, [(place.to_owned(), kind.to_owned())], "{body}");
+        }
     }
+}
+
+#[test]
+fn whether_a_tool_failed_is_always_told() {
+    let rest = Rest::start();
+    rest.register("one", &[]);
+    for path in ["/tools/call", "/execute"] {
+        let answer = expect(200, &rest.post(path, &json!({"name": "one.echo", "arguments": {"text": "x"}})));
+        assert_eq!(answer["isError"], false, "{answer}");
+        let failed = json!({"name": "one.raw", "arguments": {"result": r#"{"content":[],"isError":true}"#}});
+        let answer = expect(200, &rest.post(path, &failed));
+        assert_eq!(answer["isError"], true, "{answer}");
+    }
+}
+
+#[test]
+fn a_search_has_no_members_that_mean_nothing() {
+    let rest = Rest::start();
+    let body = json!({"query": "x", "top_k": 5});
+    let problems = expect_problems(&rest.post("/search", &body));
+    assert_eq!(problems, [("body.top_k".to_owned(), "extra_forbidden".to_owned())]);
+    let ask = testkit::http_client::Ask::post("/api/v1/search", body.to_string());
+    assert_eq!(expect_problems(&rest.serve.fetch(&ask)), problems);
 }
 
 #[test]

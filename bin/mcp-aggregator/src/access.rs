@@ -137,7 +137,7 @@ mod tests {
     }
 
     fn storage(folder: &std::path::Path) -> StorageArguments {
-        StorageArguments { data_dir: Some(folder.to_owned()), database: None }
+        StorageArguments { data_dir: Some(folder.to_owned()), database: None, database_schema: None }
     }
 
     #[test]

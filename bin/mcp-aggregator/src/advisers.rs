@@ -12,6 +12,7 @@ use service::finding::{AskAbout, ClassifierSetup};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
+use crate::environment;
 use crate::failure::Failure;
 use crate::model_folder;
 
@@ -100,7 +101,7 @@ impl AdviserArguments {
 
 fn key(file: Option<&Path>, variable: &str) -> Result<Option<Key>, Failure> {
     let Some(file) = file else {
-        let set = std::env::var(variable).ok().filter(|key| !key.trim().is_empty());
+        let set = environment::text(variable)?.filter(|key| !key.trim().is_empty());
         return Ok(set.map(Key::new));
     };
     let text = std::fs::read_to_string(file);

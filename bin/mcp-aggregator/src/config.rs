@@ -4,9 +4,9 @@ use std::path::Path;
 
 use aggregator::Accepted;
 use aggregator::load::{self, LoadError, Loaded};
-use catalog::ConfigError;
 use catalog::config::Problem;
-use serde_json::json;
+use catalog::{Config, ConfigError};
+use serde_json::{Value, json};
 
 use crate::failure::Failure;
 
@@ -15,9 +15,21 @@ pub(crate) fn load(path: &Path) -> Result<Loaded, Failure> {
     read(path).map_err(|error| explain(&error))
 }
 
+/// The same for a program that serves: a server whose variables are not set fails alone.
+pub(crate) fn load_each(path: &Path) -> Result<Loaded, Failure> {
+    load::load_each(path, Accepted::All).map_err(|error| explain(&error))
+}
+
 /// The same, for who wants to look at the problems.
 pub(crate) fn read(path: &Path) -> Result<Loaded, LoadError> {
     load::load(path, Accepted::All)
+}
+
+/// The whole file as JSON, for what it says beside its servers.
+pub(crate) fn document(path: &Path) -> Result<Value, Failure> {
+    let invalid = |source| LoadError::Invalid { path: path.to_owned(), source };
+    let read = load::read(path).and_then(|bytes| Config::document(&bytes).map_err(invalid));
+    read.map_err(|error| explain(&error))
 }
 
 /// The failure that tells of `error`, with each of its problems for programs.

@@ -8,6 +8,7 @@ use registry::Store;
 use tokio::net::TcpListener;
 use tokio::time::{Instant, sleep};
 
+use crate::environment;
 use crate::failure::Failure;
 use crate::output::say;
 use crate::session::Signals;
@@ -26,10 +27,10 @@ const FIRST_ATTEMPTS: u32 = 5;
 
 /// How long to wait, by the flag, else by the variable.
 pub(crate) fn limit(flag: Option<u64>) -> Result<Duration, Failure> {
-    let seconds = match (flag, std::env::var(WAIT_VARIABLE)) {
+    let seconds = match (flag, environment::text(WAIT_VARIABLE)?) {
         (Some(seconds), _) => seconds,
-        (None, Err(_)) => DEFAULT_WAIT,
-        (None, Ok(text)) => {
+        (None, None) => DEFAULT_WAIT,
+        (None, Some(text)) => {
             let seconds = text.trim().parse().ok().filter(|seconds| (0..=LONGEST_WAIT).contains(seconds));
             seconds.ok_or_else(|| {
                 let message =

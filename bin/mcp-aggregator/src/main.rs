@@ -19,6 +19,7 @@
 //! - [`doctor`]: what can be wrong, and what to do about it
 //! - [`top`]: the live view
 //! - [`pasted`]: commands in what is said, so that they can be pasted
+//! - [`environment`]: its variables
 //! - [`table`], [`output`], [`colour`], [`progress`], [`words`], [`failure`], [`exit`]: data to stdout, words to stderr, a number to the shell
 
 mod access;
@@ -37,6 +38,7 @@ mod conversation;
 mod database_wait;
 mod doctor;
 mod documents;
+mod environment;
 mod exit;
 mod failure;
 mod import;

@@ -10,8 +10,13 @@ use registry::Location;
 use crate::arguments::{is_typed, whole_command};
 
 /// The options that say so.
-const OPTIONS: [(&str, &str); 4] =
-    [("url", "--url"), ("token_file", "--token-file"), ("data_dir", "--data-dir"), ("database", "--database")];
+const OPTIONS: [(&str, &str); 5] = [
+    ("url", "--url"),
+    ("token_file", "--token-file"),
+    ("data_dir", "--data-dir"),
+    ("database", "--database"),
+    ("database_schema", "--database-schema"),
+];
 const BEGINNING: &str = "mcp-aggregator ";
 
 /// Those that were typed, with what was typed behind them.

@@ -4,8 +4,11 @@ use std::env;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use registry::{CredentialKey, KEY_FILE, KEY_VARIABLE, KeyError, Location, OpenError, Store};
+use registry::{
+    CredentialKey, KEY_FILE, KEY_VARIABLE, KeyError, Location, OpenError, PostgresLocation, SchemaName, Store,
+};
 
+use crate::environment;
 use crate::failure::Failure;
 use crate::refusal::NO_ROOM;
 
@@ -18,15 +21,41 @@ pub(crate) struct StorageArguments {
     /// Where the registry is kept: postgres://..., or a file instead of registry.db in the data directory
     #[arg(long, value_name = "URL | FILE", value_parser = Location::parse)]
     pub(crate) database: Option<Location>,
+    /// The schema of a PostgreSQL database that has the registry's tables [default: MCP_AGGREGATOR_DATABASE_SCHEMA, or mcp]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) database_schema: Option<SchemaName>,
 }
+
+/// The variable that names the schema, where `--database-schema` does not.
+const SCHEMA_VARIABLE: &str = "MCP_AGGREGATOR_DATABASE_SCHEMA";
 
 impl StorageArguments {
     /// The place that is meant.
     pub(crate) fn location(&self) -> Result<Location, Failure> {
-        match &self.database {
-            Some(location) => Ok(location.clone()),
-            None => Ok(Location::in_folder(&self.folder()?)),
+        let location = match &self.database {
+            Some(location) => location.clone(),
+            None => Location::in_folder(&self.folder()?),
+        };
+        match (location, self.schema()?) {
+            (Location::Postgres(place), Some(schema)) => Ok(Location::Postgres(PostgresLocation { schema, ..place })),
+            // The variable may be set for another registry; who types the option means this one.
+            (Location::File(file), Some(_)) if self.database_schema.is_some() => {
+                let message =
+                    format!("--database-schema is for PostgreSQL, and the registry is the file {}", file.display());
+                Err(Failure::usage(message)
+                    .with_hint("name the database with --database postgres://.., or leave the option out"))
+            }
+            (location, _) => Ok(location),
         }
+    }
+
+    /// The schema that was named, by the option or by the variable.
+    fn schema(&self) -> Result<Option<SchemaName>, Failure> {
+        if let Some(schema) = &self.database_schema {
+            return Ok(Some(schema.clone()));
+        }
+        let Some(name) = environment::text(SCHEMA_VARIABLE)? else { return Ok(None) };
+        name.parse().map(Some).map_err(|error| Failure::usage(format!("{SCHEMA_VARIABLE}: {error}")))
     }
 
     /// Whether there is a registry.
@@ -46,7 +75,7 @@ impl StorageArguments {
         {
             return Ok(None);
         }
-        let variable = env::var(KEY_VARIABLE).ok();
+        let variable = environment::text(KEY_VARIABLE)?;
         let folder = if variable.is_some() { self.folder().unwrap_or_default() } else { self.folder()? };
         let key = match variable.is_some() || folder.join(KEY_FILE).exists() {
             true => CredentialKey::find(variable.as_deref(), &folder),
@@ -65,7 +94,7 @@ impl StorageArguments {
     /// The same, and whether it may work later without anybody changing anything.
     pub(crate) async fn try_open(&self) -> Result<Store, NotOpened> {
         let location = self.location()?;
-        let variable = env::var(KEY_VARIABLE).ok();
+        let variable = environment::text(KEY_VARIABLE)?;
         // With the key in the environment no folder is needed, and there may be none where the database is elsewhere.
         let folder = if variable.is_some() { self.folder().unwrap_or_default() } else { self.folder()? };
         let key_file = folder.join(KEY_FILE);
@@ -87,7 +116,8 @@ impl StorageArguments {
     pub(crate) fn as_typed(&self, command: &str) -> String {
         let folder = self.data_dir.iter().map(|folder| format!(" --data-dir {}", folder.display()));
         let database = self.database.iter().map(|location| format!(" --database {location}"));
-        std::iter::once(command.to_owned()).chain(folder).chain(database).collect()
+        let schema = self.database_schema.iter().map(|schema| format!(" --database-schema {}", schema.as_str()));
+        std::iter::once(command.to_owned()).chain(folder).chain(database).chain(schema).collect()
     }
 
     /// The folder for what must survive a restart.
@@ -188,7 +218,7 @@ mod tests {
     #[tokio::test]
     async fn a_database_of_another_key_is_refused_and_no_key_is_left_beside_it() {
         let folder = std::env::temp_dir().join(format!("storage-{}", std::process::id()));
-        let storage = StorageArguments { data_dir: Some(folder.clone()), database: None };
+        let storage = StorageArguments { data_dir: Some(folder.clone()), database: None, database_schema: None };
         let store = Store::open(&Location::in_folder(&folder), &CredentialKey::generate().unwrap()).await.unwrap();
         store.close().await;
         let failure = storage.open().await.unwrap_err();
@@ -203,7 +233,7 @@ mod tests {
         let data = folder.path().join("data");
         for database in ["postgres://me@127.0.0.1:1/x", folder.path().to_str().unwrap()] {
             let database = Some(Location::parse(database).unwrap());
-            let storage = StorageArguments { data_dir: Some(data.clone()), database };
+            let storage = StorageArguments { data_dir: Some(data.clone()), database, database_schema: None };
             assert!(storage.open().await.is_err());
             assert!(!data.exists(), "nothing was made");
         }

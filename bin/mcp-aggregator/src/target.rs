@@ -148,8 +148,11 @@ impl TargetArguments {
 
     /// Whether that service keeps the registry that was named.
     fn is_meant(&self, running: &Running) -> Result<bool, Failure> {
-        let Some(named) = &self.storage.database else { return Ok(true) };
-        Ok(match (named, Location::parse(&running.database)) {
+        if self.storage.database.is_none() {
+            return Ok(true);
+        }
+        let named = self.storage.location()?;
+        Ok(match (&named, Location::parse(&running.database)) {
             // However it is spelled.
             (Location::File(one), Ok(Location::File(other))) => whole(one) == whole(&other),
             _ => named.to_string() == running.database,
@@ -286,7 +289,8 @@ mod tests {
     #[tokio::test]
     async fn what_another_process_keeps_is_not_opened() {
         let folder = tempfile::tempdir().expect("there is room for a folder");
-        let storage = StorageArguments { data_dir: Some(folder.path().to_owned()), database: None };
+        let storage =
+            StorageArguments { data_dir: Some(folder.path().to_owned()), database: None, database_schema: None };
         let target = TargetArguments { url: None, token_file: None, storage };
         let location = Location::in_folder(folder.path());
         let tenancy = tenancy::Tenancy::take(&location, Some(folder.path())).expect("nobody has it");
@@ -297,8 +301,11 @@ mod tests {
         assert!(!folder.path().join("registry.db").exists(), "nothing was made");
         let spelled =
             folder.path().join("..").join(folder.path().file_name().expect("it has a name")).join("registry.db");
-        let storage =
-            StorageArguments { data_dir: Some(folder.path().join("other")), database: Some(Location::File(spelled)) };
+        let storage = StorageArguments {
+            data_dir: Some(folder.path().join("other")),
+            database: Some(Location::File(spelled)),
+            database_schema: None,
+        };
         let other = TargetArguments { url: None, token_file: None, storage };
         assert!(other.find().await.is_err(), "whatever it is called");
         drop((tenancy, word));
@@ -309,7 +316,7 @@ mod tests {
     async fn looking_makes_no_registry() {
         let folder = tempfile::tempdir().expect("there is room for a folder");
         let typo = folder.path().join("typo");
-        let storage = StorageArguments { data_dir: Some(typo.clone()), database: None };
+        let storage = StorageArguments { data_dir: Some(typo.clone()), database: None, database_schema: None };
         let target = TargetArguments { url: None, token_file: None, storage };
         assert!(target.there().await.is_ok_and(|there| there.is_none()));
         let Err(failure) = target.there_or_new().await else { panic!("a place that was named must be there") };

@@ -14,6 +14,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use registry::{Location, ServerId};
+use upstream::Holder;
 
 use crate::failure::Failure;
 use crate::service_file;
@@ -72,8 +73,14 @@ pub(crate) fn keeper(location: &Location, folder: Option<&Path>) -> Option<Strin
     if !matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)) {
         return None;
     }
-    let pid = fs::read_to_string(&path).unwrap_or_default().trim().to_owned();
-    Some(if pid.is_empty() { "a process that is just starting".to_owned() } else { format!("process {pid}") })
+    Some(holder(&path))
+}
+
+/// The process that has a lock, in words. It writes its number into the file once it has it.
+fn holder(lock: &Path) -> String {
+    let written = fs::read_to_string(lock).ok().and_then(|pid| pid.trim().parse().ok()).map(Holder::Process);
+    let found = written.or_else(|| Holder::of_file(lock));
+    found.map_or_else(|| "a process that is just starting".to_owned(), |holder| holder.to_string())
 }
 
 fn lock_of(location: &Location, folder: Option<&Path>) -> Option<PathBuf> {
@@ -145,12 +152,11 @@ fn lock_beside(database: &Path) -> PathBuf {
 }
 
 fn taken(location: &Location, lock: &Path, folder: Option<&Path>) -> Failure {
-    let pid = fs::read_to_string(lock).unwrap_or_default().trim().to_owned();
-    let running = folder.and_then(service_file::read).filter(|running| running.pid.to_string() == pid);
+    let pid = fs::read_to_string(lock).unwrap_or_default();
+    let running = folder.and_then(service_file::read).filter(|running| running.pid.to_string() == pid.trim());
     let who = match running {
-        Some(running) => format!("process {pid}, at {}", running.url),
-        None if pid.is_empty() => "a process that is just starting".to_owned(),
-        None => format!("process {pid}"),
+        Some(running) => format!("{}, at {}", holder(lock), running.url),
+        None => holder(lock),
     };
     let what = match location {
         Location::File(_) => format!("keeps the registry at {location}"),
@@ -183,7 +189,9 @@ mod tests {
         let location = Location::in_folder(folder.path());
         assert_eq!(keeper(&location, None), None);
         let tenancy = Tenancy::take(&location, None).unwrap();
-        assert_eq!(keeper(&location, None).unwrap(), format!("process {}", std::process::id()));
+        let shown = keeper(&location, None).unwrap();
+        let program = std::env::args().next().unwrap();
+        assert!(shown.starts_with(&format!("process {} (`{program}", std::process::id())), "{shown}");
         drop(tenancy);
         assert_eq!(keeper(&location, None), None);
         Tenancy::take(&location, None).expect("who looked has let go of it");
@@ -212,7 +220,8 @@ mod tests {
         let word = ServiceFile::write(&folder, "http://127.0.0.1:1", "db", None).unwrap();
         let refused = Tenancy::take(&location, Some(&folder)).unwrap_err().message;
         assert!(refused.contains("http://127.0.0.1:1"), "{refused}");
-        assert!(refused.contains(&std::process::id().to_string()), "{refused}");
+        let own = Holder::Process(std::process::id()).to_string();
+        assert!(own.contains('`') && refused.contains(&own), "{refused} does not say {own}");
         let instance = first.instance().to_owned();
         drop((word, first));
         let moved = folder.with_extension("moved");

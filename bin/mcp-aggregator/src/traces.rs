@@ -43,8 +43,7 @@ fn setup(look: Look<'_>) -> Option<TraceSetup> {
         return None;
     }
     let headers = of_traces(look, "HEADERS").map(|list| pairs(&list)).unwrap_or_default();
-    let limit = of_traces(look, "TIMEOUT").and_then(|millis| millis.trim().parse().ok()).map(Duration::from_millis);
-    let posting = Posting::new(&url, headers, "application/x-protobuf", limit.unwrap_or(PATIENCE));
+    let posting = Posting::new(&url, headers, "application/x-protobuf", timeout(look));
     match posting {
         Ok(posting) => {
             Some(TraceSetup { collector: Arc::new(Post(posting)), resource: resource(look), sampler: sampler(look) })
@@ -54,6 +53,15 @@ fn setup(look: Look<'_>) -> Option<TraceSetup> {
             None
         }
     }
+}
+
+/// How long a collector may take.
+fn timeout(look: Look<'_>) -> Duration {
+    let Some(written) = of_traces(look, "TIMEOUT") else { return PATIENCE };
+    written.trim().parse().map(Duration::from_millis).unwrap_or_else(|_| {
+        tracing::warn!(timeout = written, "the timeout of the collector is no number of milliseconds; 10 s are used");
+        PATIENCE
+    })
 }
 
 /// The one for traces is taken as it is, the one for everything has a place for them below.

@@ -31,7 +31,7 @@ use tokio::time::{Instant, timeout_at};
 use upstream::ancestry::Ancestry;
 use upstream::lineage::{self, Lineage};
 use upstream::watchdog::Watchdog;
-use upstream::{Connection, Life, Report, ServerLimits, Stop};
+use upstream::{Connection, Life, Phase, Report, ServerLimits, Stop, Watcher as _};
 
 use crate::call;
 use crate::client::Client;
@@ -110,12 +110,24 @@ impl Fleet {
     /// run elsewhere are reached, for programs that do.
     pub fn start(config: Config, options: Options, chain: &Chain, remote: Option<Life>) -> Arc<Self> {
         let fleet = Self::empty(options, chain, remote);
-        let names = config.servers.iter().map(|spec| spec.name.clone());
-        fleet.enrol_all(names.collect());
+        let names = config.servers.iter().map(|spec| &spec.name).chain(config.unset.iter().map(|server| &server.name));
+        fleet.enrol_all(names.cloned().collect());
+        let first_unset = config.servers.len();
         for (index, spec) in config.servers.into_iter().enumerate() {
             fleet.begin(index, spec, None);
         }
+        for (index, server) in (first_unset..).zip(config.unset) {
+            fleet.fail_unset(index, server.reason);
+        }
         fleet
+    }
+
+    /// A server whose variables are not set cannot start; it fails as one does whose program is not there.
+    fn fail_unset(&self, index: usize, cause: String) {
+        let phase = Phase::Startup;
+        self.stand(index, ServerState::Failed(format!("{phase}: {cause}").into()), None);
+        let hint = Some("set it where this program is started, or give a default: `${NAME:-default}`");
+        self.reported(index, Report { phase, cause, last_words: Vec::new(), hint });
     }
 
     /// What a server's tool is called among all.

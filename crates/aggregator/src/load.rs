@@ -48,20 +48,32 @@ pub enum LoadError {
 
 /// Reads the configuration at `path` with the variables of our environment.
 pub fn load(path: &Path, accepted: Accepted) -> Result<Loaded, LoadError> {
-    let unreadable = |source: io::Error| match source.kind() {
-        io::ErrorKind::NotFound => LoadError::NotFound(path.to_owned()),
-        _ => LoadError::Unreadable { path: path.to_owned(), source },
-    };
-    let bytes = std::fs::read(path).map_err(unreadable)?;
+    load_by(path, |bytes| Config::parse(bytes, accepted, |name| std::env::var(name).ok()))
+}
+
+/// The same, but a server whose variables are not set fails alone, and the others can start.
+pub fn load_each(path: &Path, accepted: Accepted) -> Result<Loaded, LoadError> {
+    load_by(path, |bytes| Config::parse_each(bytes, accepted, |name| std::env::var(name).ok()))
+}
+
+fn load_by(path: &Path, parse: impl FnOnce(&[u8]) -> Result<Config, ConfigError>) -> Result<Loaded, LoadError> {
+    let bytes = read(path)?;
     // A pipe (`<(…)` in a shell) can be read but has no path to speak of.
     let resolved = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let chain = Chain::enter(std::env::var_os(cycle::VARIABLE).as_deref(), &resolved)?;
-    let config = Config::parse(&bytes, accepted, |name| std::env::var(name).ok())
-        .map_err(|source| LoadError::Invalid { path: path.to_owned(), source })?;
+    let config = parse(&bytes).map_err(|source| LoadError::Invalid { path: path.to_owned(), source })?;
     for warning in &config.warnings {
         tracing::warn!(what = %warning, "the config says more than is used");
     }
     Ok(Loaded { config, chain, source: bytes })
+}
+
+/// The bytes of the configuration at `path`.
+pub fn read(path: &Path) -> Result<Vec<u8>, LoadError> {
+    std::fs::read(path).map_err(|source| match source.kind() {
+        io::ErrorKind::NotFound => LoadError::NotFound(path.to_owned()),
+        _ => LoadError::Unreadable { path: path.to_owned(), source },
+    })
 }
 
 /// The variable that says how many seconds a server may take to become ready.
@@ -81,7 +93,9 @@ pub fn answer_timeout() -> Result<Duration, String> {
 }
 
 fn seconds(variable: &str, default: u64) -> Result<Duration, String> {
-    let Ok(text) = std::env::var(variable) else { return Ok(Duration::from_secs(default)) };
+    let Some(text) = std::env::var_os(variable) else { return Ok(Duration::from_secs(default)) };
+    // What is no UTF-8 is no number either.
+    let text = text.to_string_lossy();
     let seconds = text.parse().ok().filter(|&seconds: &f64| seconds > 0.0 && seconds.is_finite());
     // Nobody waits longer than a year, and clocks cannot count to every number.
     seconds

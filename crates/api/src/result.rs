@@ -1,4 +1,5 @@
-//! The result of a call with a note on how it got there: one member more, and no other byte different.
+//! The result of a call with a note on how it got there, and whether the tool failed where the server does not say so: one
+//! or two members more, and no other byte different.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -8,6 +9,9 @@ use service::calls::Outcome;
 
 /// What the note is called; and what it is called if the server has something of that name itself.
 const NAMES: [&str; 2] = ["metadata", "_aggregator"];
+
+/// The member that says whether the tool failed. Servers may leave it out on success; programs that use REST need not know.
+const IS_ERROR: &str = "isError";
 
 /// The result with its note.
 pub(crate) fn with_metadata(outcome: &Outcome) -> String {
@@ -20,10 +24,13 @@ fn noted(result: &str, note: &str) -> String {
     let Some(taken) = names_in(result) else {
         return format!(r#"{{"result":{result},"metadata":{note}}}"#);
     };
-    let Some(name) = NAMES.iter().find(|name| !taken.contains(**name)) else { return result.to_owned() };
+    let success = (!taken.contains(IS_ERROR)).then(|| format!(r#""{IS_ERROR}":false"#));
+    let name = NAMES.iter().find(|name| !taken.contains(**name));
+    let note = name.map(|name| format!(r#""{name}":{note}"#));
+    let added = success.into_iter().chain(note).collect::<Vec<_>>().join(",");
     let body = result.strip_suffix('}').unwrap_or(result);
-    let comma = if taken.is_empty() { "" } else { "," };
-    format!(r#"{body}{comma}"{name}":{note}}}"#)
+    let comma = if taken.is_empty() || added.is_empty() { "" } else { "," };
+    format!("{body}{comma}{added}}}")
 }
 
 /// The names of an object's members; nothing if it is none.
@@ -58,14 +65,15 @@ mod tests {
         let result = r#"{ "content" : [1e400, "\ud800"],"isError":false }"#;
         let expected = r#"{ "content" : [1e400, "\ud800"],"isError":false ,"metadata":{"a":1}}"#;
         assert_eq!(noted(result, r#"{"a":1}"#), expected);
-        assert_eq!(noted("{}", "{}"), r#"{"metadata":{}}"#);
+        assert_eq!(noted("{}", "{}"), r#"{"isError":false,"metadata":{}}"#);
     }
 
     #[test]
     fn a_servers_own_metadata_stays_and_ours_gets_another_name() {
-        assert_eq!(noted(r#"{"metadata":1}"#, "{}"), r#"{"metadata":1,"_aggregator":{}}"#);
-        assert_eq!(noted(r#"{"met\u0061data":1}"#, "{}"), r#"{"met\u0061data":1,"_aggregator":{}}"#);
-        let both = r#"{"metadata":1,"_aggregator":2}"#;
+        let own = r#"{"isError":true,"metadata":1}"#;
+        assert_eq!(noted(own, "{}"), r#"{"isError":true,"metadata":1,"_aggregator":{}}"#);
+        assert_eq!(noted(r#"{"met\u0061data":1}"#, "{}"), r#"{"met\u0061data":1,"isError":false,"_aggregator":{}}"#);
+        let both = r#"{"isError":null,"metadata":1,"_aggregator":2}"#;
         assert_eq!(noted(both, "{}"), both);
     }
 

@@ -132,6 +132,7 @@ mod tests {
             latency_ms: Some(0.5),
             consecutive_failures: 0,
             failure_count: 0,
+            retry_count: 0,
             next_retry_at: None,
             error_message: None,
             warning: None,

@@ -16,9 +16,11 @@ mod tree;
 
 pub use error::{ConfigError, Problem, ProblemKind, Warning};
 
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
 use crate::jsonc;
 use crate::server::{ServerName, ServerSpec};
-use tree::Node;
 
 /// A config without problems.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -27,8 +29,20 @@ pub struct Config {
     pub servers: Vec<ServerSpec>,
     /// The servers with `"disabled": true` or `"enabled": false`, in file order.
     pub disabled: Vec<ServerName>,
+    /// The servers that cannot start because variables they use are not set, in file order. Only
+    /// [`Config::parse_each`] has any: [`Config::parse`] refuses such a file.
+    pub unset: Vec<UnsetServer>,
     /// What can be run, but hardly is what was meant.
     pub warnings: Vec<Warning>,
+}
+
+/// A server that cannot start because variables it uses are not set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnsetServer {
+    /// Its key in the file.
+    pub name: ServerName,
+    /// Which variables, and where they are used.
+    pub reason: String,
 }
 
 /// Which servers a program can use.
@@ -49,10 +63,55 @@ impl Config {
         accepted: Accepted,
         lookup: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, ConfigError> {
-        let text = decode(bytes)?;
-        let tree = parse_json(text)?;
-        check::config(&tree, accepted, &lookup).map_err(ConfigError::Problems)
+        let tree = parse_json(decode(bytes)?)?;
+        check::config(&tree, accepted, UnsetVariables::RefuseFile, &lookup).map_err(ConfigError::Problems)
     }
+
+    /// The same, but a server whose variables are not set fails alone: it is in [`Config::unset`], and the others can start.
+    pub fn parse_each(
+        bytes: &[u8],
+        accepted: Accepted,
+        lookup: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, ConfigError> {
+        let tree = parse_json(decode(bytes)?)?;
+        check::config(&tree, accepted, UnsetVariables::FailServer, &lookup).map_err(ConfigError::Problems)
+    }
+
+    /// The whole file as JSON, read by the same parser: comments, trailing commas and a byte order mark are accepted.
+    pub fn document(bytes: &[u8]) -> Result<Value, ConfigError> {
+        parse_json(decode(bytes)?)
+    }
+
+    /// The servers as the file has them, variables untouched, in file order.
+    pub fn entries(bytes: &[u8], accepted: Accepted) -> Result<Map<String, Value>, ConfigError> {
+        let mut document = Self::document(bytes)?;
+        let key = accepted.keys().iter().find(|key| document.get(**key).is_some());
+        Ok(match key.map(|key| document[*key].take()) {
+            Some(Value::Object(entries)) => entries,
+            // What is wrong with anything else is for `parse` to say.
+            _ => Map::new(),
+        })
+    }
+}
+
+impl Accepted {
+    /// The top-level keys that servers may be under; the first that is there counts.
+    fn keys(self) -> &'static [&'static str] {
+        match self {
+            Self::StdioOnly => &["mcpServers"],
+            Self::All => &["mcpServers", OF_VS_CODE],
+        }
+    }
+}
+
+/// What VS Code calls `mcpServers`.
+const OF_VS_CODE: &str = "servers";
+
+/// What becomes of a server whose variables are not set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum UnsetVariables {
+    RefuseFile,
+    FailServer,
 }
 
 /// The text of the file, without the byte order mark that Windows editors like to put first.
@@ -67,7 +126,7 @@ fn decode(bytes: &[u8]) -> Result<&str, ConfigError> {
     })
 }
 
-fn parse_json(text: &str) -> Result<Node, ConfigError> {
+fn parse_json<T: DeserializeOwned>(text: &str) -> Result<T, ConfigError> {
     if text.trim().is_empty() {
         return Err(ConfigError::InvalidJson {
             line: 1,

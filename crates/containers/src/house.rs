@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use upstream::stderr::Tail;
-use upstream::{Ending, Stop, Tenancy, Upstream, lineage};
+use upstream::{Ending, Holder, Stop, Tenancy, Upstream, lineage};
 
 use crate::Containers;
 use crate::claims::Claim;
@@ -51,6 +51,9 @@ const STARTERS: [&str; 2] = ["[FATAL tini", "(catatonit:"];
 const SIGNALLED: i64 = 128;
 const LAST_SIGNAL: i64 = 64;
 const KILLED: i64 = SIGNALLED + 9;
+/// So many digits of a container's id are what engines show.
+const SHORT_ID: usize = 12;
+
 /// Letters and digits of the end of a name that nobody chose.
 const RANDOM_LETTERS: usize = 8;
 
@@ -77,7 +80,12 @@ impl House {
         wanted: &Container,
         tail: &Tail,
     ) -> Result<(Self, AttachContainerResults), Trouble> {
-        let claim = claim_own_ports(containers, upstream, wanted)?;
+        let claim = match claim_own_ports(containers, upstream, wanted) {
+            Ok(claim) => claim,
+            // Another server of ours is known by its name.
+            Err(Claimed::ByServer(trouble)) => return Err(trouble),
+            Err(Claimed::ByProcess(trouble)) => return Err(with_port_holder(trouble, wanted).await),
+        };
         let (id, name) = create(containers, engine, upstream, wanted).await?;
         // Before it starts, so that nothing that happens to it is missed.
         let post = containers.lookout.post(engine, &id);
@@ -103,7 +111,9 @@ impl House {
         let options = AttachContainerOptionsBuilder::new().stream(true).stdin(is_stdio).stdout(true).stderr(true);
         let refused = |deed| move |error: Error| Trouble::Refused { deed, words: in_words(&error) };
         let attached = docker.attach_container(id, Some(options.build())).await.map_err(refused("attach to it"))?;
-        docker.start_container(id, None::<StartContainerOptions>).await.map_err(|error| not_started(wanted, &error))?;
+        if let Err(error) = docker.start_container(id, None::<StartContainerOptions>).await {
+            return Err(with_port_holder(not_started(wanted, &error), wanted).await);
+        }
         let seen = inspect(engine, id).await.map_err(|error| refused("look at the container")(error))?;
         let watch = Watch {
             engine: engine.clone(),
@@ -180,10 +190,50 @@ async fn create(
     match create_once(containers, engine, upstream, wanted).await {
         Err(Trouble::NameTaken { .. }) => {
             containers.remove_leftovers(engine).await?;
-            create_once(containers, engine, upstream, wanted).await
+            match create_once(containers, engine, upstream, wanted).await {
+                Err(Trouble::NameTaken { name, words }) => {
+                    let words = match container_named(engine, &name).await {
+                        Some(other) => format!("{words}; {other}"),
+                        None => words,
+                    };
+                    Err(Trouble::NameTaken { name, words })
+                }
+                decided => decided,
+            }
         }
         decided => decided,
     }
+}
+
+/// The container that has a name: its id, its image, and its process if it runs.
+async fn container_named(engine: &Engine, name: &str) -> Option<String> {
+    let seen = inspect(engine, name).await.ok()?;
+    let id: String = seen.id?.chars().take(SHORT_ID).collect();
+    let image = seen.config.and_then(|config| config.image).unwrap_or_default();
+    let state = seen.state.unwrap_or_default();
+    let pid = state.pid.and_then(|pid| u32::try_from(pid).ok()).filter(|&pid| pid > 0);
+    let process = match pid {
+        Some(pid) => format!("it runs as {}", Holder::Process(pid)),
+        None => "it does not run".to_owned(),
+    };
+    Some(format!("container {id} of image `{image}` has it, and {process}"))
+}
+
+/// What the engine says of a port that is taken, and which process has it. Looking for that may take a while.
+async fn with_port_holder(trouble: Trouble, wanted: &Container) -> Trouble {
+    let Trouble::PortTaken { port, words } = trouble else { return trouble };
+    let is_host = wanted.network.as_deref() == Some("host");
+    let ports: Vec<u16> =
+        wanted.ports.iter().filter_map(|port| if is_host { Some(port.inside) } else { port.here }).collect();
+    let holder = |port: u16| Holder::of_port((Ipv4Addr::UNSPECIFIED, port).into());
+    let looking = tokio::task::spawn_blocking(move || {
+        ports.into_iter().find_map(|port| Some(format!("{} listens at port {port}", holder(port)?)))
+    });
+    let words = match looking.await {
+        Ok(Some(found)) => format!("{words}; {found}"),
+        _ => words,
+    };
+    Trouble::PortTaken { port, words }
 }
 
 async fn create_once(
@@ -233,19 +283,26 @@ fn not_started(wanted: &Container, error: &Error) -> Trouble {
     Trouble::Refused { deed: "start the container", words }
 }
 
+/// Who has a port of the machine already.
+enum Claimed {
+    ByServer(Trouble),
+    ByProcess(Trouble),
+}
+
 /// A server in the machine's own network finds out too late, and in words of its own, that its port is taken. By another
 /// of our servers it may be taken only in a moment: that one would then answer for this one.
-fn claim_own_ports(containers: &Containers, upstream: &Upstream, wanted: &Container) -> Result<Claim, Trouble> {
+fn claim_own_ports(containers: &Containers, upstream: &Upstream, wanted: &Container) -> Result<Claim, Claimed> {
     if wanted.network.as_deref() != Some("host") {
         return Ok(Claim::default());
     }
     let ports: Vec<u16> = wanted.ports.iter().map(|port| port.inside).collect();
-    let claim = containers.claims.take(upstream.spec.name.as_str(), &ports)?;
+    let claim = containers.claims.take(upstream.spec.name.as_str(), &ports).map_err(Claimed::ByServer)?;
     for port in &wanted.ports {
         if let Err(error) = TcpListener::bind((Ipv4Addr::LOCALHOST, port.inside))
             && error.kind() == std::io::ErrorKind::AddrInUse
         {
-            return Err(Trouble::PortTaken { port: port.inside.to_string(), words: error.to_string() });
+            let (port, words) = (port.inside.to_string(), error.to_string());
+            return Err(Claimed::ByProcess(Trouble::PortTaken { port, words }));
         }
     }
     Ok(claim)

@@ -1,5 +1,7 @@
 //! How we are: up, and how many of our servers are.
 
+use std::borrow::Cow;
+
 use aggregator::{Fleet, ServerState};
 use bytes::Bytes;
 use hyper::{Response, StatusCode};
@@ -11,15 +13,15 @@ use crate::body::Body;
 /// How what the front does not know of is: above all, whether what is changed is kept. Must answer at once.
 pub type HealthCheck = Box<dyn Fn() -> Health + Send + Sync>;
 
-/// How well we are. Reasons must not name servers, files or addresses: everybody may ask for them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// How well we are. Reasons name no servers, folders or addresses: everybody may ask for them.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Health {
     /// All is well.
     Ok,
     /// Calls are served, but something is wrong that may pass.
-    Degraded(&'static str),
+    Degraded(Cow<'static, str>),
     /// Somebody has to do something. Load balancers see it by the status, which is 503.
-    Failed(&'static str),
+    Failed(Cow<'static, str>),
 }
 
 /// Tells numbers only: whoever may ask this need not know who the servers are.
@@ -43,7 +45,7 @@ pub(crate) fn answer(fleet: &Fleet, health: Health) -> Response<Body> {
     let word = ("status", reply::string(word));
     let told = match why {
         None => reply::object([word, ("servers", servers)]),
-        Some(why) => reply::object([word, ("message", reply::string(why)), ("servers", servers)]),
+        Some(why) => reply::object([word, ("message", reply::string(&why)), ("servers", servers)]),
     };
     answer::json(status, Body::Whole(Bytes::from(told)))
 }

@@ -17,6 +17,7 @@ pub(crate) use sqlite::Sqlite;
 pub(crate) use value::{Given, Mismatch, Row, Value, values};
 
 use crate::error::Error;
+use crate::location::SchemaName;
 
 /// Values for a statement that is run several times.
 pub(crate) trait Rows: Send + Sync + 'static {
@@ -136,6 +137,14 @@ impl Session {
 
     pub(crate) fn is_postgres(&self) -> bool {
         matches!(self.inner, Inner::Postgres(_))
+    }
+
+    /// The schema that has our tables, where there are schemas.
+    pub(crate) fn schema(&self) -> Option<&SchemaName> {
+        match &self.inner {
+            Inner::Sqlite(_) => None,
+            Inner::Postgres(session) => Some(session.schema()),
+        }
     }
 
     async fn rows(&mut self, sql: &str, values: Vec<Value>) -> Result<Vec<Row>, Error> {

@@ -149,6 +149,14 @@ pub enum OpenError {
         /// The newest that is known here.
         known: i64,
     },
+    /// Somebody else's table has a name that the registry needs, and cannot be used for it. Nothing was changed.
+    #[error("the database has a table `{table}` that the registry cannot use: {why}")]
+    UnfitTable {
+        /// The table, with its schema.
+        table: String,
+        /// What is in the way, with the name of the column where it is one.
+        why: String,
+    },
     /// The database cannot be brought to the version that this program needs.
     #[error("could not apply migration {version}")]
     Migration {
@@ -170,6 +178,9 @@ impl OpenError {
             Self::Newer { .. } => Some("use the program version that last used this database, or a newer one"),
             Self::ChangedMigration { .. } => Some("was this database made by another build? use a fresh one"),
             Self::Empty { .. } => Some("restore a backup; or remove the file, and an empty registry is made"),
+            Self::UnfitTable { .. } => Some(
+                "change the table, or give the registry a schema of its own with `--database-schema`; nothing was changed",
+            ),
             Self::Foreign { .. } => Some("--data-dir and --database name another place"),
             Self::Store(Error::WrongKey) => Some(
                 "set MCP_CREDENTIAL_KEY, or put back the file credential.key, as they were when the database was made",

@@ -28,6 +28,7 @@
 //! # }
 //! ```
 
+mod adoption;
 mod audit;
 mod backup;
 mod bindings;
@@ -67,7 +68,7 @@ pub use ids::{BindingId, ExecutionId, ServerId, ToolId};
 pub use json::RawJson;
 pub use judgements::{Judgement, SuggestionRecord};
 pub use key::{CredentialKey, KEY_FILE, KEY_VARIABLE, KeyError};
-pub use location::{Location, UnknownDatabase};
+pub use location::{BadSchemaName, Location, PostgresLocation, SchemaName, UnknownDatabase};
 pub use page::{Keep, Listed, Page};
 pub use servers::{NewServer, ServerFilter, ServerPatch, ServerRecord, StatusChange, StatusChanged};
 pub use skills::SkillRecord;

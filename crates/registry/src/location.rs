@@ -2,14 +2,68 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 /// Where the registry is kept.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Location {
     /// A SQLite file. It and its folder are made where they are missing.
     File(PathBuf),
-    /// A PostgreSQL server, as `postgres://user:password@host:port/database?sslmode=...`.
-    Postgres(String),
+    /// A schema of a database on a PostgreSQL server.
+    Postgres(PostgresLocation),
+}
+
+/// A schema of a database on a PostgreSQL server.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PostgresLocation {
+    /// The database, as `postgres://user:password@host:port/database?sslmode=...`.
+    pub url: String,
+    /// The schema in it that has our tables.
+    pub schema: SchemaName,
+}
+
+/// The name of a schema that needs no escapes, wherever it is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SchemaName(String);
+
+/// A text that names no schema we would use.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "`{name}` cannot be the name of a schema: it must have 1 to 63 letters, digits, `_` or `-`, begin with a letter or `_`, and not with `pg_`"
+)]
+pub struct BadSchemaName {
+    name: String,
+}
+
+/// Names that are longer are cut by PostgreSQL.
+const LONGEST_SCHEMA: usize = 63;
+
+impl SchemaName {
+    /// The schema as it is called.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Default for SchemaName {
+    fn default() -> Self {
+        Self("mcp".to_owned())
+    }
+}
+
+impl FromStr for SchemaName {
+    type Err = BadSchemaName;
+
+    fn from_str(name: &str) -> Result<Self, BadSchemaName> {
+        let begins = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
+        let is_plain = name.chars().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-'));
+        // The server keeps these for itself.
+        let is_reserved = name.to_ascii_lowercase().starts_with("pg_");
+        if begins && is_plain && !is_reserved && name.len() <= LONGEST_SCHEMA {
+            return Ok(Self(name.to_owned()));
+        }
+        Err(BadSchemaName { name: name.to_owned() })
+    }
 }
 
 /// A text that names no place we know.
@@ -28,11 +82,16 @@ impl Location {
         Self::File(data_dir.join(FILE_NAME))
     }
 
+    /// The usual schema of a PostgreSQL database.
+    pub fn postgres(url: impl Into<String>) -> Self {
+        Self::Postgres(PostgresLocation { url: url.into(), schema: SchemaName::default() })
+    }
+
     /// What a user writes after `--database`: a PostgreSQL address, or the path of a file, with or without `sqlite:`.
     pub fn parse(text: &str) -> Result<Self, UnknownDatabase> {
         let Some((scheme, rest)) = text.split_once(':') else { return Ok(Self::File(text.into())) };
         match scheme {
-            "postgres" | "postgresql" => Ok(Self::Postgres(text.to_owned())),
+            "postgres" | "postgresql" => Ok(Self::postgres(text)),
             "sqlite" | "file" => Ok(Self::File(rest.strip_prefix("//").unwrap_or(rest).into())),
             _ if rest.starts_with("//") => Err(UnknownDatabase { scheme: scheme.to_owned() }),
             _ => Ok(Self::File(text.into())),
@@ -45,7 +104,12 @@ impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(path) => path.display().fmt(f),
-            Self::Postgres(url) => f.write_str(&without_password(url)),
+            Self::Postgres(PostgresLocation { url, schema }) if *schema == SchemaName::default() => {
+                f.write_str(&without_password(url))
+            }
+            Self::Postgres(PostgresLocation { url, schema }) => {
+                write!(f, "{} (schema {})", without_password(url), schema.as_str())
+            }
         }
     }
 }
@@ -78,6 +142,17 @@ mod tests {
             let location = Location::parse(written).unwrap();
             assert_eq!(location.to_string(), shown);
             assert!(!format!("{location:?}").contains("s3c"));
+        }
+    }
+
+    #[test]
+    fn another_schema_is_another_place_and_its_name_needs_no_escapes() {
+        let Location::Postgres(usual) = Location::postgres("postgres://host/db") else { unreachable!("it is one") };
+        let other = PostgresLocation { schema: "team_a".parse().unwrap(), ..usual.clone() };
+        assert_eq!(Location::Postgres(other).to_string(), "postgres://host/db (schema team_a)");
+        assert_eq!(usual.schema.as_str(), "mcp");
+        for bad in ["", "1a", "a.b", "a\"b", "a b", "pg_mine", "PG_x", "é", &"a".repeat(64)] {
+            assert!(bad.parse::<SchemaName>().unwrap_err().to_string().contains(bad), "{bad}");
         }
     }
 

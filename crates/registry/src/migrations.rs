@@ -1,13 +1,15 @@
 //! Brings a database to the version that this program needs: numbered texts, applied once, in order, and never edited.
 
+use std::borrow::Cow;
 use std::path::Path;
 use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
 
-use crate::Timestamp;
 use crate::database::{Database, Session, values};
 use crate::error::{Error, OpenError};
+use crate::location::SchemaName;
+use crate::{Timestamp, adoption};
 
 /// A step from one version to the next.
 struct Migration {
@@ -29,7 +31,7 @@ macro_rules! migrations {
 }
 
 /// All there are, in order.
-const MIGRATIONS: &[Migration] = migrations![1 "0001_registry", 2 "0002_lean_executions", 3 "0003_skills", 4 "0004_judgements", 5 "0005_switches", 6 "0006_sizes"];
+const MIGRATIONS: &[Migration] = migrations![1 "0001_registry", 2 "0002_lean_executions", 3 "0003_skills", 4 "0004_judgements", 5 "0005_switches", 6 "0006_sizes", 7 "0007_retries"];
 
 /// Another program that starts at the same time is waited for, and it may have much to change.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -57,9 +59,17 @@ fn checksum(text: &str) -> String {
 pub(crate) async fn apply(database: &Database) -> Result<(), OpenError> {
     let mut session = database.write_within("prepare the database", LIMIT).await?;
     prepare(&mut session).await?;
-    for migration in missing(&mut session).await? {
+    let missing = missing(&mut session).await?;
+    let is_fresh = missing.len() == MIGRATIONS.len();
+    let adopted = if is_fresh { adoption::find(&mut session).await? } else { None };
+    for migration in missing {
         let version = migration.version;
-        step(&mut session, migration).await.map_err(|source| OpenError::Migration { version, source })?;
+        let text = migration.text(&session);
+        let text = if adopted.is_some() { adoption::without_tools(text).into() } else { Cow::Borrowed(text) };
+        step(&mut session, migration, &text).await.map_err(|source| OpenError::Migration { version, source })?;
+    }
+    if let Some(table) = adopted {
+        table.extend(&mut session).await?;
     }
     Ok(session.commit().await?)
 }
@@ -87,12 +97,11 @@ pub(crate) enum Extent {
 /// Looks how far a database is.
 pub(crate) async fn extent(database: &Database) -> Result<Extent, OpenError> {
     let mut session = database.read("look at the database").await?;
-    let table = if session.is_postgres() {
-        "SELECT count(*) AS n FROM pg_tables WHERE schemaname = 'mcp' AND tablename = 'schema_migrations'"
-    } else {
-        "SELECT count(*) AS n FROM sqlite_master WHERE name = 'schema_migrations'"
+    let table = match session.schema() {
+        Some(schema) => table_of_migrations(schema),
+        None => "SELECT count(*) AS n FROM sqlite_master WHERE name = 'schema_migrations'".to_owned(),
     };
-    if session.number(table, values![]).await? == 0 {
+    if session.number(&table, values![]).await? == 0 {
         return Ok(Extent::Nothing);
     }
     let missing = missing(&mut session).await?.len();
@@ -126,29 +135,35 @@ async fn missing(session: &mut Session) -> Result<Vec<&'static Migration>, OpenE
     Ok(missing)
 }
 
+/// Counts our table of migrations, of which there is one or none. The name of a schema needs no escapes.
+fn table_of_migrations(schema: &SchemaName) -> String {
+    let schema = schema.as_str();
+    format!("SELECT count(*) AS n FROM pg_tables WHERE schemaname = '{schema}' AND tablename = 'schema_migrations'")
+}
+
 async fn prepare(session: &mut Session) -> Result<(), Error> {
-    if !session.is_postgres() {
-        return session.script(TABLE_IN_SQLITE).await;
-    }
+    let Some(schema) = session.schema().cloned() else { return session.script(TABLE_IN_SQLITE).await };
     session.script(LOCK).await?;
     // Whoever may not create a schema can still use one that was made for them.
-    if session.number("SELECT count(*) AS n FROM pg_namespace WHERE nspname = 'mcp'", values![]).await? == 0 {
-        session.script("CREATE SCHEMA mcp").await?;
+    let name = schema.as_str();
+    let count = format!("SELECT count(*) AS n FROM pg_namespace WHERE nspname = '{name}'");
+    if session.number(&count, values![]).await? == 0 {
+        session.script(&format!("CREATE SCHEMA \"{name}\"")).await?;
     }
-    let table = "SELECT count(*) AS n FROM pg_tables WHERE schemaname = 'mcp' AND tablename = 'schema_migrations'";
-    if session.number(table, values![]).await? == 0 {
+    if session.number(&table_of_migrations(&schema), values![]).await? == 0 {
         session.script(TABLE).await?;
     }
     Ok(())
 }
 
-async fn step(session: &mut Session, migration: &Migration) -> Result<(), Error> {
-    let text = migration.text(session);
+/// Applies a migration, whose text may have been made fit for this database.
+async fn step(session: &mut Session, migration: &Migration, text: &str) -> Result<(), Error> {
     session.script(text).await?;
+    let sum = checksum(migration.text(session));
     session
         .execute(
             "INSERT INTO mcp.schema_migrations (version, name, checksum, applied_at) VALUES ($1, $2, $3, $4)",
-            values![migration.version, migration.name, checksum(text), Timestamp::now()],
+            values![migration.version, migration.name, sum, Timestamp::now()],
         )
         .await?;
     tracing::info!(migration = migration.name, "the database was brought to a new version");
@@ -191,6 +206,11 @@ mod tests {
                 "0006_sizes",
                 "792915372b6b968c2fb4d7b4aea8c85b3fd06b19006a5b89c67d1dac67c178fa",
                 "97fcd12cdef5293a01d2f4366b1317143ab3bc3074dea6d3e213c591ea8ea7b4",
+            ),
+            (
+                "0007_retries",
+                "212f9da24be7bac3d691e9cfcc253d830617582743bd6bb9631dd44a684f11c7",
+                "e5fffee62888433206656aa93ec24a9824ea1794b5a54d26bd03982a4521e4a5",
             ),
         ];
         let sums = MIGRATIONS.iter().map(|it| (it.name, checksum(it.sqlite), checksum(it.postgres)));

@@ -84,6 +84,8 @@ pub struct ServerRecord {
     pub auto_connect: bool,
     /// Whether too many failures switched it off.
     pub auto_disabled: bool,
+    /// When they did.
+    pub auto_disabled_at: Option<Timestamp>,
     /// Failures in a row.
     pub failure_count: u32,
     /// How many tools it has, as far as is known.
@@ -96,6 +98,10 @@ pub struct ServerRecord {
     pub last_health_check: Option<Timestamp>,
     /// When it was last connected to.
     pub last_connected_at: Option<Timestamp>,
+    /// When a connection last counted as good, with the connection config it has now. Without one, too many failures
+    /// switch the server off.
+    #[serde(skip)]
+    pub worked_at: Option<Timestamp>,
     /// Since when it is connected; nothing while it is not.
     pub connected_at: Option<Timestamp>,
     /// When it was registered.
@@ -165,6 +171,8 @@ pub struct StatusChange {
     pub server_info: Option<Value>,
     /// When its health was looked at, if it was.
     pub last_health_check: Option<Timestamp>,
+    /// When its connection counted as good, if it did.
+    pub worked_at: Option<Timestamp>,
     /// What is written into its history. Without it, a new state writes what it means ([`EventKind::of`]), and a state
     /// that is the old one writes nothing.
     pub event: Option<EventKind>,
@@ -183,6 +191,7 @@ impl StatusChange {
             auto_disabled: None,
             server_info: None,
             last_health_check: None,
+            worked_at: None,
             event: None,
             details: None,
         }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, RwLock};
 
+use crate::adoption::{self, ToolsTable};
 use crate::database::{Database, Mismatch, Postgres, Session, Sqlite, values};
 use crate::error::{Error, OpenError};
 use crate::key::CredentialKey;
@@ -24,6 +25,7 @@ struct Inner {
     database: Database,
     sealer: RwLock<Arc<Sealer>>,
     location: Location,
+    tools_table: ToolsTable,
 }
 
 const SEALED: &str = "SELECT id, connection_config, health_check_url FROM mcp.external_servers ORDER BY id FOR UPDATE";
@@ -38,7 +40,7 @@ async fn connected(location: &Location) -> Result<Database, OpenError> {
             migrations::refuse_foreign(&database, path).await?;
             database
         }
-        Location::Postgres(url) => Database::Postgres(Postgres::new(url, &location.to_string())?),
+        Location::Postgres(place) => Database::Postgres(Postgres::new(place, &location.to_string())?),
     })
 }
 
@@ -48,8 +50,9 @@ impl Store {
     pub async fn open(location: &Location, key: &CredentialKey) -> Result<Self, OpenError> {
         let database = connected(location).await?;
         migrations::apply(&database).await?;
+        let tools_table = adoption::tools_table(&database).await?;
         let sealer = RwLock::new(Arc::new(Sealer::new(key)));
-        let store = Self { inner: Arc::new(Inner { database, sealer, location: location.clone() }) };
+        let store = Self { inner: Arc::new(Inner { database, sealer, location: location.clone(), tools_table }) };
         store.check_key().await?;
         Ok(store)
     }
@@ -79,7 +82,8 @@ impl Store {
         let sql = "SELECT value FROM mcp.registry_meta WHERE key = $1";
         let opens = session.first(sql, values![CHECK], |row| opened(&sealer, CHECK, row.take("value")?)).await?;
         drop(session);
-        let inner = Inner { database, sealer: RwLock::new(Arc::new(sealer)), location: location.clone() };
+        let tools_table = adoption::tools_table(&database).await?;
+        let inner = Inner { database, sealer: RwLock::new(Arc::new(sealer)), location: location.clone(), tools_table };
         Ok(opens.map(|_| Self { inner: Arc::new(inner) }))
     }
 
@@ -164,6 +168,11 @@ impl Store {
     /// The same, for what may be lost if the power goes within the next seconds.
     pub(crate) async fn write_lightly(&self, deed: &'static str) -> Result<Session, Error> {
         self.inner.database.write_lightly(deed).await
+    }
+
+    /// Whose the table of tools was first.
+    pub(crate) fn tools_table(&self) -> ToolsTable {
+        self.inner.tools_table
     }
 
     pub(crate) fn sealer(&self) -> Arc<Sealer> {

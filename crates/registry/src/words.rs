@@ -156,7 +156,9 @@ words! {
         Disconnected = "disconnected",
         /// It failed, or the server did.
         Error = "error",
-        /// It is being made, anew or for the first time.
+        /// It is being made for the first time.
+        Connect = "connect",
+        /// It is being made again.
         Reconnect = "reconnect",
     }
 }

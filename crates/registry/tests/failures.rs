@@ -5,8 +5,8 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use registry::{
-    Batch, CredentialKey, Error, ExecutionFilter, ExecutionRecord, Location, Page, ServerFilter, Source, Status,
-    StatusChange, Store, ToolFilter,
+    Batch, CredentialKey, Error, ExecutionFilter, ExecutionRecord, Location, Page, PostgresLocation, ServerFilter,
+    Source, Status, StatusChange, Store, ToolFilter,
 };
 use testkit::Postgres;
 
@@ -49,7 +49,7 @@ async fn child() {
 fn start_child(setting: &Setting, prefix: &str, count: u32) -> (Child, BufReader<ChildStdout>) {
     let place = match &setting.location {
         Location::File(path) => path.display().to_string(),
-        Location::Postgres(url) => url.clone(),
+        Location::Postgres(place) => place.url.clone(),
     };
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["failures::child", "--exact", "--nocapture", "--test-threads=1"])
@@ -131,7 +131,7 @@ async fn an_operation_that_is_given_up_leaves_nothing(setting: Setting) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_postgresql_that_comes_back_is_used_again() {
     let Some(mut postgres) = tokio::task::spawn_blocking(Postgres::start).await.unwrap() else { return };
-    let location = Location::Postgres(postgres.database("registry"));
+    let location = Location::postgres(postgres.database("registry"));
     let store = Store::open(&location, &CredentialKey::generate().unwrap()).await.unwrap();
     registered(&store, "before").await;
 
@@ -208,7 +208,7 @@ async fn a_file_that_somebody_else_holds_is_unavailable_and_then_not() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_table_that_somebody_else_holds_is_unavailable_and_then_not() {
     let Some(setting) = Setting::postgres().await else { return };
-    let Location::Postgres(url) = &setting.location else { unreachable!("it is PostgreSQL") };
+    let Location::Postgres(PostgresLocation { url, .. }) = &setting.location else { unreachable!("it is PostgreSQL") };
     let (other, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
     let driver = tokio::spawn(connection);
     other.batch_execute("BEGIN; LOCK TABLE mcp.external_servers").await.unwrap();

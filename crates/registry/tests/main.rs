@@ -1,6 +1,7 @@
 //! The store on real databases: every story is told to SQLite and to PostgreSQL.
 #![expect(clippy::unwrap_used, reason = "the stories are functions that two tests call, and not tests to the lint")]
 
+mod adoption;
 mod failures;
 mod opening;
 mod setting;

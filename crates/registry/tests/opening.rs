@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
-use registry::{CredentialKey, Error, Location, OpenError, Page, ServerFilter, Store};
+use registry::{CredentialKey, Error, Location, OpenError, Page, PostgresLocation, ServerFilter, Store};
 use testkit::Postgres;
 
 use crate::setting::{Setting, on_both, registered, server};
@@ -29,7 +29,7 @@ async fn behind_the_back(setting: &Setting, sql: &str) -> Vec<String> {
             let rows = statement.query_map([], |row| row.get::<_, String>(0)).unwrap();
             rows.map(Result::unwrap).collect()
         }
-        Location::Postgres(url) => {
+        Location::Postgres(PostgresLocation { url, .. }) => {
             let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
             let driver = tokio::spawn(connection);
             let rows = client.query(sql, &[]).await.unwrap();
@@ -147,7 +147,7 @@ async fn several_programs_that_start_at_once_all_open(setting: Setting) {
         Location::File(path) => Location::in_folder(&path.with_file_name("deep/fresh")),
         Location::Postgres(_) => {
             let postgres = Postgres::shared().unwrap();
-            Location::Postgres(postgres.database(&format!("fresh-{}", uuid::Uuid::new_v4())))
+            Location::postgres(postgres.database(&format!("fresh-{}", uuid::Uuid::new_v4())))
         }
     };
     let starts: Vec<_> = (0..6)
@@ -199,10 +199,10 @@ async fn a_place_that_cannot_be_is_refused_by_name() {
     let error = Store::open(&Location::File(path), &key).await.unwrap_err();
     assert!(matches!(error, OpenError::File { .. }), "{error:?}");
 
-    let error = Store::open(&Location::Postgres("postgres://u:pw@h/d?nonsense=1".to_owned()), &key).await.unwrap_err();
+    let error = Store::open(&Location::postgres("postgres://u:pw@h/d?nonsense=1"), &key).await.unwrap_err();
     assert!(matches!(&error, OpenError::Location { location, .. } if location == "postgres://u@h/d"), "{error:?}");
 
-    let error = Store::open(&Location::Postgres("postgres://u@127.0.0.1:1/d".to_owned()), &key).await.unwrap_err();
+    let error = Store::open(&Location::postgres("postgres://u@127.0.0.1:1/d"), &key).await.unwrap_err();
     assert!(matches!(error, OpenError::Store(Error::Unavailable { .. })), "{error:?}");
 }
 

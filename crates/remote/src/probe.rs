@@ -4,13 +4,14 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use catalog::{Dialect, Remote};
+use hyper::StatusCode;
 use tokio::time::timeout;
 use upstream::Finding;
 
 use crate::http::Http;
 
-/// Looks at an address, for [`upstream::Probe`]. Any success is well; what is not found, not allowed or moved is odd;
-/// everything else is not well.
+/// Looks at an address, for [`upstream::Probe`]. Only 200 is well. Redirects are not followed: who answers one does not say
+/// how anybody is.
 pub fn probe(url: String, limit: Duration) -> Pin<Box<dyn Future<Output = Finding> + Send>> {
     Box::pin(async move {
         match timeout(limit, look(&url)).await {
@@ -24,12 +25,14 @@ async fn look(url: &str) -> Finding {
     let remote = Remote { url: url.into(), headers: Vec::new(), dialect: Dialect::Unknown };
     let http = match Http::new(&remote) {
         Ok(http) => http,
-        Err(trouble) => return Finding::Odd(trouble.to_string()),
+        Err(trouble) => return Finding::Ill(trouble.to_string()),
     };
     match http.look().await {
-        Ok(status) if status.is_success() => Finding::Well,
+        Ok(StatusCode::OK) => Finding::Well,
         Ok(status) if status.is_server_error() => Finding::Ill(format!("it answered HTTP {status}")),
-        Ok(status) => Finding::Odd(format!("it answered HTTP {status}; is it the right address?")),
+        Ok(status) => {
+            Finding::Ill(format!("it answered HTTP {status}, and only 200 is healthy; is it the right address?"))
+        }
         Err(trouble) => Finding::Ill(trouble.to_string()),
     }
 }

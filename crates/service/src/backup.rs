@@ -6,7 +6,7 @@ use registry::{Existing, ImportReport, Secrets};
 use serde_json::{Map, Value, json};
 
 use crate::servers::{Registration, to_the_end};
-use crate::{Actor, Error, Event, Problem, Service, audit};
+use crate::{Actor, Error, Problem, Service, audit};
 
 /// What the audit log calls it.
 const TARGET: &str = "registry";
@@ -49,9 +49,7 @@ impl Service {
         }
         for name in &report.added {
             let record = self.store.find_server(name).await?;
-            let (server_id, name) = (record.id.to_string(), record.name.clone());
-            self.house.admit(record).await?;
-            self.house.events.tell(Event::ServerRegistered { server_id, name });
+            self.house.admit_new(record).await?;
         }
         Ok(report)
     }

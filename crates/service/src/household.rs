@@ -46,6 +46,8 @@ pub(crate) struct Household {
     token_trouble: Mutex<Option<String>>,
     /// Names in the config file that belong to registered servers.
     overruled: Mutex<BTreeSet<String>>,
+    /// Servers of the config file that the registry cannot keep, and why.
+    unusable: Mutex<BTreeMap<String, String>>,
 }
 
 /// What a household begins with.
@@ -91,6 +93,7 @@ impl Household {
             config_trouble: Mutex::default(),
             token_trouble: Mutex::default(),
             overruled: Mutex::default(),
+            unusable: Mutex::default(),
         });
         house.spawn(retention::run(house.store.clone(), house.settings.clone(), house.stopping.subscribe()));
         house
@@ -98,6 +101,21 @@ impl Household {
 
     /// Takes in a server that is in the registry: it has a place and a keeper from now on.
     pub(crate) async fn admit(self: &Arc<Self>, record: ServerRecord) -> Result<Arc<Handle>, Error> {
+        let (keeper, handle) = self.prepare(record).await?;
+        self.spawn(keeper.run());
+        Ok(handle)
+    }
+
+    /// The same for one that was registered just now. Whoever listens hears that before anything that happens to it.
+    pub(crate) async fn admit_new(self: &Arc<Self>, record: ServerRecord) -> Result<Arc<Handle>, Error> {
+        let registered = Event::ServerRegistered { server_id: record.id.to_string(), name: record.name.clone() };
+        let (keeper, handle) = self.prepare(record).await?;
+        self.events.tell(registered);
+        self.spawn(keeper.run());
+        Ok(handle)
+    }
+
+    async fn prepare(self: &Arc<Self>, record: ServerRecord) -> Result<(Keeper, Arc<Handle>), Error> {
         let known = self.known_offer(&record).await?;
         let name = ServerName::new(&record.name)
             .map_err(|empty| Error::Registry(registry::Error::Invalid { what: empty.to_string() }))?;
@@ -109,8 +127,7 @@ impl Household {
         }
         let (keeper, handle) = Keeper::new(self, place, record, known);
         self.write().insert(place, Arc::clone(&handle));
-        self.spawn(keeper.run());
-        Ok(handle)
+        Ok((keeper, handle))
     }
 
     /// What is known of a server that need not be started to be offered.
@@ -164,7 +181,14 @@ impl Household {
 
     /// Notes why what the config file says is not what is done, or that it is.
     pub(crate) fn note_config_trouble(&self, trouble: Option<String>) {
-        *self.config_trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
+        let mut noted = self.config_trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        if *noted == trouble {
+            return;
+        }
+        let message = trouble.clone().unwrap_or_else(|| "the config file is in force again".to_owned());
+        *noted = trouble;
+        drop(noted);
+        self.events.tell(Event::Notice { server_id: None, message });
     }
 
     /// Why what the config file says is not what is done, if that is so.
@@ -175,11 +199,27 @@ impl Household {
                 |name: &&String| self.find(name).is_ok_and(|it| it.shown().record.origin == Origin::Registered);
             let overruled = self.overruled.lock().unwrap_or_else(PoisonError::into_inner);
             let names: Vec<String> = overruled.iter().filter(is_registered).map(|name| format!("`{name}`")).collect();
-            let names = (!names.is_empty()).then(|| names.join(", "))?;
-            Some(format!(
-                "the config file names {names}, but the registered server of that name is used; rename one of them"
-            ))
+            let overruled = (!names.is_empty()).then(|| {
+                let names = names.join(", ");
+                format!(
+                    "the config file names {names}, but the registered server of that name is used; rename one of them"
+                )
+            });
+            let unusable = self.unusable.lock().unwrap_or_else(PoisonError::into_inner);
+            let unusable =
+                unusable.iter().map(|(name, why)| format!("the config file's server `{name}` is not used: {why}"));
+            let told: Vec<String> = overruled.into_iter().chain(unusable).collect();
+            (!told.is_empty()).then(|| told.join("; "))
         })
+    }
+
+    /// The registry cannot keep a server of the config file for this reason, or the file does not name it any more.
+    pub(crate) fn note_unusable(&self, name: &str, why: Option<&str>) {
+        let mut unusable = self.unusable.lock().unwrap_or_else(PoisonError::into_inner);
+        match why {
+            Some(why) => drop(unusable.insert(name.to_owned(), why.to_owned())),
+            None => drop(unusable.remove(name)),
+        }
     }
 
     /// The config file names a server that is registered, or does so no more.

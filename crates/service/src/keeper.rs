@@ -278,6 +278,8 @@ impl Keeper {
             enabled,
             auto_connect,
             auto_disabled,
+            auto_disabled_at,
+            worked_at,
             updated_at,
             ..
         } = *record;
@@ -298,6 +300,8 @@ impl Keeper {
             enabled,
             auto_connect,
             auto_disabled,
+            auto_disabled_at,
+            worked_at: if anew { worked_at } else { kept.worked_at },
             updated_at,
             ..kept.clone()
         };

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use aggregator::Accepted;
+use aggregator::cycle::Chain;
 use aggregator::load::{self, LoadError, Loaded};
 use catalog::{Config, Contact, Dialect, Transport as Way};
 use registry::{ConnectionConfig, NewServer, Origin, Page, ServerFilter, ServerPatch, ServerRecord, Transport};
@@ -15,7 +16,7 @@ use tokio::time::sleep;
 
 use crate::household::Household;
 use crate::keeper::{Goal, Order};
-use crate::{ConfigFile, Error, Event, containers};
+use crate::{Error, Event, containers};
 
 /// How often the file is looked at.
 const LOOK: Duration = Duration::from_secs(1);
@@ -24,6 +25,45 @@ const QUIET: Duration = Duration::from_millis(200);
 
 /// A file that was not there so often is gone, and not just being replaced.
 const MISSES: u32 = 3;
+
+/// A config file: a layer of servers that are changed only there.
+pub struct ConfigFile {
+    path: PathBuf,
+    chain: Chain,
+    entries: Vec<Entry>,
+}
+
+impl ConfigFile {
+    /// Reads the file at `path`. A server whose variables are not set fails alone, when it is started; everything else that
+    /// is wrong with the file is an error.
+    pub fn load(path: &Path) -> Result<Self, LoadError> {
+        let Loaded { config, chain, source } = load::load_each(path, Accepted::All)?;
+        let written = Config::entries(&source, Accepted::All)
+            .map_err(|source| LoadError::Invalid { path: path.to_owned(), source })?;
+        let entry = |(name, value): (String, Value)| match value {
+            Value::Object(entry) => Some(Entry {
+                transport: transport(&config, &name, &entry),
+                is_enabled: !is_switched_off(&entry),
+                name,
+                config: entry,
+            }),
+            // The parser refuses a file with anything else.
+            _ => None,
+        };
+        let entries = written.into_iter().filter_map(entry).collect();
+        Ok(Self { path: path.to_owned(), chain, entries })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Where it stands among aggregators that run aggregators.
+    pub fn chain(&self) -> &Chain {
+        &self.chain
+    }
+}
 
 /// A server of the file.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,7 +77,8 @@ struct Entry {
 
 /// Takes in the servers of the file and then those of the registry, and follows the file from then on.
 pub(crate) async fn open(house: &Arc<Household>, config: Option<ConfigFile>) -> Result<(), Error> {
-    let entries = config.as_ref().map(|file| entries(&file.loaded)).unwrap_or_default();
+    let (path, entries) = config.map(|ConfigFile { path, entries, .. }| (path, entries)).unzip();
+    let entries = entries.unwrap_or_default();
     let known = house.store.servers(&ServerFilter::default(), Page::ALL).await?.items;
     let (mut registered, of_file): (Vec<_>, Vec<_>) =
         known.into_iter().partition(|record| record.origin == Origin::Registered);
@@ -54,7 +95,7 @@ pub(crate) async fn open(house: &Arc<Household>, config: Option<ConfigFile>) -> 
     for record in registered {
         house.admit(record).await?;
     }
-    if let Some(ConfigFile { path, .. }) = config {
+    if let Some(path) = path {
         let follower = Follower { house: Arc::clone(house), path, entries };
         house.spawn(follower.follow());
     }
@@ -88,6 +129,7 @@ async fn insert_row(house: &Household, entry: &Entry) -> Result<Option<ServerRec
             Ok(None)
         }
         Err(registry::Error::Invalid { what }) => {
+            house.note_unusable(&entry.name, Some(&what));
             tracing::error!(server = %entry.name, "the config file has a server that cannot be used: {what}");
             Ok(None)
         }
@@ -129,7 +171,7 @@ impl Follower {
             let Some(stamp) = stamp(&self.path).await else {
                 missed += 1;
                 if missed == MISSES {
-                    self.is_in_trouble("the config file is gone; what it said stays");
+                    self.report_trouble("the config file is gone; what it said stays");
                 }
                 continue;
             };
@@ -154,34 +196,38 @@ impl Follower {
     /// Carries out what the file says now; whether that is done.
     async fn read_again(&mut self) -> bool {
         let path = self.path.clone();
-        let loading = tokio::task::spawn_blocking(move || load::load(&path, Accepted::All)).await;
-        let loaded = match loading.expect("reading a file does not panic") {
-            Ok(loaded) => loaded,
+        let loading = tokio::task::spawn_blocking(move || ConfigFile::load(&path)).await;
+        let wanted = match loading.expect("reading a file does not panic") {
+            Ok(file) => file.entries,
             // It is being replaced.
             Err(LoadError::NotFound(_)) => return false,
             Err(error) => {
-                self.is_in_trouble(&format!(
+                self.report_trouble(&format!(
                     "the config file has changed but cannot be used, so what it said before stays: {error}"
                 ));
                 return true;
             }
         };
-        self.house.note_config_trouble(None);
-        let wanted = entries(&loaded);
         if wanted == self.entries {
+            self.house.note_config_trouble(None);
             return true;
         }
         tracing::info!(path = %self.path.display(), "the config file has changed");
         match self.carry_out(wanted).await {
-            Ok(()) => true,
+            Ok(()) => {
+                self.house.note_config_trouble(None);
+                true
+            }
             Err(error) => {
-                tracing::error!(%error, "could not do what the config file says; will try again");
+                self.report_trouble(&format!(
+                    "the config file has changed but could not be applied; will try again: {error}"
+                ));
                 false
             }
         }
     }
 
-    fn is_in_trouble(&self, what: &str) {
+    fn report_trouble(&self, what: &str) {
         tracing::error!(path = %self.path.display(), "{what}");
         self.house.note_config_trouble(Some(format!("{}: {what}", self.path.display())));
     }
@@ -208,9 +254,7 @@ impl Follower {
         let of_file = self.house.find(&entry.name).ok().filter(|handle| handle.shown().record.origin == Origin::Config);
         let Some(handle) = of_file else {
             if let Some(record) = insert_row(&self.house, entry).await? {
-                let (server_id, name) = (record.id.to_string(), record.name.clone());
-                self.house.admit(record).await?;
-                self.house.events.tell(Event::ServerRegistered { server_id, name });
+                self.house.admit_new(record).await?;
             }
             return Ok(());
         };
@@ -235,6 +279,7 @@ impl Follower {
 
     async fn remove(&self, entry: &Entry) -> Result<(), Error> {
         self.house.note_overruled(&entry.name, false);
+        self.house.note_unusable(&entry.name, None);
         let Ok(handle) = self.house.find(&entry.name) else { return Ok(()) };
         if handle.shown().record.origin != Origin::Config {
             return Ok(());
@@ -255,24 +300,6 @@ async fn stamp(path: &Path) -> Option<Stamp> {
     let looking = tokio::task::spawn_blocking(move || std::fs::metadata(path)).await;
     let metadata = looking.expect("looking at a file does not panic").ok().filter(std::fs::Metadata::is_file)?;
     Some((metadata.modified().ok()?, metadata.len()))
-}
-
-/// The servers of a config file.
-fn entries(loaded: &Loaded) -> Vec<Entry> {
-    let source = loaded.source.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&loaded.source);
-    let mut root: Map<String, Value> = serde_json::from_slice(source).unwrap_or_default();
-    let servers = ["mcpServers", "servers"].iter().find_map(|key| root.remove(*key));
-    let Some(Value::Object(servers)) = servers else { return Vec::new() };
-    let entry = |(name, value): (String, Value)| match value {
-        Value::Object(config) => Some(Entry {
-            transport: transport(&loaded.config, &name, &config),
-            is_enabled: !is_switched_off(&config),
-            name,
-            config,
-        }),
-        _ => None,
-    };
-    servers.into_iter().filter_map(entry).collect()
 }
 
 impl Entry {

@@ -48,12 +48,10 @@ pub mod traces;
 mod trial;
 pub mod usage;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
 use aggregator::cycle::Chain;
-use aggregator::load::Loaded;
 use aggregator::{Aggregator, Fleet, Options};
 use registry::Store;
 use upstream::{Life, Probe, ServerLimits, Stop};
@@ -62,6 +60,7 @@ use household::{Founding, Household};
 
 pub use error::{Error, Problem};
 pub use events::{Event, Events, Listener};
+pub use layer::ConfigFile;
 pub use settings::Settings;
 pub use traces::TraceSetup;
 
@@ -84,7 +83,7 @@ pub struct Setup {
     pub remote: Option<Life>,
     /// How an address is asked whether somebody is well, for programs that do.
     pub probe: Option<Probe>,
-    /// The config file, if there is one.
+    /// The config file, a layer of servers that are changed only there, if there is one.
     pub config: Option<ConfigFile>,
     /// What makes vectors of texts, for programs that find tools by meaning.
     pub embedder: Option<Arc<dyn search::Embedder>>,
@@ -96,14 +95,6 @@ pub struct Setup {
     pub classifier: Option<finding::ClassifierSetup>,
     /// Where calls are traced, if they are.
     pub traces: Option<TraceSetup>,
-}
-
-/// A config file: a layer of servers that are changed only there.
-pub struct ConfigFile {
-    /// Where it is, to be looked at again.
-    pub path: PathBuf,
-    /// What it says now.
-    pub loaded: Loaded,
 }
 
 /// The service. Cheap to share; everything goes on in tasks of its own.

@@ -56,6 +56,11 @@ impl Service {
         self.house.config_trouble()
     }
 
+    /// Which settings are not as they are kept, if any, and why.
+    pub fn settings_trouble(&self) -> Option<String> {
+        self.settings.trouble()
+    }
+
     /// Notes that the file of tokens cannot be used, so that who was taken out of it may still come in; or that it can.
     pub fn note_token_trouble(&self, trouble: Option<String>) {
         self.house.note_token_trouble(trouble);

@@ -321,6 +321,7 @@ impl Backlog {
             next.auto_disabled = next.auto_disabled.or(lost.auto_disabled);
             next.server_info = next.server_info.take().or(lost.server_info);
             next.last_health_check = next.last_health_check.or(lost.last_health_check);
+            next.worked_at = next.worked_at.or(lost.worked_at);
         }
     }
 }

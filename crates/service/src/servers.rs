@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use catalog::Kind;
-use registry::{HistoryEvent, Listed, Page, ServerId, Status, ToolFilter, ToolRecord};
+use registry::{HistoryEvent, Listed, Page, ServerId, ServerRecord, Status, ToolFilter, ToolRecord};
 use tokio::sync::oneshot;
 
 pub use self::views::{ServerHealth, ServerView, State, TestReport};
@@ -31,7 +31,7 @@ impl Service {
         Ok(self.view_with_tools(&handle).await)
     }
 
-    /// All servers, in order, and how many there are in all.
+    /// All servers in the order of their names, and how many there are in all.
     pub async fn servers(
         &self,
         status: Option<Status>,
@@ -40,6 +40,7 @@ impl Service {
     ) -> Result<Listed<ServerView>, Error> {
         let mut views: Vec<ServerView> = self.house.all().iter().map(|handle| view(handle)).collect();
         views.retain(|view| status.is_none_or(|status| view.record.status == status));
+        views.sort_by(|one, other| one.record.name.cmp(&other.record.name));
         let total = views.len() as u64;
         let offset = usize::try_from(page.offset).unwrap_or(usize::MAX);
         let limit = usize::try_from(page.limit).unwrap_or(usize::MAX);
@@ -220,8 +221,9 @@ impl Service {
             is_healthy: record.status == Status::Connected && pulse.failures == 0,
             last_check: pulse.last_check,
             latency_ms: pulse.latency.map(in_milliseconds),
-            consecutive_failures: pulse.failures,
+            consecutive_failures: pulse.failures.max(record.failure_count),
             failure_count: record.failure_count,
+            retry_count: retries(record),
             next_retry_at: shown.retry_at,
             error_message: record.error_message.clone(),
             warning: pulse.warning.clone(),
@@ -311,6 +313,7 @@ fn view(handle: &Handle) -> ServerView {
     let shown = handle.shown();
     ServerView {
         record: shown.record.clone(),
+        retry_count: retries(&shown.record),
         next_retry_at: shown.retry_at,
         lazy: shown.is_lazy,
         asleep: shown.is_asleep,
@@ -319,6 +322,11 @@ fn view(handle: &Handle) -> ServerView {
         progress: shown.progress.clone(),
         tools: None,
     }
+}
+
+/// Attempts to connect again: the first one is none.
+fn retries(record: &ServerRecord) -> u32 {
+    record.failure_count.saturating_sub(1)
 }
 
 /// To the microsecond: more digits are noise.

@@ -1,7 +1,7 @@
 //! What can be changed while the service runs: limits, times, what is kept.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use registry::Store;
 use serde::{Deserialize, Serialize};
@@ -143,6 +143,8 @@ struct Kept {
     changing: tokio::sync::Mutex<()>,
     /// They have been changed.
     news: tokio::sync::Notify,
+    /// What the registry has that makes no sense, so that defaults are used. Until settings are changed, which writes all.
+    unusable: Mutex<Vec<String>>,
 }
 
 impl Keeper {
@@ -156,6 +158,17 @@ impl Keeper {
         Arc::clone(&self.0.now.read().unwrap_or_else(PoisonError::into_inner))
     }
 
+    fn unusable(&self) -> MutexGuard<'_, Vec<String>> {
+        self.0.unusable.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Which settings are not as they are kept, if any, and why.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        let unusable = self.unusable();
+        (!unusable.is_empty())
+            .then(|| format!("settings that are kept make no sense, and defaults are used: {}", unusable.join("; ")))
+    }
+
     /// Nobody else changes them while this is held.
     pub(crate) async fn changing(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.0.changing.lock().await
@@ -163,6 +176,7 @@ impl Keeper {
 
     /// As they are from now on.
     pub(crate) fn put(&self, settings: Settings) {
+        self.unusable().clear();
         *self.0.now.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
         self.0.news.notify_waiters();
     }
@@ -315,9 +329,9 @@ fn check_pauses(name: &str, value: &Value) -> Result<(), Wrong> {
 }
 
 impl Keeper {
-    /// The settings as they were left. What makes no sense any more is passed over.
+    /// The settings as they were left. What makes no sense any more is reported, and the default is used.
     pub(crate) async fn load(store: &Store) -> Result<Self, Error> {
-        let mut settings = Settings::default();
+        let (mut settings, mut unusable) = (Settings::default(), Vec::new());
         for (name, value) in store.settings().await? {
             let change = Map::from_iter([(name.clone(), value)]);
             match settings.changed(&change) {
@@ -329,11 +343,16 @@ impl Keeper {
                         problem,
                         "a setting that is kept makes no sense; the default is used"
                     );
+                    // One that a newer program knows has no default here.
+                    if as_object(&settings).contains_key(&name) {
+                        unusable.push(problem.to_owned());
+                    }
                 }
             }
         }
         let keeper = Self::default();
         keeper.put(settings);
+        *keeper.unusable() = unusable;
         Ok(keeper)
     }
 }

@@ -6,9 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aggregator::cycle::Chain;
-use aggregator::load;
 use aggregator::local::Local;
-use aggregator::{Accepted, NamePolicy, Options, Reach, Separator};
+use aggregator::{NamePolicy, Options, Reach, Separator};
 use registry::{CredentialKey, Location, Page, Status, Store};
 use serde_json::{Value, json};
 use service::finding::ClassifierSetup;
@@ -166,7 +165,7 @@ async fn next_or_soon(events: &mut service::Listener) {
 
 async fn open(store: &Store, folder: &TempDir, remote: Life, classifier: Option<&MakeClassifier>) -> Arc<Service> {
     let path = folder.path().join("config.json");
-    let config = path.is_file().then(|| ConfigFile { loaded: load::load(&path, Accepted::All).unwrap(), path });
+    let config = path.is_file().then(|| ConfigFile::load(&path).unwrap());
     let options = Options {
         name: "test".to_owned(),
         version: "0".to_owned(),

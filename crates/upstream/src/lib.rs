@@ -23,6 +23,7 @@
 //! - [`inherited`]: the limits and descriptors that a program inherits from us
 //! - [`stderr`]: the last words of a server
 //! - [`housing`]: the container a server may live in
+//! - [`holder`]: which process holds a port or a file
 //! - [`failure`]: how a server or a call failed, in words
 
 pub mod acquaintance;
@@ -35,6 +36,7 @@ pub mod doubts;
 mod ears;
 mod exit_pipe;
 pub mod failure;
+pub mod holder;
 pub mod housing;
 pub mod inherited;
 pub mod lifecycle;
@@ -57,6 +59,7 @@ pub use acquaintance::Manners;
 pub use caller::{Answered, Caller, Notice, Party, Question};
 pub use connection::{Connection, Request};
 pub use failure::{CallError, Ending, Phase, Report};
+pub use holder::Holder;
 pub use housing::{Housing, Tenancy, Usage};
 pub use lifecycle::{Finding, Life, Living, Probe, Stop, Upstream, Watcher};
 pub use limits::{Limit, OverLimit, ServerLimits};

@@ -74,8 +74,6 @@ pub type Living = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub enum Finding {
     /// All is well there.
     Well,
-    /// Somebody is there, but this is not the address of somebody's health: says what it answered.
-    Odd(String),
     /// Nobody answers, or whoever does is not well: says how.
     Ill(String),
 }

@@ -182,7 +182,9 @@ impl ServerLimits {
         let limits = Self::new(ChangedBy::Variable);
         for limit in Limit::ALL {
             let name = limit.variable();
-            let Ok(text) = std::env::var(&name) else { continue };
+            let Some(text) = std::env::var_os(&name) else { continue };
+            // What is no UTF-8 is no number either.
+            let text = text.to_string_lossy();
             let (least, most) = limit.range();
             let value = text.trim().parse().ok().filter(|value| (least..=most).contains(value));
             let value =

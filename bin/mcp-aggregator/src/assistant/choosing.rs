@@ -11,8 +11,9 @@ use serde_json::{Map, Value};
 
 use super::unanswered;
 use crate::arguments::assistant::{ModelArguments, ToolCallingWord};
+use crate::config;
+use crate::environment;
 use crate::failure::Failure;
-use crate::import::read_jsonc;
 
 /// What lets us in at the model of a service or a config, where no file says it.
 const KEY_VARIABLE: &str = "MCP_ASSISTANT_API_KEY";
@@ -123,10 +124,7 @@ struct Named {
 impl Named {
     /// The one that a config file names, if it does.
     fn in_config(path: &Path) -> Result<Option<Self>, Failure> {
-        // Whoever needs its servers tells what else is wrong with the file.
-        let Ok(bytes) = fs::read(path) else { return Ok(None) };
-        let config: Value = read_jsonc(&String::from_utf8_lossy(&bytes)).unwrap_or_default();
-        match config.get(MEMBER) {
+        match config::document(path)?.get(MEMBER) {
             Some(Value::Object(members)) => Self::of(members, path).map(Some),
             Some(_) => Err(Failure::new(format!("{}: `{MEMBER}` must be an object", path.display()))),
             None => Ok(None),
@@ -192,7 +190,7 @@ impl Named {
 
     fn key(&self) -> Result<Option<String>, Failure> {
         let Some(file) = &self.key_file else {
-            return Ok(env::var(self.key_variable.as_deref().unwrap_or(KEY_VARIABLE)).ok());
+            return environment::text(self.key_variable.as_deref().unwrap_or(KEY_VARIABLE));
         };
         let read = fs::read_to_string(file);
         let text =

@@ -99,6 +99,12 @@ fn more_issues(health: &Value) -> Vec<Finding> {
             "config" => Some(
                 Finding::problem("config", message).advise("put the file right: the service reads it when it changes"),
             ),
+            "settings" => Some(
+                Finding::problem("settings", message).advise("change any setting: that writes all of them anew"),
+            ),
+            "tokens" => Some(
+                Finding::problem("tokens", message).advise("put the file right: the service reads it when it changes"),
+            ),
             "executions" => Some(
                 Finding::problem("calls", "executions are stopped")
                     .advise("`mcp-aggregator calls allow` allows them again"),
@@ -157,8 +163,15 @@ async fn without_service(arguments: &DoctorArguments) -> Vec<Finding> {
     let is_there = registry.iter().any(|finding| finding.topic == "registry" && finding.message.contains("opened"));
     findings.extend(registry);
     if is_there && let Ok(Target::Registry(store)) = arguments.target.looked_at().await {
-        let known = local::list(&store).await.unwrap_or_default();
+        let listed = local::list(&store).await;
         store.close().await;
+        let known = match listed {
+            Ok(known) => known,
+            Err(failure) => {
+                findings.push(failed("registry", failure));
+                return findings;
+            }
+        };
         if servers::any_in_containers(&known) {
             findings.push(surroundings::engine().await);
         }

@@ -101,7 +101,11 @@ fn why(server: &Value) -> Option<String> {
     let message = server["error_message"].as_str().unwrap_or_default();
     let first = message.lines().map(str::trim).find(|line| !line.is_empty()).map(printable);
     if server["auto_disabled"] != true {
-        return first;
+        let retry = server["next_retry_at"].as_str().map(|_| shown::moment(server, "next_retry_at"));
+        return first.map(|first| match retry {
+            Some(retry) => format!("{first}; next attempt at {retry}"),
+            None => first,
+        });
     }
     let name = shown::text(server, "name");
     let cause = first.map(|first| format!(": {first}")).unwrap_or_default();

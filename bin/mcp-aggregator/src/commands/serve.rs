@@ -19,7 +19,7 @@ use serde_json::json;
 use service::{ConfigFile, Service, Setup};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
-use upstream::Stop;
+use upstream::{Holder, Stop};
 
 use crate::access::Access;
 use crate::admission::{TOKEN_VARIABLE, check_door, follow, tokens};
@@ -33,7 +33,7 @@ use crate::service_file::{self, LocalTokenUse, ServiceFile};
 use crate::session::Signals;
 use crate::storage::{StorageArguments, with_causes};
 use crate::tenancy::Tenancy;
-use crate::{config, lives, session, traces, vectors_elsewhere};
+use crate::{config, environment, lives, session, traces, vectors_elsewhere};
 
 /// So many descriptors are enough for all connections and servers.
 const DESCRIPTORS: u64 = 16_384;
@@ -80,14 +80,15 @@ pub(crate) fn run_announced(
         let path = log_file.as_deref().unwrap_or("-".as_ref()).display();
         Failure::new(format!("could not open log file {path}: {error}"))
     })?;
-    let tokens = tokens(token_file.as_deref(), std::env::var(TOKEN_VARIABLE).ok().as_deref())?;
+    let tokens = tokens(token_file.as_deref(), environment::text(TOKEN_VARIABLE)?.as_deref())?;
     check_door(listen, tokens.is_some())?;
     let auth_failures = Arc::new(request_limits.auth_failures()?);
     let limits = request_limits.applied_to(limits)?;
     let options = session::options(&name, names.separator.separator, names.names, session::OF_MANY)?;
     let options = Options { surface, client_limits: limits.clients.clone(), ..options };
     let model = assistant.model(config.as_deref())?;
-    let config = config.map(config_file).transpose()?;
+    let config = config.as_deref().map(config_file).transpose()?;
+    let config_name = config.as_ref().map(file_name);
     let skills = skills.as_deref().map(skills_in).transpose()?.unwrap_or_default();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| start(&error))?;
     let (embedder, classifier) = (advisers.embedder(runtime.handle())?.or_else(embedder), advisers.classifier()?);
@@ -160,7 +161,7 @@ pub(crate) fn run_announced(
             allowed_origins: allow_origin,
             limits,
             annexe: Some(Arc::new(Beside { api, console })),
-            health: Some(health_of(&service)),
+            health: Some(health_of(&service, config_name)),
         };
         let served = serve(front, listener, &mut signals).await;
         clearing.abort();
@@ -183,7 +184,7 @@ const LIMITS_VARIABLE: &str = "MCP_AGGREGATOR_LIMITS";
 /// The limits of clients: what the environment says, then what the command line says.
 fn limits_of(given: &[String]) -> Result<Limits, Failure> {
     let mut limits = Limits::default();
-    let text = std::env::var(LIMITS_VARIABLE).unwrap_or_default();
+    let text = environment::text(LIMITS_VARIABLE)?.unwrap_or_default();
     let words = text.split([' ', ',', '\n']).filter(|word| !word.is_empty());
     for word in words {
         limits.set(word).map_err(|why| Failure::usage(format!("{LIMITS_VARIABLE}: {why}")))?;
@@ -194,20 +195,34 @@ fn limits_of(given: &[String]) -> Result<Limits, Failure> {
     Ok(limits)
 }
 
-/// What `/health` says of the registry. The details are for those who may come in.
-fn health_of(service: &Arc<Service>) -> HealthCheck {
+/// What `/health` says beside the numbers. The details are for those who may come in.
+fn health_of(service: &Arc<Service>, config: Option<String>) -> HealthCheck {
     let service = Arc::clone(service);
     Box::new(move || {
         if service.registry_file_trouble().is_some() {
-            return Health::Failed(
-                "the registry file was deleted, replaced or emptied; `mcp-aggregator status` says more",
-            );
+            let why = "the registry file was deleted, replaced or emptied; `mcp-aggregator status` says more";
+            return Health::Failed(why.into());
         }
-        match service.write_trouble() {
-            Some(_) => Health::Degraded("the database cannot be written; `mcp-aggregator status` says more"),
-            None => Health::Ok,
+        if service.write_trouble().is_some() {
+            return Health::Degraded("the database cannot be written; `mcp-aggregator status` says more".into());
         }
+        if service.config_trouble().is_some() {
+            let file = config.as_deref().unwrap_or_default();
+            let why =
+                format!("the config file `{file}` is not in force as it is now; `mcp-aggregator status` says more");
+            return Health::Degraded(why.into());
+        }
+        if service.token_trouble().is_some() {
+            return Health::Degraded("the token file cannot be used; `mcp-aggregator status` says more".into());
+        }
+        Health::Ok
     })
+}
+
+/// The name of the config file, without its folder: everybody may ask for `/health`.
+fn file_name(config: &ConfigFile) -> String {
+    let name = config.path().file_name().unwrap_or(config.path().as_os_str());
+    name.to_string_lossy().into_owned()
 }
 
 /// The REST API, the documents that it may read, and the model that answers questions.
@@ -252,15 +267,14 @@ fn skills_in(path: &Path) -> Result<Vec<search::Skill>, Failure> {
     search::read_skills(&text).map_err(|error| failed(with_causes(&error)))
 }
 
-fn config_file(path: PathBuf) -> Result<ConfigFile, Failure> {
-    let loaded = config::load(&path)?;
-    Ok(ConfigFile { path, loaded })
+fn config_file(path: &Path) -> Result<ConfigFile, Failure> {
+    ConfigFile::load(path).map_err(|error| config::explain(&error))
 }
 
 /// Where we stand among aggregators that run aggregators. Without a config, what we serve is what is in the registry.
 fn chain(config: Option<&ConfigFile>, storage: &StorageArguments) -> Result<Chain, Failure> {
     if let Some(config) = config {
-        return Ok(config.loaded.chain.clone());
+        return Ok(config.chain().clone());
     }
     let registry = PathBuf::from(storage.location()?.to_string());
     let above = std::env::var_os(cycle::VARIABLE);
@@ -407,7 +421,11 @@ fn not_listening(listen: SocketAddr, error: &io::Error) -> Failure {
     let failure = Failure::new(format!("could not listen at {listen}: {error}"));
     match error.kind() {
         io::ErrorKind::AddrInUse => {
-            failure.with_hint("another program listens there; choose another port with --listen")
+            let message = match Holder::of_port(listen) {
+                Some(holder) => format!("{}: {holder} listens there", failure.message),
+                None => failure.message,
+            };
+            Failure::new(message).with_hint("stop the program that listens there, or choose another port with --listen")
         }
         io::ErrorKind::PermissionDenied => {
             failure.with_hint("ports below 1024 are for root; choose another with --listen")

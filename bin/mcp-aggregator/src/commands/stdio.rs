@@ -13,7 +13,7 @@ pub(crate) fn run(arguments: StdioArguments) -> Result<(), Failure> {
         Failure::new(format!("could not open log file {path}: {error}"))
     })?;
     let options = session::options(&name, names.separator.separator, names.names, session::OF_ONE)?;
-    let loaded = config::load(&config.path)?;
+    let loaded = config::load_each(&config.path)?;
     session::block_on(async {
         let listening = stdio::Signals::new();
         let signals = listening.map_err(|error| Failure::new(format!("could not listen for signals: {error}")))?;

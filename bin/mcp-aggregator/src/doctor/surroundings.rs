@@ -10,6 +10,7 @@ use registry::Location;
 use rustix::fs::{Access, access, statvfs};
 use search::VectorStore;
 use tokio::time::timeout;
+use upstream::Holder;
 
 use super::finding::Finding;
 use crate::admission::check_door;
@@ -34,7 +35,10 @@ pub(crate) fn port(listen: Option<SocketAddr>) -> Finding {
     let address = listen.unwrap_or_else(|| USUAL_ADDRESS.parse().expect("it is an address"));
     let message = match TcpListener::bind(address) {
         Ok(_) => return Finding::ok("port", format!("{address} is free")),
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => format!("another program listens at {address}"),
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => match Holder::of_port(address) {
+            Some(holder) => format!("{holder} listens at {address}"),
+            None => format!("another program listens at {address}"),
+        },
         Err(error) => format!("could not listen at {address}: {error}"),
     };
     let finding = if listen.is_some() { Finding::problem("port", message) } else { Finding::warning("port", message) };
@@ -178,11 +182,15 @@ mod tests {
     async fn looking_for_a_registry_makes_none() {
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path().join("not/yet");
-        let storage = StorageArguments { data_dir: Some(data.clone()), database: None };
+        let storage = StorageArguments { data_dir: Some(data.clone()), database: None, database_schema: None };
         let findings = registry(&storage).await;
         assert_eq!(findings[0].level, Level::Ok, "{findings:?}");
         assert!(!data.exists());
-        let storage = StorageArguments { data_dir: Some("/proc/nobody/can/make/this".into()), database: None };
+        let storage = StorageArguments {
+            data_dir: Some("/proc/nobody/can/make/this".into()),
+            database: None,
+            database_schema: None,
+        };
         assert_eq!(registry(&storage).await[0].level, Level::Problem);
     }
 }

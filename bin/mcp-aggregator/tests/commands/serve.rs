@@ -77,7 +77,11 @@ fn a_port_that_is_taken_is_named_and_no_server_is_started() {
     let output = run("serve", &config, &["--listen", &address]);
     expect(&output, 1);
     assert!(output.stderr.contains(&format!("could not listen at {address}")), "{}", output.stderr);
-    assert!(output.stderr.contains("hint: another program listens there"), "{}", output.stderr);
+    // This very process has it.
+    let program = std::env::args().next().unwrap();
+    let holder = format!("process {} (`{program}", std::process::id());
+    assert!(output.stderr.contains(&holder) && output.stderr.contains("listens there"), "{}", output.stderr);
+    assert!(output.stderr.contains("hint: stop the program that listens there"), "{}", output.stderr);
     assert!(!journal.exists());
 }
 
@@ -166,4 +170,92 @@ fn a_token_file_that_cannot_be_used_is_explained() {
     let output = testkit::run(PROGRAM, ["serve", "--config", "c", "--token-file", "/nonexistent/tokens"]);
     expect(&output, 1);
     assert!(output.stderr.contains("/nonexistent/tokens"), "{}", output.stderr);
+}
+
+#[test]
+fn a_second_service_is_refused_and_told_which_process_has_the_registry() {
+    let config = one();
+    let served = serve(Run::new("serve", config.path()));
+    let output = run("serve", &config, &["--listen", "0"]);
+    expect(&output, 1);
+    let holder = format!("process {} (`{PROGRAM} serve --config ", served.child.id());
+    assert!(output.stderr.contains(&holder), "{}", output.stderr);
+    assert!(output.stderr.contains(&served.address), "{}", output.stderr);
+    served.stop();
+}
+
+#[test]
+fn a_config_that_cannot_be_parsed_ends_it_at_once() {
+    for text in ["{ \"mcpServers\": { \"a\": } }", "", "{ \"mcpServers\": {} } more"] {
+        let config = Config::new().raw(text).write();
+        let output = run("serve", &config, &["--listen", "0"]);
+        expect(&output, 1);
+        assert!(output.stderr.contains(config.path().to_str().unwrap()), "{}", output.stderr);
+        assert!(output.stderr.contains("invalid JSON in line 1"), "{}", output.stderr);
+    }
+}
+
+#[test]
+fn a_config_that_is_broken_later_stays_as_it_was_and_everybody_says_so() {
+    let config = one();
+    let served = serve(Run::new("serve", config.path()));
+    let whole = std::fs::read_to_string(config.path()).unwrap();
+    let health = || served.ask("GET /health HTTP/1.1");
+    let status = |verb: &str| {
+        let url = format!("http://{}", served.address);
+        testkit::run(PROGRAM, [verb, "--url", &url])
+    };
+    let is_running = || served.ask("GET /api/v1/aggregator/servers/one HTTP/1.1").contains(r#""status":"connected""#);
+    wait_until("it is connected", || is_running().then_some(()));
+    expect(&status("status"), 0);
+
+    let commented = format!("// what we use\n{whole}");
+    std::fs::write(config.path(), &commented).unwrap();
+    std::fs::write(config.path(), format!("{commented} broken")).unwrap();
+    let told = wait_until("what is wrong is told", || Some(health()).filter(|told| !told.contains(r#""status":"ok""#)));
+    let name = config.path().file_name().unwrap().to_str().unwrap();
+    assert!(told.contains(r#""status":"degraded""#) && told.contains(name), "{told}");
+    assert!(!told.contains(config.folder().to_str().unwrap()), "folders are nobody's business: {told}");
+    let path = config.path().to_str().unwrap();
+    let output = status("status");
+    expect(&output, 1);
+    assert!(output.stderr.contains(path), "{}", output.stderr);
+    let output = status("doctor");
+    expect(&output, 1);
+    assert!(output.stdout.contains(path), "{}", output.stdout);
+    for page in ["/", "/system"] {
+        let shown = served.ask(&format!("GET {page} HTTP/1.1"));
+        assert!(shown.contains(path), "{page}: {shown}");
+    }
+    assert!(is_running());
+
+    std::fs::write(config.path(), commented).unwrap();
+    wait_until("all is well again", || health().contains(r#""status":"ok""#).then_some(()));
+    assert!(is_running());
+    expect(&status("status"), 0);
+    served.stop();
+}
+
+#[test]
+fn a_variable_that_is_no_text_is_refused_and_not_as_if_it_were_not_set() {
+    use std::os::unix::ffi::OsStrExt;
+    for name in ["MCP_AGGREGATOR_TOKEN", "MCP_AGGREGATOR_LIMITS", "MCP_AGGREGATOR_DATABASE_WAIT", "MCP_CREDENTIAL_KEY"]
+    {
+        let config = one();
+        let mut run = Run::new("serve", config.path()).args(&["--listen", "0"]);
+        run.command.env(name, std::ffi::OsStr::from_bytes(b"hunter2-\xff"));
+        let output = run.output();
+        expect(&output, 2);
+        assert!(output.stderr.contains(&format!("{name} is set, but not to UTF-8")), "{}", output.stderr);
+    }
+}
+
+#[test]
+fn a_schema_is_for_postgresql_and_has_a_plain_name() {
+    let output = run("serve", &one(), &["--listen", "0", "--database-schema", "team_a"]);
+    expect(&output, 2);
+    assert!(output.stderr.contains("--database-schema is for PostgreSQL"), "{}", output.stderr);
+    let output = run("serve", &one(), &["--listen", "0", "--database-schema", "a.b"]);
+    expect(&output, 2);
+    assert!(output.stderr.contains("`a.b` cannot be the name of a schema"), "{}", output.stderr);
 }

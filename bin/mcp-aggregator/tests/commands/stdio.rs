@@ -36,3 +36,21 @@ fn its_options_reach_the_engine() {
     assert_eq!(client.stderr_text(), "");
     assert!(std::fs::read_to_string(log).unwrap().contains("server is running"));
 }
+
+#[test]
+fn a_variable_that_is_not_set_fails_only_the_server_that_needs_it() {
+    let needy = fake().env("KEY", "${MCP_TEST_NEVER_SET}");
+    let config = Config::new().server("needy", needy).server("one", fake()).write();
+    let mut client = Launch::program(PROGRAM).arg("stdio").arg("--config").arg(config.path()).start();
+    client.initialize();
+    let answer = client.call("one.echo", json!({"text": "hello"}));
+    assert_eq!(answer["result"]["content"][0]["text"], "hello");
+    let answer = client.call("needy.echo", json!({}));
+    let told = answer["error"].to_string();
+    assert!(told.contains("MCP_TEST_NEVER_SET is not set"), "{told}");
+    client.close_stdin();
+    assert!(client.wait_exit().success());
+    let told = client.stderr_text();
+    assert!(told.contains("server `needy`") && told.contains("MCP_TEST_NEVER_SET is not set"), "{told}");
+    assert!(told.contains("${NAME:-default}"), "a hint: {told}");
+}

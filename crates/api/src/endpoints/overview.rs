@@ -83,6 +83,8 @@ async fn health(asked: Asked) -> Result<Answer, Error> {
     issues.extend(config.iter().map(|message| json!({"component": "config", "message": message})));
     let tokens = asked.service.token_trouble();
     issues.extend(tokens.iter().map(|message| json!({"component": "tokens", "message": message})));
+    let settings = asked.service.settings_trouble();
+    issues.extend(settings.iter().map(|message| json!({"component": "settings", "message": message})));
     let vectors = asked.service.vectors();
     if let Some(trouble) = &vectors.trouble {
         let message = format!("vectors are compared here, not where they should be: {trouble}");
@@ -100,6 +102,7 @@ async fn health(asked: Asked) -> Result<Answer, Error> {
         && servers_are_well
         && config.is_none()
         && tokens.is_none()
+        && settings.is_none()
         && vectors.trouble.is_none()
         && embeddings.is_none()
         && !state.executions_stopped;

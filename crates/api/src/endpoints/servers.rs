@@ -27,7 +27,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             .asks("status", Schema::word(Status::ALL.iter().map(|status| status.as_str())).about("Only those. Any case is read."))
             .asks("include_tools", Schema::truth().by_default(false).about("With their tools."))
             .asks("include_usage", Schema::truth().by_default(false).about("With what their processes use, and their containers as far as the engine says so within 3 s."))
-            .pages("Servers in the order of their registration.", server())
+            .pages("Servers in the order of their names.", server())
             .fails(&["VALIDATION_ERROR"]),
         Endpoint::post("/servers/test", "Try a connection without registering it", |asked| Box::pin(try_out(asked)))
             .about("Nothing is kept. That it did not work is an answer, too: `success` is false then.")

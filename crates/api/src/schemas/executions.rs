@@ -3,14 +3,23 @@
 use registry::{ExecutionStatus, Source};
 
 use super::{moment, words};
-use crate::schema::Schema;
+use crate::schema::{Schema, Shape};
+
+/// No tool has a longer name.
+const TOOL_NAME: usize = 8_000;
 
 /// A call to be made.
 pub(crate) fn call() -> Schema {
     let sources = Source::ALL.iter().filter(|source| **source != Source::Mcp).map(|source| source.as_str());
+    let fits = |text: &str| !text.trim().is_empty() && !text.contains('\0');
+    let name =
+        || Shape { pattern: "^[^\\u0000]*[^\\s\\u0000][^\\u0000]*$", fits, says: "the name of a tool is not empty" };
     Schema::object()
-        .may_have("name", Schema::kept_text().about("`server.tool`, or the tool's own name.").such_as("github.search"))
-        .may_have("tool_name", Schema::kept_text().about("The same as `name`."))
+        .may_have(
+            "name",
+            Schema::shaped(name(), TOOL_NAME).about("`server.tool`, or the tool's own name.").such_as("github.search"),
+        )
+        .may_have("tool_name", Schema::shaped(name(), TOOL_NAME).about("The same as `name`."))
         .with_either(&["name", "tool_name"])
         .may_have("arguments", Schema::any_object().about("What the tool takes. Passed on byte for byte."))
         .may_have("server_id", Schema::kept_text().or_null().about("The server, by id or name."))
@@ -43,7 +52,11 @@ fn metadata() -> Schema {
 pub(super) fn result() -> Schema {
     Schema::object()
         .may_have("content", Schema::anything().about("As the server sent it."))
-        .may_have("isError", Schema::anything().about("As the server sent it: true if the tool says that it failed."))
+        .may_have(
+            "isError",
+            Schema::anything()
+                .about("As the server sent it: true if the tool says that it failed. Always there; false where the server says nothing."),
+        )
         .may_have("structuredContent", Schema::anything().about("As the server sent it."))
         .may_have("metadata", Schema::either([metadata(), Schema::anything()]).about("How the call got there."))
         .may_have(

@@ -154,6 +154,7 @@ pub(super) fn server() -> Schema {
         .with("enabled", Schema::truth().about("Whether it may be connected."))
         .with("auto_connect", Schema::truth().about("Whether it is connected without being asked."))
         .with("auto_disabled", Schema::truth().about("Whether too many failures switched it off."))
+        .with("auto_disabled_at", moment().or_null().about("When they did."))
         .with("failure_count", Schema::count().about("Failures in a row."))
         .with("tool_count", Schema::count())
         .with("error_message", Schema::text().or_null().about("What is wrong."))
@@ -163,6 +164,10 @@ pub(super) fn server() -> Schema {
         .with("connected_at", moment().or_null().about("Since when it is connected."))
         .with("registered_at", moment())
         .with("updated_at", moment())
+        .with(
+            "retry_count",
+            Schema::count().about("Attempts to connect again since the first one failed; 0 while it is connected."),
+        )
         .with("next_retry_at", moment().or_null().about("When the next attempt to connect is made."))
         .with("lazy", Schema::truth().about("It starts when it is needed."))
         .with("asleep", Schema::truth().about("It is lazy, and well: it starts when one of its tools is called."))
@@ -208,11 +213,20 @@ pub(super) fn server_health() -> Schema {
         .with("is_healthy", Schema::truth())
         .with("last_check", moment().or_null())
         .with("latency_ms", Schema::number().or_null())
-        .with("consecutive_failures", Schema::count())
-        .with("failure_count", Schema::count())
+        .with(
+            "consecutive_failures",
+            Schema::count().about("Failed health checks in a row, or failed attempts to connect, whichever are more."),
+        )
+        .with("failure_count", Schema::count().about("Failed attempts to connect in a row."))
+        .with("retry_count", Schema::count())
         .with("next_retry_at", moment().or_null())
         .with("error_message", Schema::text().or_null())
-        .with("warning", Schema::text().or_null().about("What is odd, such as a health address that answers 404."))
+        .with(
+            "warning",
+            Schema::text()
+                .or_null()
+                .about("What is odd, such as a health address that fails while the server answers calls."),
+        )
 }
 
 pub(super) fn history_event() -> Schema {

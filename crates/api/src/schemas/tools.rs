@@ -95,6 +95,7 @@ pub(crate) fn search() -> Schema {
             "include_external",
             Schema::truth().by_default(true).or_null().about("Tools of servers; all tools are."),
         )
+        .and_no_more()
 }
 
 pub(super) fn found_tool() -> Schema {

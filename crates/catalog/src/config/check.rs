@@ -10,20 +10,23 @@ use std::cell::RefCell;
 
 use super::path::{JsonPath, quoted};
 use super::tree::{self, Member, Node};
-use super::{Accepted, Config, Problem, Warning};
+use super::{Accepted, Config, OF_VS_CODE, Problem, UnsetServer, UnsetVariables, Warning};
 use crate::secrets::Secrets;
 use crate::server::{ServerName, ServerSpec};
 use report::{MissingVariable, Wanted, given_often};
 
-/// What VS Code calls `mcpServers`.
-const OF_VS_CODE: &str = "servers";
-
 type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// Checks the whole config.
-pub(super) fn config(root: &Node, accepted: Accepted, lookup: Lookup<'_>) -> Result<Config, Vec<Problem>> {
+pub(super) fn config(
+    root: &Node,
+    accepted: Accepted,
+    unset: UnsetVariables,
+    lookup: Lookup<'_>,
+) -> Result<Config, Vec<Problem>> {
     let mut check = Check {
         accepted,
+        unset,
         lookup,
         filled_in: RefCell::default(),
         problems: Vec::new(),
@@ -38,6 +41,7 @@ pub(super) fn config(root: &Node, accepted: Accepted, lookup: Lookup<'_>) -> Res
 
 struct Check<'a> {
     accepted: Accepted,
+    unset: UnsetVariables,
     lookup: Lookup<'a>,
     /// The variables of the server at hand, by name and value.
     filled_in: RefCell<Vec<(String, String)>>,
@@ -76,11 +80,7 @@ impl Check<'_> {
             self.wrong_kind(&path, root, Wanted::Object);
             return Config::default();
         };
-        let names: &[&str] = match self.accepted {
-            Accepted::StdioOnly => &["mcpServers"],
-            Accepted::All => &["mcpServers", OF_VS_CODE],
-        };
-        let found = names.iter().find_map(|name| Some((*name, tree::get(members, name)?)));
+        let found = self.accepted.keys().iter().find_map(|name| Some((*name, tree::get(members, name)?)));
         let Some((name, servers)) = found else {
             let path = path.member("mcpServers");
             self.problem_with_hint(&path, "is missing", missing_servers_hint(members));
@@ -127,8 +127,20 @@ impl Check<'_> {
                 config.disabled.push(name);
                 continue;
             }
-            let variables = Variables::Fill;
-            config.servers.extend(self.server(name, &Entry { path, members, variables }));
+            let entry = Entry { path, members, variables: Variables::Fill };
+            let missing_before = std::mem::take(&mut self.missing);
+            let spec = self.server(name.clone(), &entry);
+            let missing = std::mem::replace(&mut self.missing, missing_before);
+            match self.unset {
+                UnsetVariables::FailServer if !missing.is_empty() => {
+                    let reasons: Vec<String> = missing.into_iter().map(MissingVariable::into_sentence).collect();
+                    config.unset.push(UnsetServer { name, reason: reasons.join("; ") });
+                }
+                UnsetVariables::FailServer | UnsetVariables::RefuseFile => {
+                    missing.into_iter().for_each(|variable| self.merge_missing(variable));
+                    config.servers.extend(spec);
+                }
+            }
         }
         config
     }

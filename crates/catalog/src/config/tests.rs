@@ -517,3 +517,37 @@ mod remote_servers {
         }
     }
 }
+
+#[test]
+fn an_unset_variable_may_fail_only_the_server_that_uses_it() {
+    let text = r#"{"mcpServers": {
+        "needy": {"command": "x", "args": ["$NADA", "${NOPE}"], "env": {"E": "$NADA"}},
+        "fine": {"command": "y"},
+        "off": {"command": "$NADA", "disabled": true}
+    }}"#;
+    let config = Config::parse_each(text.as_bytes(), Accepted::All, |_| None).unwrap();
+    assert_eq!(config.servers.iter().map(|spec| spec.name.as_str()).collect::<Vec<_>>(), ["fine"]);
+    let [unset] = config.unset.as_slice() else { panic!("{config:?}") };
+    assert_eq!(unset.name.as_str(), "needy");
+    let expected = "NADA is not set; used at $.mcpServers.needy.args[0], $.mcpServers.needy.env.E; \
+                    NOPE is not set; used at $.mcpServers.needy.args[1]";
+    assert_eq!(unset.reason, expected);
+    assert!(Config::parse(text.as_bytes(), Accepted::All, |_| None).is_err(), "unless the whole file is refused");
+    let wrong = text.replace("\"y\"", "5");
+    assert!(
+        Config::parse_each(wrong.as_bytes(), Accepted::All, |_| None).is_err(),
+        "what else is wrong is no variable"
+    );
+}
+
+#[test]
+fn the_entries_of_a_file_are_read_by_the_same_parser() {
+    let text =
+        "\u{feff}{ // a\n \"servers\": {\"b\": {\"command\": \"${X}\", \"timeout\": 1e3,}, /* */ \"a\": {},},\n}";
+    let entries = Config::entries(text.as_bytes(), Accepted::All).unwrap();
+    assert_eq!(entries["b"]["command"], "${X}");
+    assert_eq!(entries.len(), 2);
+    assert!(Config::entries(text.as_bytes(), Accepted::StdioOnly).unwrap().is_empty());
+    assert!(matches!(Config::entries(b"{", Accepted::All), Err(ConfigError::InvalidJson { .. })));
+    assert_eq!(Config::document(b"{\"assistant\": {},}").unwrap()["assistant"], serde_json::json!({}));
+}

@@ -65,8 +65,14 @@ fn notices(visit: &Visit<'_>, servers: &[ServerView]) -> Html {
             why
         )
     });
+    let config = visit.service().config_trouble().map(|why| {
+        html!(
+            r#"<div class="flash bad" role="alert"><p><strong>The config file is not in force as it is now.</strong> <span class="muted">{}</span></p></div>"#,
+            why.lines().next()
+        )
+    });
     let about: Html = servers.iter().filter_map(|server| notice(visit, server)).collect();
-    html!("{}{}", database, about)
+    html!("{}{}{}", database, config, about)
 }
 
 fn notice(visit: &Visit<'_>, server: &ServerView) -> Option<Html> {

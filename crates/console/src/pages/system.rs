@@ -33,12 +33,13 @@ pub(crate) async fn show(visit: &Visit<'_>) -> Result<Reply, Error> {
         })
         .collect();
     let (config, embeddings) = (service.config_trouble(), service.embedding_trouble());
-    let tokens = service.token_trouble();
+    let (tokens, settings) = (service.token_trouble(), service.settings_trouble());
     let vectors = service.vectors();
     let is_well = database.is_ok()
         && ailing.0.is_empty()
         && config.is_none()
         && tokens.is_none()
+        && settings.is_none()
         && embeddings.is_none()
         && vectors.trouble.is_none()
         && !state.executions_stopped;
@@ -63,6 +64,7 @@ pub(crate) async fn show(visit: &Visit<'_>) -> Result<Reply, Error> {
         check("Search by meaning", embeddings.is_none() && vectors.trouble.is_none(), meaning),
         check("Config file", config.is_none(), html!("{}", config)),
         check("Tokens", tokens.is_none(), html!("{}", tokens)),
+        check("Settings", settings.is_none(), html!("{}", settings)),
         check(
             "Calls",
             !state.executions_stopped,

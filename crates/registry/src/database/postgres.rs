@@ -3,7 +3,9 @@
 mod tls;
 mod wire;
 
+use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod};
@@ -13,6 +15,7 @@ use tokio_postgres::Statement;
 
 use super::{Fault, Row, Rows, Value};
 use crate::error::{Cause, OpenError};
+use crate::location::{PostgresLocation, SchemaName};
 
 /// Connections at most. Statements are short, and recording is batched.
 const CONNECTIONS: usize = 8;
@@ -28,13 +31,37 @@ const SILENCE_LIMIT: Duration = Duration::from_secs(10);
 /// A PostgreSQL server.
 pub(crate) struct Postgres {
     pool: Pool,
+    schema: Schema,
+}
+
+/// The schema that has our tables. Statements are written for the usual one.
+#[derive(Clone)]
+struct Schema {
+    name: SchemaName,
+    /// What stands in statements for that other schema; nothing where it is the usual one.
+    prefix: Option<Arc<str>>,
+}
+
+impl Schema {
+    fn new(name: &SchemaName) -> Self {
+        let prefix = (*name != SchemaName::default()).then(|| format!("\"{}\".", name.as_str()).into());
+        Self { name: name.clone(), prefix }
+    }
+
+    /// A statement for this schema.
+    fn within<'s>(&self, sql: &'s str) -> Cow<'s, str> {
+        match &self.prefix {
+            Some(prefix) => sql.replace("mcp.", prefix).into(),
+            None => sql.into(),
+        }
+    }
 }
 
 impl Postgres {
     /// Reads the address; connects to nothing yet.
-    pub(crate) fn new(url: &str, shown: &str) -> Result<Self, OpenError> {
+    pub(crate) fn new(location: &PostgresLocation, shown: &str) -> Result<Self, OpenError> {
         let failed = |source: Cause| OpenError::Location { location: shown.to_owned(), source };
-        let (url, security) = tls::split(url).map_err(|error| failed(error.into()))?;
+        let (url, security) = tls::split(&location.url).map_err(|error| failed(error.into()))?;
         let mut config: tokio_postgres::Config = url.parse().map_err(|error: tokio_postgres::Error| {
             // The error itself does not quote the address, and so not the password.
             failed(error.into())
@@ -50,13 +77,19 @@ impl Postgres {
         let connector = security.connector().map_err(failed)?;
         let manager = Manager::from_config(config, connector, recycling);
         let pool = Pool::builder(manager).max_size(CONNECTIONS).build().map_err(|error| failed(error.into()))?;
-        Ok(Self { pool })
+        Ok(Self { pool, schema: Schema::new(&location.schema) })
     }
 
     /// A session that only reads, each statement by itself.
     pub(crate) async fn read(&self) -> Result<Session, Fault> {
         let connection = self.pool.get().await?;
-        Ok(Session { pool: self.pool.clone(), connection: Some(connection), in_transaction: false, is_waiting: false })
+        Ok(Session {
+            pool: self.pool.clone(),
+            schema: self.schema.clone(),
+            connection: Some(connection),
+            in_transaction: false,
+            is_waiting: false,
+        })
     }
 
     /// A transaction.
@@ -92,6 +125,7 @@ fn is_connection_lost(error: &tokio_postgres::Error) -> bool {
 /// Somebody's turn with a connection.
 pub(crate) struct Session {
     pool: Pool,
+    schema: Schema,
     /// There until it is discarded.
     connection: Option<Object>,
     in_transaction: bool,
@@ -100,6 +134,11 @@ pub(crate) struct Session {
 }
 
 impl Session {
+    /// The schema that has our tables.
+    pub(crate) fn schema(&self) -> &SchemaName {
+        &self.schema.name
+    }
+
     /// Does something with the connection, and remembers whether it was waited for until its end.
     async fn waiting<T>(
         &mut self,
@@ -113,6 +152,8 @@ impl Session {
     }
 
     pub(crate) async fn rows(&mut self, sql: &str, values: Vec<Value>) -> Result<Vec<Row>, Fault> {
+        let schema = self.schema.clone();
+        let sql = &*schema.within(sql);
         match self.rows_once(sql, &values).await {
             // Nothing was changed yet and nothing is lost by asking again, on a connection that is alive.
             Err(error) if !self.in_transaction && is_connection_lost(&error) => {
@@ -135,6 +176,8 @@ impl Session {
 
     /// Runs a statement once for each list of values; says how many rows it touched.
     pub(crate) async fn execute(&mut self, sql: &str, rows: impl Rows) -> Result<u64, Fault> {
+        let schema = self.schema.clone();
+        let sql = &*schema.within(sql);
         let touched = self.waiting(async |connection| {
             let statement = connection.prepare_cached(sql).await?;
             let mut touched = 0;
@@ -149,6 +192,8 @@ impl Session {
 
     /// Runs a text of several statements without values.
     pub(crate) async fn script(&mut self, sql: &str) -> Result<(), Fault> {
+        let schema = self.schema.clone();
+        let sql = &*schema.within(sql);
         Ok(self.waiting(async |connection| connection.batch_execute(sql).await).await?)
     }
 

@@ -16,7 +16,7 @@ impl Store {
         let found = by_id(&mut session, &self.sealer(), id, Hold::Row).await?;
         let old = found.ok_or_else(|| Error::server_not_found(&id))?;
         let previous = old.status;
-        let event = event(previous, &change);
+        let event = event(&old, &change);
         let server = changed(old, change);
         write(&mut session, &server).await?;
         if let Some((kind, details)) = event {
@@ -48,8 +48,14 @@ impl Store {
     }
 }
 
-pub(super) fn event(previous: Status, change: &StatusChange) -> Option<(EventKind, Json)> {
-    let implied = (previous != change.status).then(|| EventKind::of(change.status));
+pub(super) fn event(old: &ServerRecord, change: &StatusChange) -> Option<(EventKind, Json)> {
+    let previous = old.status;
+    // Whoever was never connected and never failed is not being connected again.
+    let is_first = old.last_connected_at.is_none() && old.failure_count == 0;
+    let implied = (previous != change.status).then(|| match EventKind::of(change.status) {
+        EventKind::Reconnect if is_first => EventKind::Connect,
+        kind => kind,
+    });
     let kind = change.event.or(implied)?;
     let mut details = Map::new();
     details.insert("from".to_owned(), json!(previous));
@@ -76,6 +82,12 @@ fn changed(old: ServerRecord, change: StatusChange) -> ServerRecord {
         failure_count: change.failure_count.unwrap_or(old.failure_count),
         enabled: change.enabled.unwrap_or(old.enabled),
         auto_disabled: change.auto_disabled.unwrap_or(old.auto_disabled),
+        auto_disabled_at: match change.auto_disabled {
+            Some(true) => Some(now),
+            Some(false) => None,
+            None => old.auto_disabled_at,
+        },
+        worked_at: change.worked_at.or(old.worked_at),
         server_info: change.server_info.or(old.server_info),
         last_health_check: change.last_health_check.or(old.last_health_check),
         connected_at: if has_come_up { Some(now) } else { old.connected_at.filter(|_| change.status.is_up()) },
@@ -88,7 +100,7 @@ fn changed(old: ServerRecord, change: StatusChange) -> ServerRecord {
 async fn write(session: &mut Session, server: &ServerRecord) -> Result<(), Error> {
     let sql = "UPDATE mcp.external_servers SET status = $2, error_message = $3, failure_count = $4, enabled = $5, \
         auto_disabled = $6, server_info = $7, last_health_check = $8, connected_at = $9, last_connected_at = $10, \
-        updated_at = $11 WHERE id = $1";
+        updated_at = $11, auto_disabled_at = $12, worked_at = $13 WHERE id = $1";
     let values = values![
         server.id,
         server.status,
@@ -101,6 +113,8 @@ async fn write(session: &mut Session, server: &ServerRecord) -> Result<(), Error
         server.connected_at,
         server.last_connected_at,
         server.updated_at,
+        server.auto_disabled_at,
+        server.worked_at,
     ];
     session.execute(sql, values).await.map(drop)
 }

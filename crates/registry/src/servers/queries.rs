@@ -19,7 +19,7 @@ const LONGEST_NAME: usize = 255;
 
 const COLUMNS: &str = "id, name, description, transport_type, connection_config, health_check_url, deployment_type, \
     origin, status, enabled, auto_connect, auto_disabled, failure_count, tool_count, error_message, server_info, \
-    last_health_check, last_connected_at, connected_at, registered_at, updated_at";
+    last_health_check, last_connected_at, connected_at, registered_at, updated_at, auto_disabled_at, worked_at";
 
 impl Store {
     /// Registers a server. If the name is taken: [`Error::AlreadyExists`].
@@ -148,6 +148,8 @@ fn understood(row: &mut Row, sealer: &Sealer) -> Result<ServerRecord, Mismatch> 
         enabled: row.take("enabled")?,
         auto_connect: row.take("auto_connect")?,
         auto_disabled: row.take("auto_disabled")?,
+        auto_disabled_at: row.take("auto_disabled_at")?,
+        worked_at: row.take("worked_at")?,
         failure_count: row.take("failure_count")?,
         tool_count: row.take("tool_count")?,
         error_message: row.take("error_message")?,
@@ -190,6 +192,8 @@ pub(crate) async fn insert(session: &mut Session, sealer: &Sealer, new: NewServe
         enabled: new.enabled,
         auto_connect: new.auto_connect,
         auto_disabled: false,
+        auto_disabled_at: None,
+        worked_at: None,
         failure_count: 0,
         tool_count: 0,
         error_message: None,
@@ -230,15 +234,14 @@ pub(crate) async fn update(
     patch: ServerPatch,
 ) -> Result<ServerRecord, Error> {
     let new_name = patch.name.clone().filter(|name| *name != old.name);
-    let previous = old.status;
-    let record = patched(old, patch);
+    let record = patched(old.clone(), patch);
     if new_name.is_some() {
         check_name(&record.name)?;
     }
     let sql = "UPDATE mcp.external_servers SET name = $2, description = $3, transport_type = $4, \
         connection_config = $5, health_check_url = $6, deployment_type = $7, origin = $8, status = $9, enabled = $10, \
-        auto_connect = $11, auto_disabled = $12, failure_count = $13, error_message = $14, updated_at = $15 \
-        WHERE id = $1";
+        auto_connect = $11, auto_disabled = $12, failure_count = $13, error_message = $14, updated_at = $15, \
+        auto_disabled_at = $16, worked_at = $17 WHERE id = $1";
     let values = values![
         record.id,
         &record.name,
@@ -255,6 +258,8 @@ pub(crate) async fn update(
         record.failure_count,
         record.error_message.as_ref(),
         record.updated_at,
+        record.auto_disabled_at,
+        record.worked_at,
     ];
     match session.execute(sql, values).await {
         // Nothing else in this table must be unique.
@@ -266,7 +271,7 @@ pub(crate) async fn update(
         session.execute(rename, values![format!("{name}{SEPARATOR}"), record.id]).await?;
     }
     // To be switched on or off is a change of state like any other.
-    if let Some((kind, details)) = event(previous, &StatusChange::to(record.status)) {
+    if let Some((kind, details)) = event(&old, &StatusChange::to(record.status)) {
         append_event(session, record.id, kind, &details, record.updated_at).await?;
     }
     Ok(record)
@@ -274,10 +279,17 @@ pub(crate) async fn update(
 
 fn patched(old: ServerRecord, patch: ServerPatch) -> ServerRecord {
     let mut record = old;
+    let is_reached_otherwise = patch.transport.is_some_and(|transport| transport != record.transport)
+        || patch.connection_config.as_ref().is_some_and(|config| *config != record.connection_config);
+    if is_reached_otherwise {
+        // Whether that works is not known yet.
+        record.worked_at = None;
+    }
     if let Some(enabled) = patch.enabled {
         record.enabled = enabled;
         if enabled {
             record.auto_disabled = false;
+            record.auto_disabled_at = None;
             record.failure_count = 0;
         }
         // Whoever connects and disconnects says so afterwards; here only the switch is turned.

@@ -1,10 +1,12 @@
 //! Listing tools, and what we note about them.
 
+use crate::adoption::{self, ToolsTable};
 use crate::database::{Mismatch, Row, values};
 use crate::error::Error;
 use crate::select::{Columns, Filter};
 use crate::{
-    Classified, Embedding, Listed, Page, ServerId, Store, ToolCounts, ToolFilter, ToolId, ToolRecord, Transaction,
+    Classified, Embedding, Listed, Page, RawJson, ServerId, Store, ToolCounts, ToolFilter, ToolId, ToolRecord,
+    Transaction,
 };
 
 const COLUMNS: Columns = Columns {
@@ -25,7 +27,8 @@ impl Store {
             .and("t.original_name =", filter.original_name.as_ref())
             .and("t.enabled =", filter.enabled)
             .and("t.is_classified =", filter.classified);
-        wanted.page(&mut session, COLUMNS, page, understood).await
+        let table = self.tools_table();
+        wanted.page(&mut session, COLUMNS, page, |row| understood(row, table)).await
     }
 
     /// The tool with an id.
@@ -33,13 +36,15 @@ impl Store {
         let mut session = self.read("read a tool").await?;
         let Columns { columns, tables, .. } = COLUMNS;
         let sql = format!("SELECT {columns} FROM {tables} WHERE t.id = $1");
-        session.first(&sql, values![id], understood).await?.ok_or_else(|| not_found(id))
+        let table = self.tools_table();
+        session.first(&sql, values![id], |row| understood(row, table)).await?.ok_or_else(|| not_found(id))
     }
 
     /// How many tools there are.
     pub async fn tool_counts(&self) -> Result<ToolCounts, Error> {
         let mut session = self.read("count tools").await?;
-        let sql = "SELECT is_classified, count(*) AS n FROM mcp.tools GROUP BY is_classified";
+        let sql = "SELECT is_classified, count(*) AS n FROM mcp.tools WHERE source_server_id IS NOT NULL \
+            GROUP BY is_classified";
         let counted = session.all(sql, values![], |row| Ok((row.take("is_classified")?, row.take("n")?))).await?;
         let mut counts = ToolCounts::default();
         for (is_classified, n) in counted {
@@ -134,7 +139,12 @@ fn not_found(id: ToolId) -> Error {
     Error::NotFound { what: "tool", key: id.to_string() }
 }
 
-fn understood(row: &mut Row) -> Result<ToolRecord, Mismatch> {
+fn understood(row: &mut Row, table: ToolsTable) -> Result<ToolRecord, Mismatch> {
+    let definition: RawJson = row.take("definition")?;
+    let (description, input_schema) = match table {
+        ToolsTable::Own => (row.take("description")?, row.take("input_schema")?),
+        ToolsTable::Adopted => adoption::described(&definition),
+    };
     let skills = serde_json::from_value(row.take("skills")?);
     let confidences = serde_json::from_value(row.take("confidences")?);
     Ok(ToolRecord {
@@ -143,9 +153,9 @@ fn understood(row: &mut Row) -> Result<ToolRecord, Mismatch> {
         original_name: row.take("original_name")?,
         source_server_id: row.take("source_server_id")?,
         server_name: row.take("server_name")?,
-        description: row.take("description")?,
-        input_schema: row.take("input_schema")?,
-        definition: row.take("definition")?,
+        description,
+        input_schema,
+        definition,
         is_external: row.take("is_external")?,
         enabled: row.take("enabled")?,
         is_classified: row.take("is_classified")?,

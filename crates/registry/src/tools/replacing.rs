@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use sha2::{Digest as _, Sha256};
 
+use crate::adoption::ToolsTable;
 use crate::database::{Session, Value, values};
 use crate::error::Error;
 use crate::servers::SEPARATOR;
@@ -33,9 +34,8 @@ impl Store {
         let name: Option<String> = session.first(sql, values![server], |row| row.take("name")).await?;
         let name = name.ok_or_else(|| Error::server_not_found(&server))?;
         let known = known(&mut session, server).await?;
-        let plan = Plan::new(server, &name, &known, tools);
-        let changes = plan.changes.clone();
-        plan.carry_out(&mut session, server).await?;
+        let plan = Plan::new(server, &name, &known, tools, self.tools_table());
+        let changes = plan.carry_out(&mut session, server).await?;
         session.commit().await?;
         Ok(changes)
     }
@@ -59,6 +59,7 @@ async fn known(session: &mut Session, server: ServerId) -> Result<Vec<Known>, Er
 /// What is to be written, as the values of statements.
 #[derive(Default)]
 struct Plan {
+    table: ToolsTable,
     changes: ToolChanges,
     added: Vec<Vec<Value>>,
     /// Read differently, and are searched differently.
@@ -70,8 +71,8 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(server: ServerId, server_name: &str, known: &[Known], tools: &[ListedTool]) -> Self {
-        let mut plan = Self::default();
+    fn new(server: ServerId, server_name: &str, known: &[Known], tools: &[ListedTool], table: ToolsTable) -> Self {
+        let mut plan = Self { table, ..Self::default() };
         let by_name: HashMap<&str, &Known> = known.iter().map(|known| (known.original_name.as_str(), known)).collect();
         let mut seen = HashSet::new();
         for tool in tools {
@@ -99,11 +100,12 @@ impl Plan {
 
     fn add(&mut self, server: ServerId, server_name: &str, tool: &ListedTool, position: i64) {
         self.changes.added.push(tool.original_name.clone());
+        let (description, schema) = self.table.columns_of(tool);
         self.added.push(values![
             format!("{server_name}{SEPARATOR}{}", tool.original_name),
             &tool.original_name,
-            tool.description.as_ref(),
-            tool.input_schema.as_ref(),
+            description,
+            schema.as_ref(),
             &tool.definition,
             server,
             position,
@@ -119,14 +121,15 @@ impl Plan {
             return;
         }
         self.changes.changed.push(tool.original_name.clone());
-        let (description, schema) = (tool.description.as_ref(), tool.input_schema.as_ref());
+        let (description, schema) = self.table.columns_of(tool);
         let text_hash = text_hash(tool);
         let is_searched_the_same = known.text_hash == text_hash;
-        let values = values![known.id, position, description, schema, &tool.definition, text_hash];
+        let values = values![known.id, position, description, schema.as_ref(), &tool.definition, text_hash];
         if is_searched_the_same { self.touched.push(values) } else { self.rewritten.push(values) }
     }
 
-    async fn carry_out(self, session: &mut Session, server: ServerId) -> Result<(), Error> {
+    /// Writes it; says what became different.
+    async fn carry_out(self, session: &mut Session, server: ServerId) -> Result<ToolChanges, Error> {
         let is_same = self.changes.is_empty();
         session.execute_each("DELETE FROM mcp.tools WHERE id = $1", self.removed).await?;
         session.execute_each("UPDATE mcp.tools SET position = $2 WHERE id = $1", self.moved).await?;
@@ -138,14 +141,28 @@ impl Plan {
             WHERE id = $1";
         session.execute_each(rewrite, self.rewritten).await?;
         let add = "INSERT INTO mcp.tools (name, original_name, description, input_schema, definition, \
-            source_server_id, position, text_hash, enabled) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, NOT EXISTS \
-            (SELECT 1 FROM mcp.tool_switches AS off WHERE off.source_server_id = $6 AND off.original_name = $2))";
-        session.execute_each(add, self.added).await?;
+            source_server_id, position, text_hash, is_external, is_classified, skills, confidences, enabled) \
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, TRUE, FALSE, '[]', '[]', NOT EXISTS \
+            (SELECT 1 FROM mcp.tool_switches AS off WHERE off.source_server_id = $6 AND off.original_name = $2)) \
+            ON CONFLICT DO NOTHING";
+        let mut changes = self.changes;
+        let wanted = self.added.len() as u64;
+        let added = session.execute_each(add, self.added).await?;
+        if added < wanted {
+            // Only in a table that was somebody else's, where names are unique among all tools.
+            tracing::error!(
+                %server,
+                left_out = wanted - added,
+                "tools were not kept: rows of the table `tools` that belong to others have the same names"
+            );
+            changes.left_out += u32::try_from(wanted - added).unwrap_or(u32::MAX);
+        }
         if is_same {
-            return Ok(());
+            return Ok(changes);
         }
         let count = "UPDATE mcp.external_servers SET tool_count = $1, updated_at = $2 WHERE id = $3";
-        session.execute(count, values![self.changes.total, Timestamp::now(), server]).await.map(drop)
+        session.execute(count, values![changes.total, Timestamp::now(), server]).await?;
+        Ok(changes)
     }
 }
 

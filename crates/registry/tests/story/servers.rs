@@ -182,7 +182,7 @@ async fn a_state_and_its_history_are_written_together(Setting { store, .. }: Set
 
     let history = store.history(one.id, Page::ALL).await.unwrap();
     let kinds: Vec<EventKind> = history.items.iter().map(|event| event.kind).collect();
-    assert_eq!(kinds, [EventKind::Reconnect, EventKind::Error, EventKind::Reconnect]);
+    assert_eq!(kinds, [EventKind::Reconnect, EventKind::Error, EventKind::Connect], "newest first");
     let details = history.items[1].details.as_ref().unwrap();
     assert_eq!(*details, json!({"from": "connecting", "to": "error", "error": "refused", "attempt": 2}));
     let second = store.history(one.id, Page { limit: 1, offset: 1 }).await.unwrap();

@@ -8,6 +8,16 @@ use crate::Settings;
 /// A connection that stood for this long was a good one: losing it begins a new count of failures.
 pub(super) const LASTING: Duration = Duration::from_secs(5);
 
+/// A server that has worked is retried at least this often, unless its settings say a longer delay.
+const LONGEST_DELAY: Duration = Duration::from_secs(300);
+
+/// Whether a server has ever worked, the way it is reached now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Past {
+    Worked,
+    NeverWorked,
+}
+
 /// What to do after so many attempts in a row that failed.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next {
@@ -18,15 +28,27 @@ pub(super) enum Next {
 }
 
 /// What to do next. `chance`, between 0 and 1, spreads the attempts of servers that failed together.
-pub(super) fn next(failures: u32, settings: &Settings, chance: f64) -> Next {
+///
+/// A server that never worked is given up after the first attempt and `failure_threshold` retries. One that has worked is
+/// retried without end: the delays of the settings come first, and then each is twice the one before, up to five minutes.
+pub(super) fn next(failures: u32, past: Past, settings: &Settings, chance: f64) -> Next {
     // The first attempt is no repetition.
-    if failures > settings.failure_threshold {
+    if failures > settings.failure_threshold && past == Past::NeverWorked {
         return Next::GiveUp;
     }
     let delays = &settings.retry_backoff_ms;
     let nth = usize::try_from(failures.saturating_sub(1)).unwrap_or(usize::MAX);
-    let millis = delays.get(nth).or(delays.last()).copied().unwrap_or(1_000);
-    Next::Retry(Duration::from_millis(millis).mul_f64(0.9 + 0.2 * chance))
+    let last = Duration::from_millis(delays.last().copied().unwrap_or(1_000));
+    let delay = match delays.get(nth) {
+        Some(&millis) => Duration::from_millis(millis),
+        None if past == Past::NeverWorked => last,
+        None => {
+            let doublings = u32::try_from(nth + 1 - delays.len()).unwrap_or(u32::MAX);
+            let grown = last.saturating_mul(2_u32.saturating_pow(doublings));
+            grown.min(LONGEST_DELAY.max(last))
+        }
+    };
+    Next::Retry(delay.mul_f64(0.9 + 0.2 * chance))
 }
 
 /// A number between 0 and 1 that is another every time.
@@ -40,29 +62,46 @@ pub(super) fn chance() -> f64 {
 mod tests {
     use super::*;
 
+    fn seconds(next: &Next) -> u64 {
+        match next {
+            Next::Retry(delay) => delay.as_secs(),
+            Next::GiveUp => panic!("it is given up"),
+        }
+    }
+
     #[test]
-    fn three_more_attempts_are_made_each_later_than_the_one_before_and_then_no_more() {
+    fn one_that_never_worked_is_tried_four_times_each_later_than_the_one_before() {
         let settings = Settings::default();
-        let after = |failures| next(failures, &settings, 0.5);
-        assert_eq!(after(1), Next::Retry(Duration::from_secs(1)));
-        assert_eq!(after(2), Next::Retry(Duration::from_secs(5)));
-        assert_eq!(after(3), Next::Retry(Duration::from_secs(15)));
+        let after = |failures| next(failures, Past::NeverWorked, &settings, 0.5);
+        assert_eq!([1, 2, 3].map(|failures| seconds(&after(failures))), [1, 5, 15]);
         assert_eq!(after(4), Next::GiveUp);
+    }
+
+    #[test]
+    fn one_that_has_worked_is_never_given_up_and_retried_every_five_minutes_at_least() {
+        let settings = Settings::default();
+        let after = |failures| seconds(&next(failures, Past::Worked, &settings, 0.5));
+        assert_eq!([1, 2, 3, 4, 5, 6, 7, 8, 9].map(after), [1, 5, 15, 30, 60, 120, 240, 300, 300]);
+        assert_eq!(after(u32::MAX), 300);
+        let patient = Settings { retry_backoff_ms: vec![600_000], ..Settings::default() };
+        assert_eq!(seconds(&next(9, Past::Worked, &patient, 0.5)), 600, "who wants longer delays gets them");
+        let eager = Settings { retry_backoff_ms: vec![0], ..Settings::default() };
+        assert_eq!(seconds(&next(9, Past::Worked, &eager, 0.5)), 0);
     }
 
     #[test]
     fn with_more_attempts_than_delays_the_last_delay_stays() {
         let settings = Settings { failure_threshold: 5, retry_backoff_ms: vec![100, 200], ..Settings::default() };
-        assert_eq!(next(5, &settings, 0.5), Next::Retry(Duration::from_millis(200)));
+        assert_eq!(next(5, Past::NeverWorked, &settings, 0.5), Next::Retry(Duration::from_millis(200)));
         let settings = Settings { retry_backoff_ms: Vec::new(), ..settings };
-        assert_eq!(next(1, &settings, 0.5), Next::Retry(Duration::from_secs(1)));
+        assert_eq!(next(1, Past::NeverWorked, &settings, 0.5), Next::Retry(Duration::from_secs(1)));
     }
 
     #[test]
     fn a_delay_differs_by_a_tenth_at_most() {
         let settings = Settings::default();
-        assert_eq!(next(1, &settings, 0.0), Next::Retry(Duration::from_millis(900)));
-        assert_eq!(next(1, &settings, 1.0), Next::Retry(Duration::from_millis(1100)));
+        assert_eq!(next(1, Past::Worked, &settings, 0.0), Next::Retry(Duration::from_millis(900)));
+        assert_eq!(next(1, Past::Worked, &settings, 1.0), Next::Retry(Duration::from_millis(1100)));
         assert!((0..100).all(|_| (0.0..1.0).contains(&chance())));
     }
 }

@@ -96,7 +96,6 @@ impl Look {
     async fn look_at(&self, url: String, probe: Probe) -> Result<Option<String>, String> {
         match probe(url, self.limit).await {
             Finding::Well => Ok(None),
-            Finding::Odd(what) => Ok(Some(format!("health_check_url: {what}"))),
             Finding::Ill(what) if self.connection.deeds() > self.deeds_before => {
                 Ok(Some(format!("health_check_url: {what}; but the server answers calls")))
             }

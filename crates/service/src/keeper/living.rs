@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 use upstream::failure::Cause;
 use upstream::{Connection, Ending, Report, Stop};
 
-use super::backoff::{self, Next};
+use super::backoff::{self, Next, Past};
 use super::watching::Due;
 use super::{End, Keeper, Order, Rest, Step};
 use crate::spec;
@@ -143,6 +143,7 @@ impl Keeper {
                     Due::Lasting => {
                         watch.has_lasted = true;
                         self.failures = 0;
+                        self.note_worked();
                         // If it is lost now it is made again at once, and calls wait.
                         self.house.fleet.keep_on_offer(self.handle.place, true);
                     }
@@ -308,7 +309,8 @@ impl Keeper {
         }
         self.failures += 1;
         self.answer(Err(why));
-        match backoff::next(self.failures, &self.house.settings.now(), backoff::chance()) {
+        let past = if self.shown.record.worked_at.is_some() { Past::Worked } else { Past::NeverWorked };
+        match backoff::next(self.failures, past, &self.house.settings.now(), backoff::chance()) {
             Next::Retry(delay) => {
                 tracing::warn!(server = %self.shown.record.name, error = why, retry_in = ?delay, "server could not be connected; will try again");
                 self.stand(Status::Error, Some(why.to_owned()), Some(delay));

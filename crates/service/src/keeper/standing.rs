@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use aggregator::fleet::Happening;
 use catalog::{Downtime, Kind, Offer, ServerState};
-use registry::{ServerRecord, Status, StatusChange, Timestamp};
+use registry::{Deployment, ServerRecord, Status, StatusChange, Timestamp};
 use serde_json::json;
 
 use super::Keeper;
@@ -25,7 +25,13 @@ impl Keeper {
         let now = Timestamp::now();
         let record = &mut self.shown.record;
         let previous = record.status;
-        let failures = if change.status.is_up() { 0 } else { self.failures };
+        let failures = match change.status {
+            Status::Connected | Status::Degraded => 0,
+            Status::Connecting | Status::Error => self.failures,
+            Status::Disabled if change.auto_disabled == Some(true) => self.failures,
+            // Somebody wants it so, which is no failure.
+            Status::Disconnected | Status::Disabled => record.failure_count,
+        };
         let is_same = previous == change.status
             && record.error_message == change.error_message
             && record.failure_count == failures
@@ -36,7 +42,7 @@ impl Keeper {
             self.shown.since = now;
         }
         let (status, error_message) = (change.status, change.error_message.clone());
-        if !is_same || change.server_info.is_some() {
+        if !is_same || change.server_info.is_some() || change.worked_at.is_some() {
             self.house.records.change(self.handle.id, StatusChange { failure_count: Some(failures), ..change });
         }
         // Who sees it may wait for it to be written, so it is on its way by then.
@@ -84,11 +90,25 @@ impl Keeper {
     /// It is up, and offers this. Whoever sees that it is up sees its tools, too.
     pub(super) fn stand_up(&mut self, offer: &Arc<Offer>) {
         let is_news = self.take_in(offer);
-        let change = StatusChange { server_info: Some(server_info(offer)), ..StatusChange::to(Status::Connected) };
-        self.stand_with(change, None);
+        // What runs elsewhere has worked as soon as it answers. A program that is started for it and answers may still be
+        // one that crashes at once.
+        let worked_at = (self.shown.record.deployment == Deployment::External).then(Timestamp::now);
+        let server_info = Some(server_info(offer));
+        self.stand_with(StatusChange { server_info, worked_at, ..StatusChange::to(Status::Connected) }, None);
         if is_news {
             self.tell_tools();
         }
+    }
+
+    /// Its connection has stood long enough to be a good one: from now on it is retried without end.
+    pub(super) fn note_worked(&mut self) {
+        let record = &self.shown.record;
+        if record.worked_at.is_some() {
+            return;
+        }
+        let (status, error_message) = (record.status, record.error_message.clone());
+        let worked_at = Some(Timestamp::now());
+        self.stand_with(StatusChange { error_message, worked_at, ..StatusChange::to(status) }, None);
     }
 
     /// It offers this now.
@@ -185,6 +205,12 @@ fn changed(old: ServerRecord, change: &StatusChange, failure_count: u32, now: Ti
         failure_count,
         enabled: change.enabled.unwrap_or(old.enabled),
         auto_disabled: change.auto_disabled.unwrap_or(old.auto_disabled),
+        auto_disabled_at: match change.auto_disabled {
+            Some(true) => Some(now),
+            Some(false) => None,
+            None => old.auto_disabled_at,
+        },
+        worked_at: change.worked_at.or(old.worked_at),
         server_info: change.server_info.clone().or(old.server_info),
         last_health_check: change.last_health_check.or(old.last_health_check),
         connected_at: if has_come_up { Some(now) } else { old.connected_at.filter(|_| change.status.is_up()) },

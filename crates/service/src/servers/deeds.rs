@@ -37,10 +37,8 @@ impl Household {
         let record = change.insert_server(new).await?;
         let details = json!({ "transport_type": record.transport });
         audit::commit(change, audit::note(&by, "server.register", Some(&record.name), Some(details))).await?;
-        let (server_id, name) = (record.id.to_string(), record.name.clone());
         let connects = record.enabled && record.auto_connect;
-        let handle = self.admit(record).await?;
-        self.events.tell(Event::ServerRegistered { server_id, name });
+        let handle = self.admit_new(record).await?;
         if connects {
             handle.decided(REGISTRATION_PATIENCE).await;
         }

@@ -14,6 +14,8 @@ pub struct ServerView {
     /// What is kept, with the status as it is right now.
     #[serde(flatten)]
     pub record: ServerRecord,
+    /// Attempts to connect again since the first one failed; 0 while it is connected.
+    pub retry_count: u32,
     /// When the next attempt to connect is made, if one is.
     pub next_retry_at: Option<registry::Timestamp>,
     /// It starts when it is needed.
@@ -46,15 +48,17 @@ pub struct ServerHealth {
     pub last_check: Option<registry::Timestamp>,
     /// How long its answer took, in milliseconds.
     pub latency_ms: Option<f64>,
-    /// Health checks that failed in a row.
+    /// Health checks, or attempts to connect, that failed in a row: whichever are more.
     pub consecutive_failures: u32,
     /// Attempts to connect that failed in a row.
     pub failure_count: u32,
+    /// Attempts to connect again since the first one failed.
+    pub retry_count: u32,
     /// When the next attempt to connect is made.
     pub next_retry_at: Option<registry::Timestamp>,
     /// What is wrong.
     pub error_message: Option<String>,
-    /// What is odd, such as a health address that answers 404.
+    /// What is odd, such as a health address that fails while the server answers calls.
     pub warning: Option<String>,
 }
 

@@ -163,6 +163,9 @@ async fn a_server_that_cannot_be_reached_is_tried_after_1_5_and_15_s_and_then_sw
     let view = setting.until("gone", Status::Disabled).await;
     are_near(&attempts("gone"), &[0, 1, 6, 21]);
     assert_eq!((view.record.enabled, view.record.auto_disabled, view.record.failure_count), (false, true, 4));
+    assert_eq!((view.record.auto_disabled_at.is_some(), view.retry_count, view.next_retry_at), (true, 3, None));
+    let health = setting.service.server_health("gone").await.unwrap();
+    assert_eq!((health.consecutive_failures, health.failure_count), (4, 4));
     let mut notice = None;
     while let Ok(event) = events.try_recv() {
         if let Event::Notice { message, .. } = event {
@@ -189,6 +192,7 @@ async fn a_server_that_is_enabled_again_begins_with_a_clean_slate() {
     let view = setting.service.enable(&somebody(), "back").await.unwrap();
     assert_eq!(view.record.status, Status::Connected);
     assert_eq!((view.record.enabled, view.record.auto_disabled, view.record.failure_count), (true, false, 0));
+    assert_eq!(view.record.auto_disabled_at, None);
     let kept = setting.store.find_server("back").await.unwrap();
     assert!(kept.enabled && !kept.auto_disabled);
     setting.end().await;
@@ -225,9 +229,78 @@ async fn a_good_connection_that_is_lost_is_made_again_at_once() {
 async fn connections_that_do_not_last_count_as_failures() {
     let setting = theatre(vec![playing("fickle", &[Act::Live(Duration::from_secs(2))])]).await;
     setting.service.connect(&somebody(), "fickle").await.unwrap();
-    setting.until("fickle", Status::Disabled).await;
-    are_near(&attempts("fickle"), &[0, 3, 10, 27]);
+    setting.until_it("fickle", "one with five attempts", |_| attempts("fickle").len() == 5).await;
+    are_near(&attempts("fickle"), &[0, 3, 10, 27, 59]);
     tokio::time::resume();
+    setting.end().await;
+}
+
+#[tokio::test]
+async fn a_server_that_has_worked_is_retried_without_end_and_recovers_by_itself() {
+    let mut acts = vec![Act::Live(Duration::from_secs(60))];
+    acts.extend([Act::Refuse; 7]);
+    acts.push(Act::Live(FOR_EVER));
+    let setting = theatre(vec![playing("remote", &acts)]).await;
+    setting.service.connect(&somebody(), "remote").await.unwrap();
+    let failed = |failures| move |view: &ServerView| view.record.failure_count == failures;
+    let down = setting.until_it("remote", "one that failed six times", failed(6)).await;
+    assert_eq!((down.record.status, down.record.enabled, down.retry_count), (Status::Error, true, 5));
+    assert!(down.next_retry_at.is_some() && down.record.auto_disabled_at.is_none(), "{down:?}");
+    let health = setting.service.server_health("remote").await.unwrap();
+    assert_eq!((health.consecutive_failures, health.failure_count, health.retry_count), (6, 6, 5));
+    setting.until_it("remote", "one with all attempts", |_| attempts("remote").len() == acts.len()).await;
+    let up = setting.until("remote", Status::Connected).await;
+    assert_eq!((up.record.failure_count, up.retry_count, up.next_retry_at), (0, 0, None));
+    // At once when it is lost, and then later and later.
+    are_near(&attempts("remote"), &[0, 60, 61, 66, 81, 111, 171, 291, 531]);
+    tokio::time::resume();
+    setting.end().await;
+}
+
+#[tokio::test]
+async fn a_server_that_has_worked_is_retried_without_end_after_a_restart_too() {
+    let acts = [Act::Live(Duration::from_secs(60)), Act::Refuse];
+    let setting = theatre(vec![playing("reborn", &acts)]).await;
+    setting.service.connect(&somebody(), "reborn").await.unwrap();
+    setting.until_it("reborn", "one that was lost", |_| attempts("reborn").len() == 2).await;
+    tokio::time::resume();
+    let setting = setting.again().await;
+    tokio::time::pause();
+    setting.service.connect(&somebody(), "reborn").await.unwrap_err();
+    let failed = |failures| move |view: &ServerView| view.record.failure_count == failures;
+    let down = setting.until_it("reborn", "one that failed eight times", failed(8)).await;
+    assert_eq!((down.record.status, down.record.auto_disabled), (Status::Error, false));
+    tokio::time::resume();
+    setting.end().await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_reached_otherwise_has_not_worked_yet() {
+    let setting = theatre(vec![playing("moved", &[Act::Live(Duration::from_secs(60)), Act::Refuse])]).await;
+    plays().insert("elsewhere".to_owned(), Play { acts: vec![Act::Refuse], begun: Vec::new() });
+    setting.service.connect(&somebody(), "moved").await.unwrap();
+    tokio::time::resume();
+    let update = json!({ "connection_config": { "url": "http://elsewhere/" } });
+    setting.service.update(&somebody(), "moved", serde_json::from_value(update).unwrap()).await.unwrap();
+    tokio::time::pause();
+    let view = setting.until("moved", Status::Disabled).await;
+    assert!(view.record.auto_disabled && view.record.auto_disabled_at.is_some(), "{view:?}");
+    are_near(&attempts("elsewhere"), &[0, 1, 6, 21]);
+    tokio::time::resume();
+    setting.end().await;
+}
+
+#[tokio::test]
+async fn to_disable_a_server_that_failed_and_came_back_is_no_failure() {
+    let acts = [Act::Live(Duration::from_secs(2)), Act::Live(FOR_EVER)];
+    let setting = theatre(vec![playing("killed", &acts)]).await;
+    setting.service.connect(&somebody(), "killed").await.unwrap();
+    setting.until_it("killed", "one that was lost", |_| attempts("killed").len() == 2).await;
+    let up = setting.until("killed", Status::Connected).await;
+    assert_eq!(up.record.failure_count, 0);
+    tokio::time::resume();
+    let view = setting.service.disable(&somebody(), "killed").await.unwrap();
+    assert_eq!((view.record.status, view.record.failure_count), (Status::Disabled, 0));
     setting.end().await;
 }
 
@@ -261,22 +334,21 @@ async fn a_server_that_answers_no_pings_is_degraded_and_then_connected_anew() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_never_well_is_connected_anew_once_then_less_and_less_often_and_then_switched_off() {
+async fn a_server_that_is_never_well_is_connected_anew_once_and_then_less_and_less_often() {
     let setting = theatre(vec![playing("ailing", &[Act::Mute])]).await;
     setting.service.connect(&somebody(), "ailing").await.unwrap();
     let counted = |failures| move |view: &ServerView| view.record.failure_count == failures;
     let waiting = setting.until_it("ailing", "one that failed", counted(1)).await;
     assert_eq!((waiting.record.status, waiting.next_retry_at.is_some()), (Status::Error, true));
     assert_eq!(attempts("ailing").len(), 2, "the first illness is no failure");
-    let view = setting.until("ailing", Status::Disabled).await;
-    assert_eq!((view.record.auto_disabled, view.record.failure_count), (true, 4));
+    setting.until_it("ailing", "one that failed five times", counted(5)).await;
     let gaps: Vec<_> = attempts("ailing").windows(2).map(|pair| (pair[1] - pair[0]).as_secs()).collect();
-    assert_eq!(gaps.len(), 4);
+    assert_eq!(gaps.len(), 5);
     assert!(gaps.iter().all(|&gap| gap > 80), "each connection is looked at three times: {gaps:?}");
     tokio::time::resume();
-    let kept = setting.history_until("ailing", 1, "disabled").await;
+    let kept = setting.history_until("ailing", 24, "error").await;
     let round = ["connecting", "connected", "degraded", "error"];
-    assert!(kept.chunks(4).take(4).all(|steps| steps == round), "{kept:?}");
+    assert!(kept.chunks(4).take(6).all(|steps| steps == round), "{kept:?}");
     setting.end().await;
 }
 

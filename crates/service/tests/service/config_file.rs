@@ -2,8 +2,8 @@
 
 use registry::{Origin, Status};
 use serde_json::{Value, json};
-use service::Error;
 use service::servers::Update;
+use service::{Error, Event};
 
 use crate::setting::{Setting, Stage, fake, somebody};
 
@@ -87,5 +87,73 @@ async fn a_registered_server_keeps_its_name_against_the_file() {
     let view = setting.until("one", Status::Connected).await;
     assert_eq!(view.record.origin, Origin::Registered);
     assert_eq!(setting.service.state().total_servers, 2);
+    setting.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn comments_trailing_commas_and_a_byte_order_mark_change_nothing() {
+    let setting = with_file(json!({ "a": entry(&[]), "b": entry(&[]) })).await;
+    for server in ["a", "b"] {
+        setting.until(server, Status::Connected).await;
+    }
+    let pid = |answer: Value| answer["result"]["structuredContent"]["pid"].as_u64().unwrap();
+    let before = pid(setting.call("a.pid", json!({})).await);
+    let (a, c) = (entry(&[]), entry(&["--tools", "1"]));
+    let commented = format!("\u{feff}{{ // what we use\n \"mcpServers\": {{ \"a\": {a}, /* new */ \"c\": {c}, }},\n}}");
+    rewrite(&setting, &commented);
+    setting.until("c", Status::Connected).await;
+    until_there_are(&setting, 2).await;
+    assert_eq!(pid(setting.call("a.pid", json!({})).await), before, "who is in both is not touched");
+    assert_eq!(setting.service.config_trouble(), None);
+
+    let setting = setting.again().await;
+    for server in ["a", "c"] {
+        setting.until(server, Status::Connected).await;
+    }
+    assert_eq!(setting.service.state().total_servers, 2, "the same when it is read at start");
+    setting.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_is_broken_is_reported_and_its_last_good_state_stays() {
+    let setting = with_file(json!({ "a": entry(&[]) })).await;
+    setting.until("a", Status::Connected).await;
+    let mut events = setting.service.events().listen();
+    rewrite(&setting, "{ \"mcpServers\": { \"a\": } }");
+    let notice = async {
+        loop {
+            if let Ok(Event::Notice { server_id: None, message }) = events.recv().await {
+                return message;
+            }
+        }
+    };
+    let message = tokio::time::timeout(testkit::DEADLINE, notice).await.expect("whoever listens hears of it");
+    let path = setting.config_path().display().to_string();
+    assert!(message.contains(&path) && message.contains("cannot be used"), "{message}");
+    assert_eq!(setting.service.config_trouble(), Some(message));
+    assert_eq!(setting.service.server("a").await.unwrap().record.status, Status::Connected);
+    setting.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_the_registry_cannot_keep_is_reported() {
+    let long = "n".repeat(300);
+    let setting = with_file(json!({ "a": entry(&[]), (long.as_str()): entry(&[]) })).await;
+    setting.until("a", Status::Connected).await;
+    let trouble = setting.service.config_trouble().unwrap();
+    assert!(trouble.contains(&long) && trouble.contains("255"), "{trouble}");
+    setting.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_variable_that_is_not_set_fails_only_the_server_that_needs_it() {
+    let mut needy = entry(&[]);
+    needy["env"] = json!({ "KEY": "${MCP_TEST_NEVER_SET}" });
+    let setting = with_file(json!({ "needy": needy, "a": entry(&[]) })).await;
+    setting.until("a", Status::Connected).await;
+    let view = setting.until("needy", Status::Error).await;
+    let why = view.record.error_message.unwrap();
+    assert!(why.contains("MCP_TEST_NEVER_SET is not set"), "{why}");
+    assert_eq!(setting.service.config_trouble(), None, "the file itself is fine");
     setting.end().await;
 }

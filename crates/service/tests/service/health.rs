@@ -28,29 +28,33 @@ fn answering(status: &'static str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn success_is_well_what_is_not_found_is_odd_and_the_rest_is_ill() {
+async fn only_200_is_healthy_and_redirects_are_not_followed() {
     let limit = Duration::from_secs(10);
     assert_eq!(remote::probe(answering("200 OK"), limit).await, Finding::Well);
-    assert!(matches!(remote::probe(answering("404 Not Found"), limit).await, Finding::Odd(_)));
-    assert!(matches!(remote::probe(answering("503 Busy"), limit).await, Finding::Ill(_)));
+    let moved: &'static str = format!("302 Found\r\nLocation: {}", answering("200 OK")).leak();
+    for status in ["204 No Content", moved, "401 Unauthorized", "404 Not Found", "503 Busy"] {
+        let found = remote::probe(answering(status), limit).await;
+        assert!(matches!(&found, Finding::Ill(why) if why.contains(&status[..3])), "{status}: {found:?}");
+    }
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", silent.local_addr().unwrap());
     assert!(matches!(remote::probe(url, Duration::from_millis(50)).await, Finding::Ill(_)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_health_address_that_fails_makes_the_server_degraded_and_one_that_is_not_there_is_a_warning() {
+async fn a_health_address_that_does_not_answer_200_makes_the_server_degraded() {
     let setting = Setting::with(Stage { settings: json!({ "health_check_interval_s": 1 }), ..Stage::default() }).await;
-    let mut ill = fake("ill", &[]);
-    ill.health_check_url = Some(answering("500 No"));
-    let mut odd = fake("odd", &[]);
-    odd.health_check_url = Some(answering("404 Not Found"));
-    setting.service.register(&somebody(), ill).await.unwrap();
-    setting.service.register(&somebody(), odd).await.unwrap();
-    let view = setting.until("ill", Status::Degraded).await;
-    assert!(view.record.error_message.unwrap().contains("HTTP 500"));
-    let health = setting.service.server_health("odd").await.unwrap();
-    assert!(health.is_healthy && health.warning.unwrap().contains("HTTP 404"));
+    let cases = [("failing", "500 No"), ("missing", "404 Not Found"), ("empty", "204 No Content")];
+    for (name, status) in cases {
+        let mut server = fake(name, &[]);
+        server.health_check_url = Some(answering(status));
+        setting.service.register(&somebody(), server).await.unwrap();
+    }
+    for (name, status) in cases {
+        let view = setting.until(name, Status::Degraded).await;
+        let why = view.record.error_message.unwrap();
+        assert!(why.contains(&format!("HTTP {}", &status[..3])), "{why}");
+    }
     setting.end().await;
 }
 

@@ -7,7 +7,7 @@ use serde_json::json;
 use service::Error;
 use service::servers::{Registration, Update};
 
-use crate::setting::{Setting, fake, registration, somebody};
+use crate::setting::{Setting, Stage, fake, registration, somebody};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_is_registered_called_and_removed_while_the_service_runs() {
@@ -256,5 +256,51 @@ async fn executions_that_were_stopped_are_stopped_after_a_restart_until_they_are
     setting.service.reset_executions(&somebody()).await;
     let setting = setting.again().await;
     assert!(!setting.service.state().executions_stopped);
+    setting.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn that_a_server_is_registered_is_told_before_anything_that_happens_to_it() {
+    let setting = Setting::new().await;
+    for number in 0..20 {
+        let mut events = setting.service.events().listen();
+        let name = format!("s{number}");
+        setting.service.register(&somebody(), fake(&name, &[])).await.unwrap();
+        // Others may still be at something.
+        let first = loop {
+            let event = events.recv().await.unwrap();
+            if json!(event)["name"] == name {
+                break event;
+            }
+        };
+        assert_eq!(first.name(), "server.registered", "{first:?}");
+    }
+    setting.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_connection_is_no_reconnection_and_the_next_one_is() {
+    let setting = Setting::new().await;
+    setting.service.register(&somebody(), fake("one", &[])).await.unwrap();
+    setting.until("one", Status::Connected).await;
+    setting.service.disconnect(&somebody(), "one", true).await.unwrap();
+    setting.service.connect(&somebody(), "one").await.unwrap();
+    let history = setting.service.history("one", registry::Page::ALL).await.unwrap();
+    let kinds: Vec<_> = history.items.iter().rev().map(|event| event.kind.as_str()).collect();
+    assert_eq!(kinds, ["connect", "connected", "disconnected", "reconnect", "connected"]);
+    setting.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_setting_that_makes_no_sense_any_more_is_reported_until_settings_are_changed() {
+    let settings = json!({ "timeout_ms": "long", "queue_limit": 5 });
+    let setting = Setting::with(Stage { settings, ..Stage::default() }).await;
+    assert_eq!((setting.service.settings().timeout_ms, setting.service.settings().queue_limit), (30_000, 5));
+    let told = setting.service.settings_trouble().unwrap();
+    assert!(told.contains("`timeout_ms`"), "{told}");
+    setting.service.change_settings(&somebody(), json!({ "queue_limit": 6 })).await.unwrap();
+    assert_eq!(setting.service.settings_trouble(), None);
+    let setting = setting.again().await;
+    assert_eq!(setting.service.settings_trouble(), None);
     setting.end().await;
 }

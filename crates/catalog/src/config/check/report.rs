@@ -83,6 +83,14 @@ impl Check<'_> {
         }
     }
 
+    /// Takes over what another server lacks: a variable is reported once, with every place that uses it.
+    pub(super) fn merge_missing(&mut self, variable: MissingVariable) {
+        match self.missing.iter_mut().find(|known| known.name == variable.name) {
+            Some(known) => known.used_at.extend(variable.used_at),
+            None => self.missing.push(variable),
+        }
+    }
+
     pub(super) fn into_problems(self) -> Vec<Problem> {
         let mut problems = self.problems;
         problems.extend(self.missing.into_iter().map(MissingVariable::into_problem));
@@ -94,6 +102,11 @@ impl Check<'_> {
 }
 
 impl MissingVariable {
+    /// Which variable, and where it is used.
+    pub(super) fn into_sentence(self) -> String {
+        self.into_problem().message
+    }
+
     fn into_problem(self) -> Problem {
         let Self { name, used_at } = self;
         let hint = match name.split_once(':') {

@@ -1,0 +1,152 @@
+//! A PostgreSQL database in which another program has tables: one called `tools` is shared, and schemas are chosen.
+
+use registry::{
+    CredentialKey, Location, OpenError, Page, PostgresLocation, RawJson, SchemaName, ServerPatch, Store, ToolFilter,
+};
+use testkit::Postgres;
+use tokio_postgres::NoTls;
+use uuid::Uuid;
+
+use crate::setting::{registered, tool};
+
+/// The table as the program has it that the registry is an extension of.
+const SOURCE: &str = "
+    CREATE SCHEMA mcp;
+    CREATE TABLE mcp.tools (
+        id SERIAL PRIMARY KEY,
+        name VARCHAR(255) NOT NULL UNIQUE,
+        description TEXT NOT NULL,
+        input_schema JSONB NOT NULL,
+        created_at TIMESTAMP DEFAULT now()
+    );
+    CREATE INDEX idx_tools_name ON mcp.tools (name);
+    INSERT INTO mcp.tools (name, description, input_schema) VALUES ('own', 'ours', '{\"a\": 1}'), ('one.taken', '', '{}');";
+
+/// A database that has what `sql` makes.
+async fn database_with(sql: &str) -> Option<String> {
+    let postgres = tokio::task::spawn_blocking(Postgres::shared).await.unwrap()?;
+    let url = postgres.database(&format!("adoption-{}", Uuid::new_v4()));
+    run(&url, sql).await;
+    Some(url)
+}
+
+async fn run(url: &str, sql: &str) {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
+    let driver = tokio::spawn(connection);
+    client.batch_execute(sql).await.unwrap();
+    drop(client);
+    driver.await.unwrap().unwrap();
+}
+
+async fn texts(url: &str, sql: &str) -> Vec<String> {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
+    let driver = tokio::spawn(connection);
+    let found = client.query(sql, &[]).await.unwrap().iter().map(|row| row.get(0)).collect();
+    drop(client);
+    driver.await.unwrap().unwrap();
+    found
+}
+
+const COLUMNS: &str =
+    "SELECT column_name::text FROM information_schema.columns WHERE table_schema = 'mcp' AND table_name = 'tools'";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_of_tools_that_is_there_is_extended_and_its_rows_stay() {
+    let Some(url) = database_with(SOURCE).await else { return };
+    let (location, key) = (Location::postgres(&url), CredentialKey::generate().unwrap());
+    let store = Store::open(&location, &key).await.unwrap();
+    let one = registered(&store, "one").await;
+    let long = "t".repeat(500);
+    let mut bare = tool("bare", "");
+    (bare.description, bare.input_schema) = (None, None);
+    bare.definition = RawJson::parse(r#"{"name":"bare"}"#).unwrap();
+    let mut odd = tool("odd", "é");
+    odd.input_schema = Some(RawJson::parse(r#"{"const":"\u0000"}"#).unwrap());
+    odd.definition = RawJson::parse(r#"{"name":"odd","description":"é","inputSchema":{"const":"\u0000"}}"#).unwrap();
+    let listed = [tool("usual", "What it does"), tool(&long, "Long"), bare, odd, tool("taken", "Twice")];
+    let changes = store.replace_tools(one.id, &listed).await.unwrap();
+    assert_eq!(changes.left_out, 1, "the name of the last is another's: {changes:?}");
+    store.close().await;
+
+    let store = Store::open(&location, &key).await.unwrap();
+    let kept = store.tools(&ToolFilter::default(), Page::ALL).await.unwrap().items;
+    assert_eq!(kept.len(), 4, "rows of others are none of ours");
+    for (kept, listed) in kept.iter().zip(&listed) {
+        assert_eq!((&kept.description, &kept.input_schema), (&listed.description, &listed.input_schema));
+        assert_eq!((&kept.definition, kept.is_external), (&listed.definition, true));
+    }
+    let counts = store.tool_counts().await.unwrap();
+    assert_eq!((counts.total, counts.classified), (4, 0));
+    store.set_tools_enabled(&[kept[0].id], false).await.unwrap();
+    store.update_server(one.id, ServerPatch { name: Some("two".to_owned()), ..ServerPatch::default() }).await.unwrap();
+    let usual = ToolFilter { name: Some("two.usual".to_owned()), ..ToolFilter::default() };
+    assert!(!store.tools(&usual, Page::ALL).await.unwrap().items[0].enabled);
+    store.delete_server(one.id).await.unwrap();
+    store.close().await;
+    let left = texts(&url, "SELECT name || description || input_schema::text FROM mcp.tools ORDER BY id").await;
+    assert_eq!(left, [r#"ownours{"a": 1}"#, "one.taken{}"]);
+
+    // It has every column that a table of our own has.
+    let Some(fresh) = database_with("SELECT").await else { return };
+    Store::open(&Location::postgres(&fresh), &key).await.unwrap().close().await;
+    let adopted = texts(&url, COLUMNS).await;
+    for column in texts(&fresh, COLUMNS).await {
+        assert!(adopted.contains(&column), "{column} is missing in {adopted:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_reconciled_is_refused_by_table_and_column_and_nothing_is_changed() {
+    let table = |columns: &str| format!("CREATE SCHEMA mcp; CREATE TABLE mcp.tools ({columns});");
+    for (sql, parts) in [
+        (table("id UUID PRIMARY KEY, name TEXT"), ["`mcp.tools`", "`id`", "uuid"]),
+        (table("id INT PRIMARY KEY, name TEXT"), ["`mcp.tools`", "`id`", "no default"]),
+        (table("id SERIAL, name TEXT, source_server_id INT"), ["`mcp.tools`", "`source_server_id`", "int4"]),
+        (table("id SERIAL, name TEXT, category TEXT NOT NULL"), ["`mcp.tools`", "`category`", "no default"]),
+        (table("id SERIAL, name TEXT, embedding BYTEA NOT NULL"), ["`mcp.tools`", "`embedding`", "NULL"]),
+        (
+            table("id SERIAL, name VARCHAR(9)") + "CREATE VIEW mcp.names AS SELECT name FROM mcp.tools;",
+            ["`mcp.tools`", "`name`", "view"],
+        ),
+        ("CREATE SCHEMA mcp; CREATE VIEW mcp.tools AS SELECT 1 AS id;".to_owned(), ["`mcp.tools`", "view", ""]),
+        (
+            "CREATE SCHEMA mcp; CREATE TABLE mcp.external_servers (id UUID);".to_owned(),
+            ["`mcp.external_servers`", "", ""],
+        ),
+    ] {
+        let Some(url) = database_with(&sql).await else { return };
+        let all = "SELECT table_name::text || column_name FROM information_schema.columns WHERE table_schema = 'mcp' \
+                   ORDER BY 1";
+        let before = texts(&url, all).await;
+        let error = Store::open(&Location::postgres(&url), &CredentialKey::generate().unwrap()).await.unwrap_err();
+        assert!(matches!(error, OpenError::UnfitTable { .. }), "{sql}: {error:?}");
+        let told = error.to_string();
+        assert!(parts.iter().all(|part| told.contains(part)), "{told}");
+        assert!(error.hint().unwrap().contains("--database-schema"), "{error}");
+        assert_eq!(texts(&url, all).await, before, "{sql}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_registry_in_a_schema_of_its_own_leaves_the_usual_one_alone() {
+    let Some(url) = database_with("CREATE SCHEMA mcp; CREATE TABLE mcp.tools (id UUID PRIMARY KEY);").await else {
+        return;
+    };
+    let key = CredentialKey::generate().unwrap();
+    let at = |schema: &str| {
+        let schema: SchemaName = schema.parse().unwrap();
+        Location::Postgres(PostgresLocation { url: url.clone(), schema })
+    };
+    assert!(Store::look(&at("team-A"), &key).await.unwrap().is_none());
+    let store = Store::open(&at("team-A"), &key).await.unwrap();
+    let one = registered(&store, "one").await;
+    store.replace_tools(one.id, &[tool("a", "A"), tool("b", "B")]).await.unwrap();
+    store.close().await;
+    let other = Store::open(&at("other"), &key).await.unwrap();
+    assert_eq!(other.tool_counts().await.unwrap().total, 0);
+    other.close().await;
+    let again = Store::look(&at("team-A"), &key).await.unwrap().expect("it is there");
+    assert_eq!(again.tool_counts().await.unwrap().total, 2);
+    again.close().await;
+    assert_eq!(texts(&url, COLUMNS).await, ["id"]);
+}
