@@ -59,7 +59,7 @@ pub fn load(path: &Path, accepted: Accepted) -> Result<Loaded, LoadError> {
     let config = Config::parse(&bytes, accepted, |name| std::env::var(name).ok())
         .map_err(|source| LoadError::Invalid { path: path.to_owned(), source })?;
     for warning in &config.warnings {
-        tracing::warn!(what = %warning, "the config says more than is used");
+        tracing::warn!("config: {warning}");
     }
     Ok(Loaded { config, chain, source: bytes })
 }

@@ -249,6 +249,7 @@ impl House {
             }),
             era: None,
             timeout: server.timeout,
+            start_timeout: None,
             secrets: Secrets::default(),
         };
         drop(self.fleet.begin(place, spec, None));
