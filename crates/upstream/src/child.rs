@@ -17,7 +17,7 @@ use crate::lineage;
 use crate::outbox::Outbox;
 use crate::process::{Process, StartError, Streams};
 use crate::signs::Signs;
-use crate::stderr::Tail;
+use crate::stderr::{Tail, cause_lines};
 use crate::stream::{Sink, Source};
 use crate::wire::Wire;
 
@@ -49,9 +49,7 @@ impl Live {
         if !self.muttering.is_finished() {
             drop(timeout(MUTTERING, &mut self.muttering).await);
         }
-        if let Some(line) = self.tail.lines().iter().rev().find(|line| !line.trim().is_empty()) {
-            self.connection.said_last(line);
-        }
+        self.connection.said_last(&cause_lines(self.tail.lines().iter().map(String::as_str)).join("; "));
     }
 }
 
