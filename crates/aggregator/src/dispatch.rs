@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use catalog::{Kind as ItemKind, NamePolicy, Scope, Separator};
 use protocol::envelope::{Envelope, Fault, Kind, Reason, is_id};
-use protocol::era::problem;
+use protocol::era::problem::{self, Problem};
 use protocol::reply::{self, code};
 use protocol::{Era, Line, Params, Span, text};
 use upstream::{Connection, ServerLimits};
@@ -195,6 +195,9 @@ impl Aggregator {
             message.client.is_modern();
         }
         let method = text::decode(method.of(message.line)).unwrap_or_default();
+        if era == Era::Legacy && needs_handshake(message.client, &method) {
+            return message.to.say(&Problem::NoHandshake.answer(id.of(message.line)));
+        }
         (self.options.reach.request)(self, message, envelope, id, &method);
     }
 
@@ -296,6 +299,12 @@ impl Aggregator {
             }
         }
     }
+}
+
+/// Whether a request without a revision in its `_meta` must be preceded by `initialize`. Over HTTP, sessions see to that.
+/// Legacy revisions allow `ping` at any time.
+fn needs_handshake(client: &Client, method: &str) -> bool {
+    client.is_alone() && !matches!(method, "initialize" | "ping") && !client.is_introduced()
 }
 
 fn not_found(message: &Incoming<'_>, id: Span, method: &str) {

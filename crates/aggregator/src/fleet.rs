@@ -99,6 +99,8 @@ pub struct Fleet {
     retired: Mutex<Vec<Weak<Connection>>>,
     list_deadline: Instant,
     introduction_deadline: Instant,
+    /// The servers that the last list of each kind was answered without, because they were still starting.
+    reported_missing: Mutex<[Vec<usize>; 4]>,
     pub(crate) followed: Mutex<Followed>,
     pub(crate) tasks: Mutex<Tasks>,
     /// Which log messages servers were asked for.
@@ -167,6 +169,7 @@ impl Fleet {
             retired: Mutex::default(),
             list_deadline: Instant::now() + LIST_PATIENCE,
             introduction_deadline: Instant::now() + INTRODUCTION_PATIENCE,
+            reported_missing: Mutex::default(),
             followed: Mutex::default(),
             tasks: Mutex::default(),
             levels: Mutex::default(),
@@ -197,6 +200,26 @@ impl Fleet {
     pub async fn all_settled(&self, scope: Scope) {
         let mut views = self.views.subscribe();
         drop(timeout_at(self.list_deadline, views.wait_for(|view| has_settled(view, scope))).await);
+    }
+
+    /// Logs that a list is answered without the servers that are still starting; once for the same servers.
+    pub(crate) fn report_incomplete(&self, snapshot: &Snapshot, scope: Scope, kind: Kind) {
+        let servers = snapshot.servers().iter().enumerate();
+        let missing = servers.filter(|(index, server)| scope.sees(*index) && server.state == ServerState::Initializing);
+        let (missing, names): (Vec<usize>, Vec<&str>) =
+            missing.map(|(index, server)| (index, server.name.as_str())).unzip();
+        let reported = &mut lock(&self.reported_missing)[kind as usize];
+        if *reported == missing {
+            return;
+        }
+        if !missing.is_empty() {
+            tracing::warn!(
+                still_starting = %names.join(", "),
+                "answered `{}` with an incomplete list; clients are notified when it changes",
+                kind.list_method(),
+            );
+        }
+        *reported = missing;
     }
 
     /// Whether a client that introduces itself need not wait for anybody.
