@@ -85,7 +85,9 @@ fn a_request_without_revision_and_without_initialize_is_refused() {
     for launch in [Launch::aggregator(&config), Launch::service(&config)] {
         let mut client = launch.start();
         let only_capabilities = json!({"_meta": {"io.modelcontextprotocol/clientCapabilities": {}}});
-        for method in ["tools/list", "tools/call", "server/discover", "subscriptions/listen", "prompts/list", "nonsense"] {
+        for method in
+            ["tools/list", "tools/call", "server/discover", "subscriptions/listen", "prompts/list", "nonsense"]
+        {
             for params in [json!({}), json!({"_meta": {}}), only_capabilities.clone()] {
                 let id = client.request(method, params.clone());
                 let answer = client.response(id);

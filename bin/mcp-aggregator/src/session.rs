@@ -67,6 +67,7 @@ pub(crate) fn options(
         capabilities,
         server_limits: ServerLimits::from_environment().map_err(Failure::usage)?,
         client_limits: ClientLimits::default(),
+        awaits_client: false,
     })
 }
 

@@ -84,6 +84,7 @@ pub(crate) fn parse(mut parser: Parser) -> Result<Wish, String> {
         capabilities: "{}",
         server_limits: ServerLimits::from_environment()?,
         client_limits: ClientLimits::default(),
+        awaits_client: false,
     };
     let (mut debug, mut log_file) = (false, None);
     while let Some(argument) = parser.next().map_err(|error| error.to_string())? {

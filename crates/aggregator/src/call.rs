@@ -177,8 +177,11 @@ pub(crate) fn send(
     destination: Destination<'_>,
 ) {
     let Incoming { client, to, line, touched } = message;
+    // A server that was met in both ways is asked in the client's own.
+    let connection = destination.connection.towards(era_of(&envelope.params));
+    let destination = Destination { connection, ..destination };
     client.request_opened();
-    touched.add(destination.connection);
+    touched.add(connection);
     let Some(span) = to.account().and_then(|account| account.sent()) else {
         return forward(aggregator, to, line, envelope, destination);
     };

@@ -53,6 +53,8 @@ pub struct Options {
     pub server_limits: Arc<ServerLimits>,
     /// What clients may make us keep.
     pub client_limits: ClientLimits,
+    /// There will be one client, and servers that speak both eras over a pipe are met in the era it speaks.
+    pub awaits_client: bool,
 }
 
 /// The servers and how we present them.
@@ -193,6 +195,7 @@ impl Aggregator {
         }
         if era == Era::Modern && message.client.is_alone() {
             message.client.is_modern();
+            self.fleet.note_client_era(era);
         }
         let method = text::decode(method.of(message.line)).unwrap_or_default();
         if era == Era::Legacy && needs_handshake(message.client, &method) {
@@ -278,7 +281,7 @@ impl Aggregator {
             method => match message.client.scope() {
                 Scope::One(server) => {
                     if let Some(connection) = &self.fleet.view().connections[server] {
-                        connection.pass(message.line);
+                        connection.towards(era_of(params)).pass(message.line);
                     }
                 }
                 Scope::All => {

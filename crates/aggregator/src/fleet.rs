@@ -66,11 +66,20 @@ pub struct View {
 
 impl View {
     fn new(snapshot: Snapshot, connections: Vec<Option<Arc<Connection>>>) -> Self {
-        let extensions = |offer: &Offer| offer.has_within("extensions", "io.modelcontextprotocol/tasks");
-        let servers = snapshot.servers().iter();
-        let has_tasks = servers.map(|server| server.offer.has("tasks") || extensions(&server.offer)).collect();
+        let has_tasks =
+            snapshot.servers().iter().map(|server| ERAS.iter().any(|&era| offers_tasks(&server.offer, era)));
+        let has_tasks = has_tasks.collect();
         Self { snapshot, connections, has_tasks }
     }
+}
+
+const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
+
+/// Whether a server has tasks that a client of `era` can use.
+fn offers_tasks(offer: &Offer, era: Era) -> bool {
+    let offer = offer.towards(era);
+    let has_extension = || offer.has_within("extensions", "io.modelcontextprotocol/tasks");
+    offer.era == era && (offer.has("tasks") || has_extension())
 }
 
 /// All servers.
@@ -97,6 +106,8 @@ pub struct Fleet {
     reports: Mutex<HashMap<usize, Arc<Report>>>,
     /// Connections that get nothing more to do, but may be at something.
     retired: Mutex<Vec<Weak<Connection>>>,
+    /// The era that the only client speaks, once it is known.
+    client_era: watch::Sender<Option<Era>>,
     list_deadline: Instant,
     introduction_deadline: Instant,
     /// The servers that the last list of each kind was answered without, because they were still starting.
@@ -167,6 +178,7 @@ impl Fleet {
             clients: Mutex::default(),
             reports: Mutex::default(),
             retired: Mutex::default(),
+            client_era: watch::Sender::new(None),
             list_deadline: Instant::now() + LIST_PATIENCE,
             introduction_deadline: Instant::now() + INTRODUCTION_PATIENCE,
             reported_missing: Mutex::default(),
@@ -175,6 +187,15 @@ impl Fleet {
             levels: Mutex::default(),
             options,
         })
+    }
+
+    /// The only client speaks this era; what is heard first counts.
+    pub(crate) fn note_client_era(&self, era: Era) {
+        self.client_era.send_if_modified(|known| {
+            let is_news = known.is_none();
+            known.get_or_insert(era);
+            is_news
+        });
     }
 
     /// What servers may make us hold.
@@ -240,9 +261,8 @@ impl Fleet {
     /// Whether any server in `scope` has tasks that a client of that era can use.
     pub(crate) fn offers_tasks(&self, scope: Scope, era: Era) -> bool {
         let view = self.view();
-        let servers = view.snapshot.servers().iter().zip(&view.has_tasks).enumerate();
-        let mut seen = servers.filter(|(index, _)| scope.sees(*index));
-        seen.any(|(_, (server, has_tasks))| *has_tasks && server.offer.era == era)
+        let mut seen = view.snapshot.servers().iter().enumerate().filter(|(index, _)| scope.sees(*index));
+        seen.any(|(_, server)| offers_tasks(&server.offer, era))
     }
 
     /// Whether a running server has tasks.
@@ -259,6 +279,8 @@ impl Fleet {
     pub(crate) fn at_work(&self) -> Vec<Arc<Connection>> {
         let mut connections: Vec<_> = self.view().connections.iter().flatten().cloned().collect();
         connections.extend(lock(&self.retired).iter().filter_map(Weak::upgrade));
+        let modern: Vec<_> = connections.iter().filter_map(|connection| connection.modern().cloned()).collect();
+        connections.extend(modern);
         connections
     }
 
@@ -332,8 +354,9 @@ impl Fleet {
         }
         let is_renamed = was.name != is.name;
         let differs = |&kind: &Kind| {
-            let (old, new) = (was.offer.items(kind), is.offer.items(kind));
-            old != new || is_renamed && kind.is_prefixed() && !new.is_empty()
+            let is_other = |era| was.offer.towards(era).items(kind) != is.offer.towards(era).items(kind);
+            let is_named_anew = is_renamed && kind.is_prefixed() && !is.offer.items(kind).is_empty();
+            ERAS.into_iter().any(is_other) || is_named_anew
         };
         let mut changed: Vec<Kind> = Kind::ALL.into_iter().filter(differs).collect();
         // Both lists of resources are announced with one word.
@@ -363,7 +386,7 @@ impl Fleet {
 
     /// What a server offers counts towards the limits, also if it was not listed just now.
     fn note_catalog(&self, index: usize, offer: &Offer) {
-        let items = || Kind::ALL.into_iter().flat_map(|kind| offer.items(kind).iter());
+        let items = || Kind::ALL.into_iter().flat_map(|kind| items_kept(offer, kind));
         match items().next() {
             Some(_) => self.options.server_limits.note_offer(index, || items().map(|item| item.definition.len()).sum()),
             None => self.options.server_limits.forget_offer(index),
@@ -461,6 +484,13 @@ impl std::fmt::Debug for Fleet {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.debug_struct("Fleet").finish_non_exhaustive()
     }
+}
+
+/// The items of one kind that are kept for a server: those of its modern handshake too, where they are others.
+fn items_kept(offer: &Offer, kind: Kind) -> impl Iterator<Item = &catalog::Item> {
+    let (own, modern) = (offer.items(kind), offer.towards(Era::Modern).items(kind));
+    let others = (!Arc::ptr_eq(own, modern)).then_some(modern);
+    own.iter().chain(others.into_iter().flat_map(|items| items.iter()))
 }
 
 fn has_settled(view: &View, scope: Scope) -> bool {

@@ -198,7 +198,8 @@ impl NewerClient {
     fn forward(self: Arc<Self>) {
         let envelope = scanned(&self.request);
         let progress = envelope.params.wanted_progress;
-        let request = Request { line: &self.request, id: id_of(&envelope), known_as: KNOWN_AS, renamed: None, progress };
+        let request =
+            Request { line: &self.request, id: id_of(&envelope), known_as: KNOWN_AS, renamed: None, progress };
         let caller = Arc::clone(&self) as Arc<dyn Caller>;
         match self.connection.forward(request, &caller) {
             Ok(number) => self.sent_as.store(number, Ordering::Relaxed),

@@ -208,6 +208,7 @@ impl Fleet {
                 capabilities: Bytes::from_static(self.options.capabilities.as_bytes()),
                 patience,
                 tools_only: self.options.reach.is_tools_only,
+                client_era: self.options.awaits_client.then(|| self.client_era.subscribe()),
             },
             lineage: Arc::clone(&self.lineage),
             ancestry: Arc::clone(&self.ancestry),

@@ -325,7 +325,8 @@ mod a_server {
     #[test]
     fn may_have_what_only_looks_like_a_reference_and_is_warned_of_it() {
         for is_disabled in [false, true] {
-            let entry = format!(r#"{{"command": "sh", "args": ["-c", "echo ${{HOME", "${{}}"], "disabled": {is_disabled}}}"#);
+            let entry =
+                format!(r#"{{"command": "sh", "args": ["-c", "echo ${{HOME", "${{}}"], "disabled": {is_disabled}}}"#);
             let config = parse(&with_server(&entry)).unwrap();
             let warnings: Vec<String> = config.warnings.iter().map(ToString::to_string).collect();
             assert_eq!(

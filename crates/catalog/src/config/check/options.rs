@@ -139,7 +139,10 @@ mod tests {
     #[test]
     fn a_start_timeout_is_read_like_a_timeout() {
         let spec = server(r#""startTimeout": 2500, "timeout": 30000"#);
-        assert_eq!((spec.start_timeout, spec.timeout), (Some(Duration::from_millis(2500)), Some(Duration::from_secs(30))));
+        assert_eq!(
+            (spec.start_timeout, spec.timeout),
+            (Some(Duration::from_millis(2500)), Some(Duration::from_secs(30)))
+        );
         assert_eq!(server(r#""timeout": 1"#).start_timeout, None);
         let usual = "leave the key out for the usual limit";
         is_refused(r#"{"command": "a", "startTimeout": 0}"#, "startTimeout", "must be more than 0 milliseconds", usual);

@@ -124,8 +124,21 @@ pub(super) async fn edit(visit: &Visit<'_>, name: &str) -> Result<Reply, Error> 
 
 /// What is known of a server beside its `docker`, which takes nothing else.
 const KEYS: [&str; 15] = [
-    "type", "command", "args", "env", "cwd", "url", "base_url", "headers", "era", "timeout", "startTimeout", "lazy",
-    "docker", "enabled", "disabled",
+    "type",
+    "command",
+    "args",
+    "env",
+    "cwd",
+    "url",
+    "base_url",
+    "headers",
+    "era",
+    "timeout",
+    "startTimeout",
+    "lazy",
+    "docker",
+    "enabled",
+    "disabled",
 ];
 
 /// Which keys say nothing to us: clients write some of their own, and some are mistyped.
