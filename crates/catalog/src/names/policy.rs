@@ -33,14 +33,13 @@ impl NamePolicy {
             let client_name = client_name.to_ascii_lowercase();
             clients.iter().any(|client| client.matches(&client_name))
         };
-        match self {
-            Self::Safe => NameStyle::Safe,
-            Self::Canonical => NameStyle::Canonical,
-            Self::Auto if is_among(CLIENTS_THAT_ACCEPT_CANONICAL_NAMES) => NameStyle::Canonical,
-            Self::Auto => NameStyle::Safe,
-            Self::AutoCanonical if is_among(CLIENTS_THAT_NEED_SAFE_NAMES) => NameStyle::Safe,
-            Self::AutoCanonical => NameStyle::Canonical,
-        }
+        let is_canonical = match self {
+            Self::Safe => false,
+            Self::Canonical => true,
+            Self::Auto => is_among(CLIENTS_THAT_ACCEPT_CANONICAL_NAMES),
+            Self::AutoCanonical => !is_among(CLIENTS_THAT_NEED_SAFE_NAMES),
+        };
+        if is_canonical { NameStyle::Canonical } else { NameStyle::Safe }
     }
 
     /// The same, but clients that nobody knows get canonical names.
