@@ -86,13 +86,22 @@ fn every_kind_of_problem_has_its_path() {
         (&server(r#"{"command": "x", "env": []}"#), "$.mcpServers.postgres.env", "must be an object of strings"),
         (&server(r#"{"command": "x", "env": {"PORT": 80}}"#), "$.mcpServers.postgres.env.PORT", "must be a string"),
         (&server(r#"{"command": "x", "disabled": "yes"}"#), "$.mcpServers.postgres.disabled", "must be true or false"),
-        (&server(r#"{"command": "x", "args": ["${A"]}"#), "$.mcpServers.postgres.args[0]", "never closed"),
     ] {
         let stderr = refusal(text, &[]);
         let names_both = stderr.lines().any(|line| line.trim_start().starts_with(path) && line.contains(words));
         assert!(names_both, "{text}: expected `{path} {words}` in\n{stderr}");
         assert!(stderr.contains("1 problem"), "{stderr}");
     }
+}
+
+#[test]
+fn what_only_looks_like_a_variable_is_passed_on_with_a_warning() {
+    let entry = ServerEntry::new("sh").args(["-c", r#"exec "$0" # ${} ${X"#]);
+    let entry = entry.arg(program("fake-server").to_str().expect("the path is text"));
+    let mut client = connected(&Config::new().server("one", entry));
+    assert_eq!(text_of(&client.call("one:echo", json!({"text": "hi"}))), "hi");
+    client.wait_for_stderr("$.mcpServers.one.args[1] has a `${` that is never closed; it is passed on as it is");
+    client.wait_for_stderr("$.mcpServers.one.args[1] has a `${}` without a variable name; it is passed on as it is");
 }
 
 #[test]

@@ -6,9 +6,11 @@
 //! - [`parked`]: what that server asks in the middle of a call, offered to that client
 //! - [`last_word`]: clients that are not asked, or not any more
 //! - [`listening`]: `subscriptions/listen` on either side
+//! - [`dual`]: servers that speak both eras, each client in its own
 //! - [`same_era`]: modern on both sides; [`discovery`]: what a modern client is told of all servers at once
 
 mod discovery;
+mod dual;
 mod last_word;
 mod legacy_client;
 mod listening;

@@ -80,12 +80,44 @@ fn notifications_we_do_not_know_get_no_answer() {
 }
 
 #[test]
-fn a_client_that_does_not_wait_for_initialize_is_served_all_the_same() {
-    let mut client = Driver::start(&Config::new().server("one", fake().args(["--only-generated", "--tools", "1"])));
-    assert_eq!(client.tool_names(), ["one:tool_0"]);
-    assert_eq!(text_of(&client.call("one:tool_0", json!({"text": "early"}))), "early");
-    client.initialize();
-    assert_eq!(client.tool_names(), ["one:tool_0"]);
+fn a_request_without_revision_and_without_initialize_is_refused() {
+    let config = Config::new().server("one", fake().args(["--only-generated", "--tools", "1"]));
+    for launch in [Launch::aggregator(&config), Launch::service(&config)] {
+        let mut client = launch.start();
+        let only_capabilities = json!({"_meta": {"io.modelcontextprotocol/clientCapabilities": {}}});
+        for method in
+            ["tools/list", "tools/call", "server/discover", "subscriptions/listen", "prompts/list", "nonsense"]
+        {
+            for params in [json!({}), json!({"_meta": {}}), only_capabilities.clone()] {
+                let id = client.request(method, params.clone());
+                let answer = client.response(id);
+                let (code, message) = error_of(&answer);
+                assert_eq!(code, -32602, "{method} {params}: {answer}");
+                assert!(message.contains("must send `initialize` first"), "{answer}");
+                assert!(message.contains("io.modelcontextprotocol/protocolVersion"), "{answer}");
+            }
+        }
+        client.send_raw(b"{\"jsonrpc\":\"2.0\",\"id\":\"none\",\"method\":\"tools/list\"}\n");
+        assert_eq!(error_of(&client.response("none")).0, -32602);
+        client.initialize();
+        assert_eq!(client.tool_names().len(), 1);
+    }
+}
+
+#[test]
+fn a_client_need_not_wait_for_the_answer_to_initialize() {
+    let config = Config::new().server("one", fake().args(["--only-generated", "--tools", "1"]));
+    for launch in [Launch::aggregator(&config), Launch::service(&config)] {
+        let mut client = launch.start();
+        let hello = r#"{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}"#;
+        let both = [
+            format!(r#"{{"jsonrpc":"2.0","id":"i","method":"initialize","params":{hello}}}"#),
+            r#"{"jsonrpc":"2.0","id":"l","method":"tools/list"}"#.to_owned(),
+        ];
+        client.send_raw(format!("{}\n", both.join("\n")).as_bytes());
+        assert_eq!(client.response("l")["result"]["tools"].as_array().map(Vec::len), Some(1));
+        assert_eq!(client.response("i")["result"]["protocolVersion"], "2025-11-25");
+    }
 }
 
 #[test]

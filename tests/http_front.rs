@@ -35,7 +35,7 @@ pub(crate) fn assert_echoes(client: &mut dyn Talk, tool: &str) {
 
 /// The message of `initialize` for this revision.
 pub(crate) fn initialize(revision: &str) -> String {
-    let info: Value = json!({"name": "testkit", "version": "1.0.0"});
+    let info: Value = json!({"name": testkit::client::CLIENT_NAME, "version": "1.0.0"});
     let params = json!({"protocolVersion": revision, "capabilities": {}, "clientInfo": info});
     json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}).to_string()
 }

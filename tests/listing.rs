@@ -244,9 +244,12 @@ fn after_ten_seconds_a_list_goes_without_the_late_who_come_by_list_changed() {
     assert_eq!(client.tool_names(), ["quick:tool_0"]);
     let waited = begun.elapsed();
     assert!(waited >= Duration::from_secs(9), "{waited:?}");
+    client.wait_for_stderr("answered `tools/list` with an incomplete list");
+    client.wait_for_stderr("still_starting=late");
     assert_eq!(client.tool_names(), ["quick:tool_0"], "now at once");
     client.notification(LIST_CHANGED);
     assert_eq!(client.tool_names(), ["late:tool_0", "quick:tool_0"]);
+    assert_eq!(client.stderr_text().matches("incomplete list").count(), 1, "{}", client.stderr_text());
 }
 
 #[test]
@@ -300,6 +303,47 @@ fn other_clients_get_canonical_names_and_may_call_under_safe_ones() {
         assert_eq!(client.tool_names(), ["one:tool_0"]);
         assert_eq!(text_of(&client.call("one__tool_0", json!({"text": "hi"}))), "hi");
     }
+}
+
+#[test]
+fn the_large_program_lists_canonical_names_only_to_clients_known_to_accept_them() {
+    let config = Config::new().server("one", with_tools(1));
+    for (name, expected) in [
+        ("mcp-inspector", "one.tool_0"),
+        ("gemini-cli-mcp-client", "one.tool_0"),
+        ("claude-ai", "one__tool_0"),
+        ("my-own-agent", "one__tool_0"),
+        ("", "one__tool_0"),
+    ] {
+        let mut legacy = Launch::service(&config).start();
+        legacy.initialize_as(name, "2025-06-18");
+        assert_eq!(legacy.tool_names(), [expected], "{name:?}");
+        let mut modern = Launch::service(&config).start();
+        let meta = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+            "io.modelcontextprotocol/clientInfo": {"name": name, "version": "1"},
+        });
+        let id = modern.request("tools/list", json!({"_meta": meta}));
+        assert_eq!(modern.response(id)["result"]["tools"][0]["name"], expected, "{name:?}");
+        for called in ["one.tool_0", "one__tool_0"] {
+            assert_eq!(text_of(&legacy.call(called, json!({"text": "hi"}))), "hi");
+            let arguments = json!({"text": "hi"});
+            let id = modern.request("tools/call", json!({"name": called, "arguments": arguments, "_meta": meta}));
+            assert_eq!(text_of(&modern.response(id)), "hi");
+        }
+    }
+}
+
+#[test]
+fn a_modern_client_without_a_name_is_listed_safe_names() {
+    let mut client = Launch::service(&Config::new().server("one", with_tools(1))).start();
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let id = client.request("tools/list", json!({"_meta": meta}));
+    assert_eq!(client.response(id)["result"]["tools"][0]["name"], "one__tool_0");
 }
 
 #[test]

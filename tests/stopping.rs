@@ -255,6 +255,8 @@ fn a_client_that_dies_takes_everything_with_it() {
         let processes = descendants(child.id());
         (processes.len() == 2).then_some(processes)
     });
+    let hello = br#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
+    std::io::Write::write_all(&mut stdin, &[&hello[..], b"\n"].concat()).unwrap();
     let call =
         br#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"one:blob","arguments":{"bytes":5000000}}}"#;
     std::io::Write::write_all(&mut stdin, &[&call[..], b"\n"].concat()).unwrap();

@@ -50,7 +50,7 @@ fn every_request_tells_the_server_who_asks() {
     assert!(capabilities["elicitation"].is_object() && capabilities.get("roots").is_none(), "{capabilities}");
     assert!(capabilities.get("extensions").is_none_or(|found| found.get("io.modelcontextprotocol/tasks").is_none()));
     let info: Value = serde_json::from_str(call.param(&["_meta", INFO]).expect("client info")).unwrap();
-    assert_eq!(info["name"], "testkit");
+    assert_eq!(info["name"], testkit::client::CLIENT_NAME);
     assert_eq!(call.param(&["_meta", LOG_LEVEL]), None);
     assert_eq!(puppet.count("notifications/initialized"), 0);
 }
@@ -218,5 +218,5 @@ fn a_server_that_is_slow_to_say_its_era_is_still_understood() {
     );
     client.wait_for_item("tools/list", "s.t", true);
     assert_eq!(puppet.count("notifications/initialized"), 0);
-    assert_eq!(code_of(&client.ask("tools/call", json!({"name": "s.u"}))), -32602);
+    assert_eq!(code_of(&client.ask("tools/call", json!({"name": "s.u"}))), -32601);
 }

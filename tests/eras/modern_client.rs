@@ -133,6 +133,22 @@ fn giving_up_a_request_cancels_it_at_the_server() {
 }
 
 #[test]
+fn the_reason_of_a_cancellation_reaches_the_server() {
+    let puppet = Puppet::new(everything());
+    let mut client = modern_over_stdio(&[("s", &puppet)]);
+    for (meta, kept) in [(json!({"k": "v"}), Some(r#"{"k":"v"}"#)), (json!({VERSION: "2026-07-28"}), None)] {
+        let id = client.begin_call("s.t", json!({}));
+        let call = puppet.expect("tools/call");
+        let params = json!({"requestId": id, "reason": "changed my mind", "_meta": meta});
+        client.tell("notifications/cancelled", params);
+        let notice = puppet.expect("notifications/cancelled");
+        assert_eq!(notice.param(&["requestId"]), call.id());
+        assert_eq!(notice.param(&["reason"]), Some("\"changed my mind\""));
+        assert_eq!(notice.param(&["_meta"]), kept);
+    }
+}
+
+#[test]
 fn log_messages_come_only_to_requests_that_want_them_from_their_level_on() {
     let puppet = Puppet::new(everything());
     let serve = serving(&[("s", &puppet)]);

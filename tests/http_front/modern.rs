@@ -123,7 +123,7 @@ fn what_is_unknown_or_of_the_other_era_is_not_found() {
     assert_eq!(puppet.count("resources/subscribe"), 0);
     // What is there but refused by its server or by us is an ordinary answer.
     let unknown = serve.fetch(&client.post(&request(&client, "tools/call", json!({"name": "s.nothing"}))));
-    assert_code(&unknown, 200, -32602);
+    assert_code(&unknown, 200, -32601);
 }
 
 #[test]

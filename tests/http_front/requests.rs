@@ -230,7 +230,7 @@ fn an_error_of_the_protocol_is_an_ordinary_answer() {
     let unknown = serve.fetch(&session.post(r#"{"jsonrpc":"2.0","id":1,"method":"custom/thing"}"#));
     assert_eq!((unknown.status, unknown.error_code()), (200, Some(-32601)), "{unknown:?}");
     let answer = session.ask("tools/call", json!({"name": "s.nothing"}));
-    assert_eq!(answer["error"]["code"], -32602);
+    assert_eq!(answer["error"]["code"], -32601);
 }
 
 #[test]

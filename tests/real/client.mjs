@@ -126,7 +126,7 @@ class Session {
     const capabilities = Object.fromEntries((this.plan.offers ?? []).map(offer => [offer, offers[offer]]));
     const mode = ['legacy', 'auto'].includes(this.plan.mode) ? this.plan.mode : { pin: this.plan.mode };
     const client = new this.sdk.Client(
-      { name: 'test', version: '1.0.0' },
+      { name: 'mcp-inspector', version: '1.0.0' },
       { capabilities, versionNegotiation: { mode } },
     );
     const { onRequest, onNotification } = this.sdk;

@@ -227,7 +227,7 @@ fn a_client_of_2024_can_be_asked_for_sampling() {
         revision: "2024-11-05".to_owned(),
         capabilities: json!({"sampling": {}, "roots": {}}),
         token: None,
-        name: "testkit".to_owned(),
+        name: testkit::client::CLIENT_NAME.to_owned(),
     };
     let mut client = testkit::SseClient::introduce(serve.address(), "/sse", &hello);
     let reply = r#"{"role":"assistant","content":{"type":"text","text":"x"},"model":"m"}"#;

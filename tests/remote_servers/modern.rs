@@ -115,7 +115,7 @@ fn an_unknown_method_is_answered_and_not_taken_for_a_lost_session() {
     let mut client = connected(&server);
     assert_echoes(&mut client);
     let answer = client.call("web.nonsense", json!({}));
-    assert_eq!(error_of(&answer).0, -32602, "{answer}");
+    assert_eq!(error_of(&answer).0, -32601, "{answer}");
     assert_eq!(count(&server.requests(), "initialize"), 1);
 }
 

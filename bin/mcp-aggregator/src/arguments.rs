@@ -153,8 +153,8 @@ pub(crate) struct SeparatorArgument {
 pub(crate) struct NameArguments {
     #[command(flatten)]
     pub(crate) separator: SeparatorArgument,
-    /// How tools are named: `canonical` is server.tool, `safe` is server__tool, `auto` is canonical
-    /// but for clients that refuse such names; a call is accepted under either
+    /// How tools are named: `canonical` is server.tool, `safe` is server__tool, `auto` is safe but
+    /// for clients known to accept canonical names; a call is accepted under either
     #[arg(long, verbatim_doc_comment, value_name = "auto|canonical|safe", default_value_t = NamePolicy::Auto,
         value_parser = one_of::<NamePolicy>(&["auto", "canonical", "safe"]), hide_possible_values = true)]
     pub(crate) names: NamePolicy,

@@ -12,6 +12,8 @@ use crate::table::{cut, printable};
 const PATIENCE: Duration = Duration::from_millis(500);
 /// How often is told how long it takes already.
 const TICK: Duration = Duration::from_secs(1);
+/// How often a line is written where a word cannot be taken back.
+const REPORT_INTERVAL: Duration = Duration::from_secs(2);
 /// As much of it as fits on a line of any terminal, with the time behind.
 const WIDTH: usize = 64;
 /// Takes away the line that the cursor is on.
@@ -34,8 +36,12 @@ pub(crate) fn hush(is_hushed: bool) {
 /// Waits for `work`. If it takes long, a terminal is told `what` is being done and for how long already, and the word is
 /// wiped out at the end.
 pub(crate) async fn shown<T>(what: &str, work: impl Future<Output = T>) -> T {
-    let Some(_turn) = Turn::take(io::stderr().is_terminal() && !is_dumb()) else { return work.await };
-    let what = cut(&printable(what), WIDTH);
+    shown_as(|| what.to_owned(), work).await
+}
+
+/// The same, where `what` is being done changes meanwhile.
+pub(crate) async fn shown_as<T>(what: impl Fn() -> String, work: impl Future<Output = T>) -> T {
+    let Some(_turn) = Turn::take(is_lively()) else { return work.await };
     let began = Instant::now();
     let mut work = std::pin::pin!(work);
     let mut wait = PATIENCE;
@@ -48,9 +54,34 @@ pub(crate) async fn shown<T>(what: &str, work: impl Future<Output = T>) -> T {
         if IS_HUSHED.load(Ordering::Relaxed) {
             continue;
         }
-        write(&format!("{}{}", wiped(), line(&what, began.elapsed())));
+        write(&format!("{}{}", wiped(), line(&cut(&printable(&what()), WIDTH), began.elapsed())));
         IS_SHOWN.store(true, Ordering::Relaxed);
     }
+}
+
+/// The same, and what is no terminal gets a line whenever `what` has changed.
+pub(crate) async fn reported_as<T>(what: impl Fn() -> String, work: impl Future<Output = T>) -> T {
+    if is_lively() {
+        return shown_as(what, work).await;
+    }
+    let mut work = std::pin::pin!(work);
+    let mut reported = String::new();
+    loop {
+        tokio::select! {
+            done = &mut work => return done,
+            () = sleep(REPORT_INTERVAL) => {}
+        }
+        let now = printable(&what());
+        if now != reported {
+            write(&format!("{now}\n"));
+            reported = now;
+        }
+    }
+}
+
+/// Whether a word can be shown and taken back.
+fn is_lively() -> bool {
+    io::stderr().is_terminal() && !is_dumb()
 }
 
 /// Whether a terminal cannot take anything back that was written.

@@ -4,7 +4,9 @@ use std::io;
 use std::sync::Arc;
 
 use aggregator::load::{self, Loaded};
-use aggregator::{Aggregator, ClientLimits, Fleet, NamePolicy, Options, Reach, Separator, ServerLimits, Surface};
+use aggregator::{
+    Aggregator, ClientLimits, Fleet, NamePolicy, Options, Reach, Separator, ServerLimits, ServerState, Surface,
+};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use upstream::Stop;
 
@@ -65,6 +67,7 @@ pub(crate) fn options(
         capabilities,
         server_limits: ServerLimits::from_environment().map_err(Failure::usage)?,
         client_limits: ClientLimits::default(),
+        awaits_client: false,
     })
 }
 
@@ -91,6 +94,14 @@ pub(crate) fn with<T>(
     })
 }
 
+/// Which servers are still starting, for people who wait for them.
+pub(crate) fn awaited(fleet: &Fleet) -> String {
+    let view = fleet.view();
+    let servers = view.snapshot.servers().iter().filter(|server| server.state == ServerState::Initializing);
+    let names: Vec<&str> = servers.map(|server| server.name.as_str()).collect();
+    if names.is_empty() { "starting the servers".to_owned() } else { format!("waiting for {}", names.join(", ")) }
+}
+
 impl Session {
     /// The servers.
     pub(crate) fn fleet(&self) -> &Arc<Fleet> {
@@ -113,7 +124,7 @@ impl Session {
     /// Waits until every server is up or down, but not beyond Ctrl-C.
     pub(crate) async fn all_decided(&mut self) -> Result<(), Failure> {
         let fleet = Arc::clone(self.fleet());
-        self.unless_interrupted(progress::shown("starting the servers", fleet.all_decided())).await
+        self.unless_interrupted(progress::shown_as(|| awaited(&fleet), fleet.all_decided())).await
     }
 
     /// Stops every server. Gently, so that what they were last told still reaches them; at once for a user who asks again.

@@ -74,7 +74,7 @@ pub(crate) fn parse(mut parser: Parser) -> Result<Wish, String> {
         name: "mcp-simple-aggregator".to_owned(),
         version: "1.0.0".to_owned(),
         separator: Separator::default(),
-        names: NamePolicy::Auto,
+        names: NamePolicy::AutoCanonical,
         start_timeout: Duration::ZERO,
         answer_timeout: Duration::from_secs(300),
         surface: Surface::Full,
@@ -84,13 +84,16 @@ pub(crate) fn parse(mut parser: Parser) -> Result<Wish, String> {
         capabilities: "{}",
         server_limits: ServerLimits::from_environment()?,
         client_limits: ClientLimits::default(),
+        awaits_client: false,
     };
     let (mut debug, mut log_file) = (false, None);
     while let Some(argument) = parser.next().map_err(|error| error.to_string())? {
         match argument {
             Arg::Long("config") => config = Some(PathBuf::from(value(&mut parser, "--config")?)),
             Arg::Long("separator") => options.separator = parsed(&mut parser, "--separator")?,
-            Arg::Long("names") => options.names = parsed(&mut parser, "--names")?,
+            Arg::Long("names") => {
+                options.names = parsed::<NamePolicy>(&mut parser, "--names")?.canonical_for_unknown();
+            }
             Arg::Long("name") => options.name = parsed(&mut parser, "--name")?,
             Arg::Long("version") => match optional_value(&mut parser)? {
                 Some(version) => options.version = version,
@@ -154,7 +157,7 @@ mod tests {
         let Arguments { config, options, debug, log_file } = serve(&["--config", "c.json"]);
         assert_eq!(config, PathBuf::from("c.json"));
         assert_eq!((options.name.as_str(), options.version.as_str()), ("mcp-simple-aggregator", "1.0.0"));
-        assert_eq!((options.separator.as_str(), options.names), (":", NamePolicy::Auto));
+        assert_eq!((options.separator.as_str(), options.names), (":", NamePolicy::AutoCanonical));
         assert_eq!(options.start_timeout, Duration::from_secs(60));
         assert!(!debug && log_file.is_none());
     }

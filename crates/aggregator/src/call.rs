@@ -103,7 +103,7 @@ fn go(aggregator: &Arc<Aggregator>, message: Incoming<'_>, envelope: &Envelope, 
             return route_to(aggregator, message, envelope, server);
         }
         tracing::debug!(%name, ?why, "call of what is not there");
-        return to.say(&not_found(aggregator, view, id_of(envelope).of(line), kind, name, why));
+        return to.say(&not_found(view, id_of(envelope).of(line), kind, name, why));
     };
     tracing::debug!(%name, server = %connection.server(), bytes = line.len(), "call");
     let server_name = view.snapshot.item(kind, found).id_token();
@@ -177,8 +177,11 @@ pub(crate) fn send(
     destination: Destination<'_>,
 ) {
     let Incoming { client, to, line, touched } = message;
+    // A server that was met in both ways is asked in the client's own.
+    let connection = destination.connection.towards(era_of(&envelope.params));
+    let destination = Destination { connection, ..destination };
     client.request_opened();
-    touched.add(destination.connection);
+    touched.add(connection);
     let Some(span) = to.account().and_then(|account| account.sent()) else {
         return forward(aggregator, to, line, envelope, destination);
     };
@@ -247,7 +250,7 @@ pub(crate) fn cut_short(aggregator: &Aggregator, client: &Client, id: &[u8], why
     let number = client.number();
     client.cancel_parked(id)
         || fleet.places.any(|place| place.waiting.cancel(number, id))
-        || aggregator.crossings.cancel(number, id)
+        || aggregator.crossings.cut_short(number, id, why)
         || fleet.at_work().iter().any(|connection| connection.abandon_call(number, id, why))
 }
 
@@ -258,7 +261,7 @@ pub fn cancel(aggregator: &Aggregator, message: &Incoming<'_>, params: &Params) 
     let fleet = &aggregator.fleet;
     if message.client.cancel_parked(id)
         || fleet.places.any(|place| place.waiting.cancel(client, id))
-        || aggregator.crossings.cancel(client, id)
+        || aggregator.crossings.cancel(client, id, message.line, id_at)
     {
         return;
     }
@@ -277,7 +280,7 @@ pub(crate) fn id_of(envelope: &Envelope) -> Span {
 }
 
 /// Why there is no such thing, for people (`message`) and for programs (`data`).
-fn not_found(aggregator: &Aggregator, view: &View, id: &[u8], kind: Kind, name: &str, why: Missing) -> Vec<u8> {
+fn not_found(view: &View, id: &[u8], kind: Kind, name: &str, why: Missing) -> Vec<u8> {
     let server = |index: usize| reply::string(view.snapshot.servers()[index].name.as_ref());
     let reason = |reason: &str| ("reason", reply::string(reason));
     let noun = if kind == Kind::Prompt { "Prompt" } else { "Tool" };
@@ -297,8 +300,7 @@ fn not_found(aggregator: &Aggregator, view: &View, id: &[u8], kind: Kind, name: 
             server => reply::object(downtime::describe(server)),
         },
     };
-    // The protocol calls it a parameter that does not fit; the specification of the tiny program a method that is not
-    // there.
-    let code = if aggregator.options.reach.is_tools_only { code::METHOD_NOT_FOUND } else { code::INVALID_PARAMS };
+    // The specification of both programs wants this code for tools; for prompts, that of the protocol is the only one.
+    let code = if kind == Kind::Tool { code::METHOD_NOT_FOUND } else { code::INVALID_PARAMS };
     reply::error(id, code, &format!("{noun} not found: {name}"), Some(&data))
 }

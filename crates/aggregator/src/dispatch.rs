@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use catalog::{Kind as ItemKind, NamePolicy, Scope, Separator};
 use protocol::envelope::{Envelope, Fault, Kind, Reason, is_id};
-use protocol::era::problem;
+use protocol::era::problem::{self, Problem};
 use protocol::reply::{self, code};
 use protocol::{Era, Line, Params, Span, text};
 use upstream::{Connection, ServerLimits};
@@ -53,6 +53,8 @@ pub struct Options {
     pub server_limits: Arc<ServerLimits>,
     /// What clients may make us keep.
     pub client_limits: ClientLimits,
+    /// There will be one client, and servers that speak both eras over a pipe are met in the era it speaks.
+    pub awaits_client: bool,
 }
 
 /// The servers and how we present them.
@@ -193,8 +195,12 @@ impl Aggregator {
         }
         if era == Era::Modern && message.client.is_alone() {
             message.client.is_modern();
+            self.fleet.note_client_era(era);
         }
         let method = text::decode(method.of(message.line)).unwrap_or_default();
+        if era == Era::Legacy && needs_handshake(message.client, &method) {
+            return message.to.say(&Problem::NoHandshake.answer(id.of(message.line)));
+        }
         (self.options.reach.request)(self, message, envelope, id, &method);
     }
 
@@ -275,7 +281,7 @@ impl Aggregator {
             method => match message.client.scope() {
                 Scope::One(server) => {
                     if let Some(connection) = &self.fleet.view().connections[server] {
-                        connection.pass(message.line);
+                        connection.towards(era_of(params)).pass(message.line);
                     }
                 }
                 Scope::All => {
@@ -296,6 +302,12 @@ impl Aggregator {
             }
         }
     }
+}
+
+/// Whether a request without a revision in its `_meta` must be preceded by `initialize`. Over HTTP, sessions see to that.
+/// Legacy revisions allow `ping` at any time.
+fn needs_handshake(client: &Client, method: &str) -> bool {
+    client.is_alone() && !matches!(method, "initialize" | "ping") && !client.is_introduced()
 }
 
 fn not_found(message: &Incoming<'_>, id: Span, method: &str) {

@@ -66,11 +66,20 @@ pub struct View {
 
 impl View {
     fn new(snapshot: Snapshot, connections: Vec<Option<Arc<Connection>>>) -> Self {
-        let extensions = |offer: &Offer| offer.has_within("extensions", "io.modelcontextprotocol/tasks");
-        let servers = snapshot.servers().iter();
-        let has_tasks = servers.map(|server| server.offer.has("tasks") || extensions(&server.offer)).collect();
+        let has_tasks =
+            snapshot.servers().iter().map(|server| ERAS.iter().any(|&era| offers_tasks(&server.offer, era)));
+        let has_tasks = has_tasks.collect();
         Self { snapshot, connections, has_tasks }
     }
+}
+
+const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
+
+/// Whether a server has tasks that a client of `era` can use.
+fn offers_tasks(offer: &Offer, era: Era) -> bool {
+    let offer = offer.towards(era);
+    let has_extension = || offer.has_within("extensions", "io.modelcontextprotocol/tasks");
+    offer.era == era && (offer.has("tasks") || has_extension())
 }
 
 /// All servers.
@@ -97,8 +106,12 @@ pub struct Fleet {
     reports: Mutex<HashMap<usize, Arc<Report>>>,
     /// Connections that get nothing more to do, but may be at something.
     retired: Mutex<Vec<Weak<Connection>>>,
+    /// The era that the only client speaks, once it is known.
+    client_era: watch::Sender<Option<Era>>,
     list_deadline: Instant,
     introduction_deadline: Instant,
+    /// The servers that the last list of each kind was answered without, because they were still starting.
+    reported_missing: Mutex<[Vec<usize>; 4]>,
     pub(crate) followed: Mutex<Followed>,
     pub(crate) tasks: Mutex<Tasks>,
     /// Which log messages servers were asked for.
@@ -177,13 +190,24 @@ impl Fleet {
             clients: Mutex::default(),
             reports: Mutex::default(),
             retired: Mutex::default(),
+            client_era: watch::Sender::new(None),
             list_deadline: Instant::now() + LIST_PATIENCE,
             introduction_deadline: Instant::now() + INTRODUCTION_PATIENCE,
+            reported_missing: Mutex::default(),
             followed: Mutex::default(),
             tasks: Mutex::default(),
             levels: Mutex::default(),
             options,
         })
+    }
+
+    /// The only client speaks this era; what is heard first counts.
+    pub(crate) fn note_client_era(&self, era: Era) {
+        self.client_era.send_if_modified(|known| {
+            let is_news = known.is_none();
+            known.get_or_insert(era);
+            is_news
+        });
     }
 
     /// What servers may make us hold.
@@ -211,6 +235,26 @@ impl Fleet {
         drop(timeout_at(self.list_deadline, views.wait_for(|view| has_settled(view, scope))).await);
     }
 
+    /// Logs that a list is answered without the servers that are still starting; once for the same servers.
+    pub(crate) fn report_incomplete(&self, snapshot: &Snapshot, scope: Scope, kind: Kind) {
+        let servers = snapshot.servers().iter().enumerate();
+        let missing = servers.filter(|(index, server)| scope.sees(*index) && server.state == ServerState::Initializing);
+        let (missing, names): (Vec<usize>, Vec<&str>) =
+            missing.map(|(index, server)| (index, server.name.as_str())).unzip();
+        let reported = &mut lock(&self.reported_missing)[kind as usize];
+        if *reported == missing {
+            return;
+        }
+        if !missing.is_empty() {
+            tracing::warn!(
+                still_starting = %names.join(", "),
+                "answered `{}` with an incomplete list; clients are notified when it changes",
+                kind.list_method(),
+            );
+        }
+        *reported = missing;
+    }
+
     /// Whether a client that introduces itself need not wait for anybody.
     pub fn is_known(&self, scope: Scope) -> bool {
         has_settled(&self.view(), scope) || scope == Scope::All && Instant::now() >= self.introduction_deadline
@@ -229,9 +273,8 @@ impl Fleet {
     /// Whether any server in `scope` has tasks that a client of that era can use.
     pub(crate) fn offers_tasks(&self, scope: Scope, era: Era) -> bool {
         let view = self.view();
-        let servers = view.snapshot.servers().iter().zip(&view.has_tasks).enumerate();
-        let mut seen = servers.filter(|(index, _)| scope.sees(*index));
-        seen.any(|(_, (server, has_tasks))| *has_tasks && server.offer.era == era)
+        let mut seen = view.snapshot.servers().iter().enumerate().filter(|(index, _)| scope.sees(*index));
+        seen.any(|(_, server)| offers_tasks(&server.offer, era))
     }
 
     /// Whether a running server has tasks.
@@ -248,6 +291,8 @@ impl Fleet {
     pub(crate) fn at_work(&self) -> Vec<Arc<Connection>> {
         let mut connections: Vec<_> = self.view().connections.iter().flatten().cloned().collect();
         connections.extend(lock(&self.retired).iter().filter_map(Weak::upgrade));
+        let modern: Vec<_> = connections.iter().filter_map(|connection| connection.modern().cloned()).collect();
+        connections.extend(modern);
         connections
     }
 
@@ -321,8 +366,9 @@ impl Fleet {
         }
         let is_renamed = was.name != is.name;
         let differs = |&kind: &Kind| {
-            let (old, new) = (was.offer.items(kind), is.offer.items(kind));
-            old != new || is_renamed && kind.is_prefixed() && !new.is_empty()
+            let is_other = |era| was.offer.towards(era).items(kind) != is.offer.towards(era).items(kind);
+            let is_named_anew = is_renamed && kind.is_prefixed() && !is.offer.items(kind).is_empty();
+            ERAS.into_iter().any(is_other) || is_named_anew
         };
         let mut changed: Vec<Kind> = Kind::ALL.into_iter().filter(differs).collect();
         // Both lists of resources are announced with one word.
@@ -352,7 +398,7 @@ impl Fleet {
 
     /// What a server offers counts towards the limits, also if it was not listed just now.
     fn note_catalog(&self, index: usize, offer: &Offer) {
-        let items = || Kind::ALL.into_iter().flat_map(|kind| offer.items(kind).iter());
+        let items = || Kind::ALL.into_iter().flat_map(|kind| items_kept(offer, kind));
         match items().next() {
             Some(_) => self.options.server_limits.note_offer(index, || items().map(|item| item.definition.len()).sum()),
             None => self.options.server_limits.forget_offer(index),
@@ -450,6 +496,13 @@ impl std::fmt::Debug for Fleet {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.debug_struct("Fleet").finish_non_exhaustive()
     }
+}
+
+/// The items of one kind that are kept for a server: those of its modern handshake too, where they are others.
+fn items_kept(offer: &Offer, kind: Kind) -> impl Iterator<Item = &catalog::Item> {
+    let (own, modern) = (offer.items(kind), offer.towards(Era::Modern).items(kind));
+    let others = (!Arc::ptr_eq(own, modern)).then_some(modern);
+    own.iter().chain(others.into_iter().flat_map(|items| items.iter()))
 }
 
 fn has_settled(view: &View, scope: Scope) -> bool {

@@ -31,6 +31,9 @@ impl Aggregator {
         let name = text_at(info.and_then(|info| member(line, info, "name"))).unwrap_or_default();
         let revision = Revision::agreed(&wanted);
         tracing::debug!(client = %name, wanted = %wanted, agreed = %revision, "client connected");
+        if client.is_alone() {
+            self.fleet.note_client_era(Era::Legacy);
+        }
         let taken = |span: Span| Bytes::copy_from_slice(span.of(line));
         let capabilities = member(line, whole, "capabilities").filter(|value| line[value.start] == b'{');
         client.introduced(
@@ -117,11 +120,9 @@ impl Aggregator {
                 ("version", reply::string(&self.options.version)),
             ])
         };
-        let info = match scope {
-            Scope::One(server) if snapshot.servers()[server].offer.info.len() > 2 => {
-                snapshot.servers()[server].offer.info.to_vec()
-            }
-            Scope::One(_) | Scope::All => ours(),
+        let info = match scope.only().map(|server| &snapshot.servers()[server].offer.towards(era).info) {
+            Some(info) if info.len() > 2 => info.to_vec(),
+            _ => ours(),
         };
         let capabilities = if self.options.reach.is_tools_only {
             br#"{"tools":{"listChanged":true}}"#.to_vec()

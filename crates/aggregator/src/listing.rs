@@ -55,6 +55,7 @@ pub fn answer(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, id: Span, pa
 
 fn send(aggregator: &Aggregator, client: &Client, to: &Answering, id: &Bytes, wish: &Wish) {
     let view = aggregator.fleet.view();
+    aggregator.fleet.report_incomplete(&view.snapshot, client.scope(), wish.kind);
     let own = match wish {
         Wish { kind: Kind::Tool, era, cursor: None } => (aggregator.options.reach.tools_page)(aggregator, client, *era),
         Wish { .. } => None,

@@ -63,7 +63,7 @@ fn load_by(path: &Path, parse: impl FnOnce(&[u8]) -> Result<Config, ConfigError>
     let chain = Chain::enter(std::env::var_os(cycle::VARIABLE).as_deref(), &resolved)?;
     let config = parse(&bytes).map_err(|source| LoadError::Invalid { path: path.to_owned(), source })?;
     for warning in &config.warnings {
-        tracing::warn!(what = %warning, "the config says more than is used");
+        tracing::warn!("config: {warning}");
     }
     Ok(Loaded { config, chain, source: bytes })
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use catalog::Scope;
-use protocol::{Line, Lines};
+use protocol::era::meta::Introduction;
+use protocol::{Line, Lines, Revision};
 use tokio::task::JoinHandle;
 use upstream::Outbox;
 use upstream::stream::{Sink, Source};
@@ -14,6 +15,9 @@ use crate::answering::Answering;
 use crate::client::{Client, ClientSetup};
 use crate::dispatch::{Aggregator, Touched};
 use crate::way::Way;
+
+/// What it calls itself: a name for which tools are listed by their canonical names.
+const NAME: &str = "mcp-aggregator";
 
 /// A client without a program of its own. It goes the way every client goes.
 pub struct Local {
@@ -39,6 +43,9 @@ impl Local {
             is_alone: true,
             surface: crate::Surface::Full,
         });
+        // It is part of this program, so there is nothing to negotiate.
+        let introduction = Introduction { capabilities: Bytes::from_static(b"{}"), info: None, log_level: None };
+        client.introduced(NAME, Revision::NEWEST, introduction);
         let to = Answering::to(&client, Arc::clone(&outbox) as Arc<dyn Way>);
         let draining = tokio::spawn(async move { outbox.drain().await });
         let answers = Source::adopt(reader.into())?;

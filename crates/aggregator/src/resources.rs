@@ -75,12 +75,13 @@ fn wait_and_read(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, id: Span)
 fn search(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, envelope: &Envelope, uri: &str, candidates: &[usize]) {
     let Incoming { client, to, line, .. } = message;
     let view = aggregator.fleet.view();
-    let connections: Vec<_> = candidates.iter().filter_map(|&server| view.connections[server].clone()).collect();
+    let era = era_of(&envelope.params);
+    let connections = candidates.iter().filter_map(|&server| view.connections[server].as_ref());
+    let connections: Vec<_> = connections.map(|connection| Arc::clone(connection.towards(era))).collect();
     let (id, envelope, uri) = (id_of(envelope), *envelope, uri.to_owned());
     let (aggregator, owner, answer_to, line) =
         (Arc::clone(aggregator), Arc::clone(client), Arc::clone(to), (*line).clone());
     client.park(line.slice(id.start..id.end), to, async move {
-        let era = era_of(&envelope.params);
         let found = timeout(PATIENCE, first_to_have(connections, bare_params(&line, &envelope))).await.ok().flatten();
         let Some((connection, answer)) = found else {
             answer_to.say(&not_found(id.of(&line), &uri, era));

@@ -5,6 +5,7 @@
 //! | `$NAME` | the value; upper-case names only, so that `$1` and `$id` in a script stay as they are |
 //! | `${name}` | the value, whatever the name |
 //! | `${name:-default}` | the value, or the default when unset or empty; the default may hold references and balanced braces |
+//! | `${` without its `}`, `${}` and `${:-default}` | itself, as in a shell script among the arguments; [`Template::oddities`] tells |
 //! | any other `$` | itself, so `$$NAME` is a dollar sign and the value |
 //!
 //! There is no escape; a literal `$NAME` is written as a default: `${DOLLAR:-$}NAME`.
@@ -13,6 +14,8 @@
 //! Reading a text (is it well formed?) is apart from filling it in (is everything set?), because a disabled
 //! server must be well formed but may lack variables.
 
+use std::collections::HashMap;
+
 /// Far more than anyone writes; keeps a hostile text from exhausting the stack.
 const MAX_NESTING: usize = 16;
 
@@ -20,6 +23,8 @@ const MAX_NESTING: usize = 16;
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Template<'a> {
     pieces: Vec<Piece<'a>>,
+    /// What looks like a reference and stays as it is: each sort once, in order of appearance.
+    oddities: Vec<Oddity>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -28,13 +33,18 @@ enum Piece<'a> {
     Reference { name: &'a str, default: Option<Template<'a>> },
 }
 
+/// What looks like a reference, but is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Oddity {
+    /// A `${` that is never closed.
+    Unclosed,
+    /// A `${}` without a variable name.
+    NoName,
+}
+
 /// Why a text cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum TemplateError {
-    #[error("has a `${{` that is never closed")]
-    Unclosed,
-    #[error("has a `${{}}` without a variable name")]
-    EmptyName,
     #[error("nests defaults more than {MAX_NESTING} levels deep")]
     TooDeep,
 }
@@ -56,28 +66,73 @@ impl<'a> Template<'a> {
         if depth > MAX_NESTING {
             return Err(TemplateError::TooDeep);
         }
-        let mut pieces = Vec::new();
-        let mut rest = text;
-        while let Some(dollar) = rest.find('$') {
-            let (before, after) = (&rest[..dollar], &rest[dollar + 1..]);
+        let mut template = Self { pieces: Vec::new(), oddities: Vec::new() };
+        let mut closing = ClosingBraces::of(text);
+        let mut at = 0;
+        while let Some(found) = text[at..].find('$') {
+            let dollar = at + found;
+            let after = &text[dollar + 1..];
             if let Some(braced) = after.strip_prefix('{') {
-                let end = closing_brace(braced).ok_or(TemplateError::Unclosed)?;
-                pieces.push(Piece::Literal(before));
-                pieces.push(parse_braced(&braced[..end], depth)?);
-                rest = &braced[end + 1..];
-            } else {
-                let name = leading_plain_name(after);
-                if name.is_empty() {
-                    pieces.push(Piece::Literal(&rest[..=dollar]));
-                } else {
-                    pieces.push(Piece::Literal(before));
-                    pieces.push(Piece::Reference { name, default: None });
+                let reference = match closing.of_brace_at(dollar + 1) {
+                    None => Err(Oddity::Unclosed),
+                    Some(end) => template.reference(&text[dollar + 2..end], depth)?.map(|piece| (piece, end + 1)),
+                };
+                match reference {
+                    Ok((piece, behind)) => {
+                        template.pieces.extend([Piece::Literal(&text[at..dollar]), piece]);
+                        at = behind;
+                    }
+                    Err(oddity) => {
+                        template.note(oddity);
+                        at = template.literal(text, at, text.len() - braced.len());
+                    }
                 }
-                rest = &after[name.len()..];
+                continue;
+            }
+            let name = leading_plain_name(after);
+            let behind = dollar + 1 + name.len();
+            if name.is_empty() {
+                at = template.literal(text, at, behind);
+            } else {
+                template.pieces.extend([Piece::Literal(&text[at..dollar]), Piece::Reference { name, default: None }]);
+                at = behind;
             }
         }
-        pieces.push(Piece::Literal(rest));
-        Ok(Self { pieces })
+        template.literal(text, at, text.len());
+        Ok(template)
+    }
+
+    /// Reads what stands between `${` and its `}`.
+    fn reference(&mut self, inside: &'a str, depth: usize) -> Result<Result<Piece<'a>, Oddity>, TemplateError> {
+        let (name, default) = match inside.split_once(":-") {
+            Some((name, default)) => (name, Some(default)),
+            None => (inside, None),
+        };
+        if name.is_empty() {
+            return Ok(Err(Oddity::NoName));
+        }
+        let default = default.map(|default| Self::parse_nested(default, depth + 1)).transpose()?;
+        for oddity in default.iter().flat_map(|default| &default.oddities) {
+            self.note(*oddity);
+        }
+        Ok(Ok(Piece::Reference { name, default }))
+    }
+
+    /// Takes `text` from `start` to `end` as it is; where to read on.
+    fn literal(&mut self, text: &'a str, start: usize, end: usize) -> usize {
+        self.pieces.push(Piece::Literal(&text[start..end]));
+        end
+    }
+
+    fn note(&mut self, oddity: Oddity) {
+        if !self.oddities.contains(&oddity) {
+            self.oddities.push(oddity);
+        }
+    }
+
+    /// What looks like a reference and stays as it is: each sort once.
+    pub(crate) fn oddities(&self) -> &[Oddity] {
+        &self.oddities
     }
 
     /// Puts the values in. `lookup` says `None` for a variable that is not set.
@@ -102,32 +157,34 @@ impl<'a> Template<'a> {
     }
 }
 
-/// Reads what stands between `${` and its `}`.
-fn parse_braced(inside: &str, depth: usize) -> Result<Piece<'_>, TemplateError> {
-    let (name, default) = match inside.split_once(":-") {
-        Some((name, default)) => (name, Some(Template::parse_nested(default, depth + 1)?)),
-        None => (inside, None),
-    };
-    if name.is_empty() {
-        return Err(TemplateError::EmptyName);
-    }
-    Ok(Piece::Reference { name, default })
+/// Which brace closes which. Found in one pass, so that many that are never closed cost no more than others.
+struct ClosingBraces<'a> {
+    text: &'a str,
+    /// By the place of the opening brace; made when the first is asked for.
+    pairs: Option<HashMap<usize, usize>>,
 }
 
-/// Where the brace that is already open gets closed, counting those opened in between.
-fn closing_brace(text: &str) -> Option<usize> {
-    let mut open = 1_usize;
-    for (at, byte) in text.bytes().enumerate() {
-        match byte {
-            b'{' => open += 1,
-            b'}' => open -= 1,
-            _ => {}
-        }
-        if open == 0 {
-            return Some(at);
-        }
+impl<'a> ClosingBraces<'a> {
+    fn of(text: &'a str) -> Self {
+        Self { text, pairs: None }
     }
-    None
+
+    /// Where the brace that opens at `open` is closed, counting those opened in between.
+    fn of_brace_at(&mut self, open: usize) -> Option<usize> {
+        let text = self.text;
+        let pairs = self.pairs.get_or_insert_with(|| {
+            let (mut open, mut pairs) = (Vec::new(), HashMap::new());
+            for (at, byte) in text.bytes().enumerate() {
+                match byte {
+                    b'{' => open.push(at),
+                    b'}' => pairs.extend(open.pop().map(|opened| (opened, at))),
+                    _ => {}
+                }
+            }
+            pairs
+        });
+        pairs.get(&open).copied()
+    }
 }
 
 /// The `[A-Z_][A-Z0-9_]*` that `text` begins with; empty if it does not.
@@ -223,14 +280,39 @@ mod tests {
         assert_eq!(missing("$ONE ${two} $A $ONE"), ["ONE", "two", "ONE"]);
     }
 
+    fn oddities(text: &str) -> Vec<Oddity> {
+        Template::parse(text).unwrap().oddities().to_vec()
+    }
+
     #[test]
-    fn a_malformed_reference_is_refused() {
-        for text in ["${", "x ${A", "${A:-${B}", "${A:-{}", "${A} ${"] {
-            assert_eq!(Template::parse(text), Err(TemplateError::Unclosed), "{text}");
+    fn what_only_looks_like_a_reference_stays_and_is_told() {
+        use Oddity::{NoName, Unclosed};
+        for (text, expected, told) in [
+            ("${", "${", &[Unclosed][..]),
+            ("x ${A", "x ${A", &[Unclosed]),
+            ("${A:-${B", "${A:-${B", &[Unclosed]),
+            ("${A:-${A}", "${A:-alpha", &[Unclosed]),
+            ("${A:-{}", "${A:-{}", &[Unclosed]),
+            ("${A} ${ $A", "alpha ${ alpha", &[Unclosed]),
+            ("${}", "${}", &[NoName]),
+            ("${:-x}", "${:-x}", &[NoName]),
+            ("${:-$A}", "${:-alpha}", &[NoName]),
+            ("${NOPE:-${}}", "${}", &[NoName]),
+            ("${} ${} ${", "${} ${} ${", &[NoName, Unclosed]),
+            ("for f in $@; do echo ${f%.*} ${", "", &[Unclosed]),
+        ] {
+            assert_eq!(oddities(text), told, "{text}");
+            if !expected.is_empty() {
+                assert_eq!(filled(text), expected, "{text}");
+            }
         }
-        for text in ["${}", "${:-x}", "${A:-${}}"] {
-            assert_eq!(Template::parse(text), Err(TemplateError::EmptyName), "{text}");
-        }
+        assert!(oddities("${A} $A $$ {} }{").is_empty());
+    }
+
+    #[test]
+    fn many_braces_that_are_never_closed_take_no_longer_than_others() {
+        let text = "${".repeat(200_000);
+        assert_eq!(filled(&text), text);
     }
 
     #[test]
@@ -250,7 +332,11 @@ mod tests {
         #[test]
         fn any_text_is_read_or_refused_but_never_panics(text in "(\\$|\\{|\\}|:-|[A-Za-z0-9_]|\\PC){0,40}") {
             if let Ok(template) = Template::parse(&text) {
-                template.fill(&lookup);
+                let filled = template.fill(&lookup);
+                // What is neither a reference nor a part of one is kept.
+                if template.pieces.iter().all(|piece| matches!(piece, Piece::Literal(_))) {
+                    prop_assert_eq!(&filled.text, &text);
+                }
                 template.fill(&|_| None);
             }
         }

@@ -1,5 +1,6 @@
 //! What one server offers: what it says of itself, and its items of every kind.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -63,6 +64,8 @@ pub struct Offer {
     pub info: Bytes,
     /// How long its lists may be kept and by whom, in the order of [`Kind::ALL`].
     pub hints: [Hints; 4],
+    /// The same server as its modern handshake shows it, if it was met in both ways: the same items in the same order.
+    pub modern: Option<Arc<Self>>,
     items: [Arc<[Item]>; 4],
     /// What was wrong with its items and had to be mended or left out, in words, by kind.
     notices: [Arc<[String]>; 4],
@@ -78,9 +81,36 @@ impl Offer {
             instructions: None,
             info: empty,
             hints: [Hints::NONE; 4],
+            modern: None,
             items: Default::default(),
             notices: Default::default(),
         }
+    }
+
+    /// What it offers to clients of `era`.
+    pub fn towards(&self, era: Era) -> &Self {
+        match &self.modern {
+            Some(modern) if era == Era::Modern => modern,
+            _ => self,
+        }
+    }
+
+    /// The same with what the modern handshake of the same server shows. Its items are put in our order; if they are not the
+    /// same ones, the error tells of which kind.
+    pub fn with_modern(mut self, modern: &Self) -> Result<Self, Kind> {
+        let mut modern = Self { modern: None, ..modern.clone() };
+        for kind in Kind::ALL {
+            let (own, others) = (self.items(kind), modern.items(kind));
+            let by_id: HashMap<&str, &Item> = others.iter().map(|item| (&*item.id, item)).collect();
+            let in_order: Vec<Item> = own.iter().filter_map(|item| by_id.get(&*item.id).copied().cloned()).collect();
+            if in_order.len() != own.len() || others.len() != own.len() {
+                return Err(kind);
+            }
+            // Most definitions are the same to the byte, and then need to be kept only once.
+            modern.items[kind as usize] = if *in_order == **own { Arc::clone(own) } else { in_order.into() };
+        }
+        self.modern = Some(Arc::new(modern));
+        Ok(self)
     }
 
     /// Its items of one kind, in its own order.
@@ -150,6 +180,39 @@ mod tests {
         assert!(offer.has_within("resources", "subscribe") && offer.has_within("tasks", "list"));
         assert!(!offer.has_within("resources", "listChanged") && !offer.has_within("tools", "list"));
         assert!(offer.has_at(&["tasks", "requests", "tools", "call"]) && !offer.has_at(&["tasks", "requests", "x"]));
+    }
+
+    fn offering(era: Era, tools: &[&'static str]) -> Offer {
+        let mut offer = Offer::new(era);
+        let item = |tool: &&'static str| Item::read(Kind::Tool, Bytes::from_static(tool.as_bytes())).unwrap();
+        offer.set_items(Kind::Tool, tools.iter().map(item).collect(), Hints::NONE);
+        offer
+    }
+
+    #[test]
+    fn two_handshakes_of_one_server_have_the_same_items_in_the_same_order() {
+        let (a, b, newer_b) = (r#"{"name":"a"}"#, r#"{"name":"b"}"#, r#"{"name":"b","title":"B"}"#);
+        let both = offering(Era::Legacy, &[a, b]).with_modern(&offering(Era::Modern, &[newer_b, a])).unwrap();
+        let names =
+            |era| both.towards(era).items(Kind::Tool).iter().map(|item| item.id.to_string()).collect::<Vec<_>>();
+        assert_eq!(
+            (names(Era::Legacy), names(Era::Modern)),
+            (vec!["a".into(), "b".into()], vec!["a".into(), "b".into()])
+        );
+        assert_eq!(both.towards(Era::Modern).items(Kind::Tool)[1].definition, newer_b.as_bytes());
+        assert_eq!((both.era, both.towards(Era::Modern).era), (Era::Legacy, Era::Modern));
+
+        let same = offering(Era::Legacy, &[a, b]).with_modern(&offering(Era::Modern, &[a, b])).unwrap();
+        assert!(Arc::ptr_eq(same.items(Kind::Tool), same.towards(Era::Modern).items(Kind::Tool)), "kept once");
+    }
+
+    #[test]
+    fn handshakes_that_show_other_items_do_not_go_together() {
+        let (a, b) = (r#"{"name":"a"}"#, r#"{"name":"b"}"#);
+        for (legacy, modern) in [(&[a, b][..], &[a][..]), (&[a], &[a, b]), (&[a], &[b])] {
+            let joined = offering(Era::Legacy, legacy).with_modern(&offering(Era::Modern, modern));
+            assert_eq!(joined.unwrap_err(), Kind::Tool);
+        }
     }
 
     #[test]

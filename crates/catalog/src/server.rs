@@ -73,6 +73,8 @@ pub struct ServerSpec {
     pub era: Option<Era>,
     /// The longest one request to it may take; as long as any other's when absent.
     pub timeout: Option<Duration>,
+    /// How long it may take to become ready; as long as any other when absent.
+    pub start_timeout: Option<Duration>,
     /// What must not be told of it.
     pub secrets: Secrets,
 }
@@ -251,6 +253,7 @@ mod tests {
             transport,
             era: None,
             timeout: None,
+            start_timeout: None,
             secrets: Secrets::default(),
         });
         let shown = format!("{specs:?} {specs:#?} {}", specs[1].transport.place());

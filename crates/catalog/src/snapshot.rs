@@ -28,6 +28,8 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use protocol::Era;
+
 use crate::item::{Item, Kind};
 use crate::names::{NameStyle, Separator};
 use crate::offer::{Hints, Offer};
@@ -203,6 +205,12 @@ impl Snapshot {
         &self.servers[route.server].offer.items(kind)[route.item]
     }
 
+    /// The item at `route` as clients of `era` see it.
+    pub fn item_for(&self, era: Era, kind: Kind, route: Route) -> &Item {
+        let items = self.servers[route.server].offer.towards(era).items(kind);
+        items.get(route.item).unwrap_or_else(|| self.item(kind, route))
+    }
+
     /// The tool or prompt that answers to `name`: canonical or alias among all, its own name in a server alone.
     pub fn resolve(&self, scope: Scope, kind: Kind, name: &str) -> Option<Route> {
         match scope {
@@ -263,10 +271,11 @@ impl Snapshot {
         (!all.is_empty()).then(|| all.join("\n\n"))
     }
 
-    /// How long a list may be kept and by whom.
+    /// How long a list may be kept and by whom, as modern clients are told.
     pub fn hints(&self, scope: Scope, kind: Kind) -> Hints {
-        let having = self.running(scope).filter(|(_, server)| server.offer.has(kind.capability()));
-        let merged = having.map(|(_, server)| server.offer.hints[kind as usize]).reduce(Hints::and);
+        let offers = self.running(scope).map(|(_, server)| server.offer.towards(Era::Modern));
+        let having = offers.filter(|offer| offer.has(kind.capability()));
+        let merged = having.map(|offer| offer.hints[kind as usize]).reduce(Hints::and);
         match merged {
             // More may come any moment.
             Some(hints) if !self.is_settled_in(scope) => Hints { ttl_ms: 0, ..hints },

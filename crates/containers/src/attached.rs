@@ -66,12 +66,12 @@ pub(crate) async fn live(
             None => return upstream.ended(&**watcher, &Arc::new(Ending::Stopped)),
         };
         let mut ending = Arc::new(serve(upstream, &mut live, &**watcher, era, &mut stop).await);
-        // As with programs: some that only know the newer ways end when they hear the older.
+        // As with programs: some that know only one era end when they hear the other first.
         if era.is_none() && !upstream.manners.tools_only && ended_over_greeting(&live, &ending) {
             live.connection.end(&ending);
             let last_words = clear_up(containers, live, &ending, &mut stop).await;
             earlier = Some((ending, last_words));
-            era = Some(Era::Modern);
+            era = Some(upstream.manners.first_era_now().other());
             continue;
         }
         let mut first_words = None;

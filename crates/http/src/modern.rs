@@ -15,7 +15,7 @@ use protocol::era::{header_params, headers};
 use protocol::reply::code;
 use protocol::revision::MODERN;
 use protocol::scan::member;
-use protocol::{Envelope, Kind, Params, Span, text};
+use protocol::{Envelope, Era, Kind, Params, Span, text};
 
 use crate::answer::{self, PROTOCOL_VERSION};
 use crate::body::{Body, HELLO};
@@ -155,7 +155,7 @@ pub(crate) fn check_headers<'l>(
 fn check_arguments(posted: &Posted<'_>, tool: &str, params: &Params) -> Result<(), Problem> {
     let view = posted.shared.aggregator.fleet.view();
     let Some(route) = view.snapshot.resolve(posted.asker.scope, ItemKind::Tool, tool) else { return Ok(()) };
-    let definition = &view.snapshot.item(ItemKind::Tool, route).definition;
+    let definition = &view.snapshot.item_for(Era::Modern, ItemKind::Tool, route).definition;
     // Hardly any tool does, so the others should not pay for it.
     if memchr::memmem::find(definition, b"x-mcp-header").is_none() {
         return Ok(());

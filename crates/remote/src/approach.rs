@@ -1,7 +1,7 @@
 //! Getting in touch with a server: in the way it is said to speak, else in one way after the other.
 //!
-//! Legacy comes before modern, as for servers that we start: those that know both can do more in it. Each attempt is a
-//! conversation of its own, so nothing of one that failed is left in the next.
+//! Each attempt is a conversation of its own, so nothing of one that failed is left in the next. Over HTTP a server that knows
+//! both eras does not lock to one: after the legacy handshake the modern one is tried as well (see `dual`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,11 +11,13 @@ use protocol::Era;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
+use upstream::connection::Surroundings;
 use upstream::failure::Cause;
 use upstream::wire::{Postbox, Wire};
-use upstream::{Connection, Upstream, Watcher};
+use upstream::{Connection, Manners, Upstream, Watcher};
 
 use crate::courier::{Courier, Route};
+use crate::dual::ModernSide;
 use crate::http::Http;
 use crate::session::Session;
 use crate::sse::{Endpoint, Stream};
@@ -33,6 +35,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 pub(crate) struct Contact {
     pub(crate) connection: Arc<Connection>,
     courier: Arc<Courier>,
+    /// The modern handshake of a server that was met in the legacy way and speaks both.
+    pub(crate) modern: Option<Box<ModernSide>>,
 }
 
 impl Contact {
@@ -44,9 +48,17 @@ impl Contact {
         offer
     }
 
+    /// Gives up what is under way.
+    pub(crate) async fn stop(&self) {
+        self.courier.stop().await;
+    }
+
     /// Gives up what is under way, and says goodbye.
     pub(crate) async fn leave(&self) {
-        self.courier.stop().await;
+        if let Some(modern) = &self.modern {
+            modern.leave().await;
+        }
+        self.stop().await;
         if let Some(session) = self.courier.session() {
             session.leave().await;
         }
@@ -79,6 +91,21 @@ pub(crate) type Met = (Contact, JoinHandle<Cause>, Offer);
 pub(crate) async fn meet(upstream: &Upstream, remote: &Remote, watcher: &Arc<dyn Watcher>) -> Result<Met, Cause> {
     let http = Http::new(remote).map_err(|trouble| Cause::Remote(trouble.to_string()))?;
     let http = http.of(Arc::clone(&upstream.ancestry));
+    let (mut contact, attending, offer) = meet_somehow(upstream, remote, &http, watcher).await?;
+    let is_legacy = contact.connection.era() == Era::Legacy && contact.courier.session().is_some();
+    if is_legacy && upstream.spec.era.is_none() {
+        contact.modern = ModernSide::meet(upstream, http, watcher, &contact.connection).await.map(Box::new);
+    }
+    Ok((contact, attending, offer))
+}
+
+/// Gets in touch in the first way that works.
+async fn meet_somehow(
+    upstream: &Upstream,
+    remote: &Remote,
+    http: &Http,
+    watcher: &Arc<dyn Watcher>,
+) -> Result<Met, Cause> {
     // What it said first explains best why it cannot be met in any way.
     let mut first: Option<Failure> = None;
     for &manner in manners(remote.dialect, upstream.spec.era) {
@@ -87,7 +114,8 @@ pub(crate) async fn meet(upstream: &Upstream, remote: &Remote, watcher: &Arc<dyn
         {
             break;
         }
-        let failure = match meet_in(upstream, http.clone(), manner, watcher).await {
+        let surroundings = upstream.surroundings(watcher);
+        let failure = match meet_in(upstream, &upstream.manners, http.clone(), manner, surroundings).await {
             Ok(met) => return Ok(met),
             Err(failure) => failure,
         };
@@ -122,8 +150,25 @@ fn manners(dialect: Dialect, era: Option<Era>) -> &'static [Manner] {
     }
 }
 
+/// Gets in touch in the modern way, beside a handshake that there is already.
+pub(crate) async fn meet_modern(
+    upstream: &Upstream,
+    manners: &Manners,
+    http: Http,
+    surroundings: Surroundings,
+) -> Result<Met, Cause> {
+    let met = meet_in(upstream, manners, http, Manner::Modern, surroundings).await;
+    met.map_err(|(Failure::Foreign(cause) | Failure::Refused(cause) | Failure::Final(cause))| cause)
+}
+
 /// Gets in touch in one way.
-async fn meet_in(upstream: &Upstream, http: Http, manner: Manner, watcher: &Arc<dyn Watcher>) -> Result<Met, Failure> {
+async fn meet_in(
+    upstream: &Upstream,
+    manners: &Manners,
+    http: Http,
+    manner: Manner,
+    surroundings: Surroundings,
+) -> Result<Met, Failure> {
     let circle = http.circle();
     let era = if manner == Manner::Modern { Era::Modern } else { Era::Legacy };
     let (route, stream) = if manner == Manner::Older {
@@ -138,7 +183,7 @@ async fn meet_in(upstream: &Upstream, http: Http, manner: Manner, watcher: &Arc<
     };
     let courier = Courier::new(route);
     let postbox = Postbox::new(Arc::clone(&courier) as _);
-    let connection = Arc::new(Connection::new(upstream.surroundings(watcher), Wire::Post(postbox)));
+    let connection = Arc::new(Connection::new(surroundings, Wire::Post(postbox)));
     courier.serve(&connection);
     let attending = tokio::spawn(attend(Arc::clone(&courier), Arc::clone(&connection), stream, circle));
     let contact = Attempt { courier, attending: Some(attending) };
@@ -148,13 +193,13 @@ async fn meet_in(upstream: &Upstream, http: Http, manner: Manner, watcher: &Arc<
             session.greeted(revision);
         }
     };
-    match upstream.manners.meet(&connection, Some(era), greeted).await {
+    match manners.meet(&connection, Some(era), greeted).await {
         Ok(offer) => {
             let (courier, attending) = contact.keep();
             if let Some(session) = courier.session() {
                 session.start_listening();
             }
-            Ok((Contact { connection, courier }, attending, offer))
+            Ok((Contact { connection, courier, modern: None }, attending, offer))
         }
         Err(cause) => Err(contact.explain(cause).await.hiding(&upstream.spec.secrets)),
     }

@@ -3,6 +3,7 @@
 //! # Layout
 //! - [`life`]: such a server from first contact to farewell
 //! - `approach`: getting in touch, in whichever dialect and era the server speaks
+//! - `dual`: servers that speak both eras, each client in its own
 //! - `courier`: letters to a server, on their way
 //! - `session`: Streamable HTTP: every message a request of its own, answered as JSON or as a stream
 //! - `annotations`: what modern requests repeat in their headers
@@ -16,6 +17,7 @@ mod annotations;
 mod approach;
 mod body;
 mod courier;
+mod dual;
 mod exchange;
 mod http;
 mod news;
@@ -71,15 +73,27 @@ async fn live(upstream: Upstream, watcher: Arc<dyn Watcher>, mut stop: watch::Re
         Err(cause) => return upstream.ended(&*watcher, &failed(Phase::Initialization, cause)),
     };
     tracing::debug!(server = %upstream.spec.name, tools = offer.items(Kind::Tool).len(), "server is running");
-    watcher.running(upstream.index, &contact.connection, contact.screened(offer.clone()));
+    let shown = match &contact.modern {
+        Some(modern) => modern.joined_at_first(&contact.connection, offer.clone()),
+        None => contact.screened(offer.clone()),
+    };
+    watcher.running(upstream.index, &contact.connection, shown);
 
-    let changed =
-        |offer: Arc<Offer>| watcher.changed(upstream.index, Arc::new(contact.screened(Arc::unwrap_or_clone(offer))));
+    let following = async {
+        let changed = |offer: Offer| watcher.changed(upstream.index, Arc::new(offer));
+        match &contact.modern {
+            Some(modern) => modern.follow(&upstream, &contact.connection, offer, changed).await,
+            None => {
+                let changed = |offer: Arc<Offer>| changed(contact.screened(Arc::unwrap_or_clone(offer)));
+                upstream.manners.follow_changes(&contact.connection, offer, changed).await;
+            }
+        }
+    };
     let ending = tokio::select! {
         biased;
         _ = stop.wait_for(|&stop| stop > Stop::Never) => Arc::new(Ending::Stopped),
         cause = &mut lost => failed(Phase::Runtime, cause.unwrap_or_else(broken)),
-        () = upstream.manners.follow_changes(&contact.connection, offer, changed) => Arc::new(Ending::Stopped),
+        () = following => Arc::new(Ending::Stopped),
     };
     watcher.ended(upstream.index, &ending);
     contact.connection.end(&ending);

@@ -220,6 +220,7 @@ impl House {
             capabilities: "{}",
             server_limits: aggregator::ServerLimits::from_settings(),
             client_limits: aggregator::ClientLimits::default(),
+            awaits_client: false,
         };
         let chain = Chain::enter(None, folder.path()).unwrap();
         let fleet = Fleet::empty(options.clone(), &chain, Some(Arc::new(life)));
@@ -249,6 +250,7 @@ impl House {
             }),
             era: None,
             timeout: server.timeout,
+            start_timeout: None,
             secrets: Secrets::default(),
         };
         drop(self.fleet.begin(place, spec, None));

@@ -180,6 +180,7 @@ async fn open(store: &Store, folder: &TempDir, remote: Life, classifier: Option<
         capabilities: "{}",
         server_limits: aggregator::ServerLimits::from_settings(),
         client_limits: aggregator::ClientLimits::default(),
+        awaits_client: false,
     };
     let chain = Chain::enter(None, folder.path()).unwrap();
     let setup = Setup {

@@ -8,6 +8,9 @@ use crate::raw;
 /// The revision that [`Driver::initialize`] asks for.
 pub const REVISION: &str = "2025-11-25";
 
+/// What our clients call themselves: a client to which `mcp-aggregator` lists canonical names.
+pub const CLIENT_NAME: &str = "mcp-inspector";
+
 impl Driver {
     /// Sends a message as one line.
     #[track_caller]
@@ -84,7 +87,7 @@ impl Driver {
     /// Initializes the connection and returns the answer, whole.
     #[track_caller]
     pub fn initialize(&mut self) -> Value {
-        self.initialize_as("testkit", REVISION)
+        self.initialize_as(CLIENT_NAME, REVISION)
     }
 
     /// Initializes the connection as a client of this name and revision, and returns the answer, whole.

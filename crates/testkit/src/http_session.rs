@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 
-use crate::client::REVISION;
+use crate::client::{CLIENT_NAME, REVISION};
 use crate::http_client::{Ask, Closer, Connection};
 use crate::posting::{Posting, Troubles};
 use crate::raw;
@@ -41,7 +41,7 @@ pub struct HttpSession {
 
 impl Default for Hello {
     fn default() -> Self {
-        Self { revision: REVISION.to_owned(), capabilities: json!({}), token: None, name: "testkit".to_owned() }
+        Self { revision: REVISION.to_owned(), capabilities: json!({}), token: None, name: CLIENT_NAME.to_owned() }
     }
 }
 

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use serde_json::{Value, json};
 
 use crate::Driver;
+use crate::client::CLIENT_NAME;
 use crate::http_client::{Ask, Closer};
 use crate::http_session::all_capabilities;
 use crate::posting::{Posting, Troubles};
@@ -53,7 +54,7 @@ impl Myself {
         };
         set(VERSION, MODERN.into());
         set(CAPABILITIES, self.capabilities.clone());
-        set(INFO, json!({"name": "testkit", "version": "1.0.0"}));
+        set(INFO, json!({"name": CLIENT_NAME, "version": "1.0.0"}));
         if let Some(level) = &self.log_level {
             set(LOG_LEVEL, level.as_str().into());
         }

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use catalog::{Hints, Kind, Offer};
-use protocol::era::meta::Introduction;
+use protocol::era::meta::{self, Introduction};
 use protocol::reply::code;
 use protocol::scan::{Span, member};
 use protocol::{Envelope, Era, Kind as MessageKind, Revision, reply, text};
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::changes::News;
@@ -30,6 +31,11 @@ const EVERY_ITEM: usize = 256;
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
+/// How long a server that is asked in the modern way first may stay silent before it is asked in the legacy way as well.
+const DISCOVER_PATIENCE: Duration = Duration::from_secs(3);
+/// How long a server that speaks both ways waits for the only client to say which way that speaks. Clients begin at once.
+const CLIENT_PATIENCE: Duration = Duration::from_secs(2);
+
 /// How we approach servers.
 #[derive(Debug, Clone)]
 pub struct Manners {
@@ -41,13 +47,15 @@ pub struct Manners {
     pub patience: Duration,
     /// Only tools are asked for.
     pub tools_only: bool,
+    /// The era of the only client there will be, once it is known; nothing where there may be several.
+    pub client_era: Option<watch::Receiver<Option<Era>>>,
 }
 
 impl Manners {
     /// Asks the server who it is and what it offers. `greeted` hears the revision before anything else is asked.
     ///
-    /// Unless we are told how it is talked to, it is taken for a legacy one first: servers that know both ways lose
-    /// features in the newer (they cannot ask), and lock to the first they hear.
+    /// Unless we are told how it is talked to, it is asked in one way first and in the other if it refuses. Servers that know
+    /// both lock to the first they hear over a pipe, so what comes first decides: see [`Manners::first_era`].
     pub async fn meet(
         &self,
         connection: &Connection,
@@ -57,15 +65,13 @@ impl Manners {
         let deadline = Instant::now() + self.patience;
         let too_slow = |method| Cause::TooSlow { method, waited: self.patience };
         let greeting = async {
-            if era == Some(Era::Modern) {
-                return self.discover(connection).await;
-            }
-            match self.initialize(connection).await {
-                // What it said first explains best why it cannot be met in either way.
-                Err(refused @ Cause::Refused { .. }) if era.is_none() => {
-                    self.discover(connection).await.map_err(|_| refused)
-                }
-                met => met,
+            match era {
+                Some(Era::Modern) => self.discover(connection).await,
+                Some(Era::Legacy) => self.initialize(connection).await,
+                None => match self.first_era().await {
+                    Era::Legacy => self.initialize_or_discover(connection).await,
+                    Era::Modern => self.discover_or_initialize(connection).await,
+                },
             }
         };
         let first = if era == Some(Era::Modern) { "server/discover" } else { "initialize" };
@@ -82,6 +88,60 @@ impl Manners {
             }
         }
         Ok(met.offer)
+    }
+
+    /// The era in which a server is asked first if nobody told us which it speaks.
+    ///
+    /// Where there is one client, its own, so that nothing needs translation. Where there may be several, the modern one: of
+    /// the four combinations of client and server, it loses nothing that the legacy one keeps, and keeps tasks and the names of
+    /// questions for modern clients (README, "Conformance"). A program that relays tools alone loses nothing in either, and
+    /// asks in the way that all servers know.
+    async fn first_era(&self) -> Era {
+        if let Some(client_era) = self.client_era.clone().filter(|_| !self.tools_only) {
+            let mut client_era = client_era;
+            // Nobody tells us any more if the sender is gone.
+            drop(timeout(CLIENT_PATIENCE, client_era.wait_for(Option::is_some)).await);
+        }
+        self.first_era_now()
+    }
+
+    /// The same as far as it is known now.
+    pub fn first_era_now(&self) -> Era {
+        let of_client = self.client_era.as_ref().and_then(|era| *era.borrow());
+        if self.tools_only { Era::Legacy } else { of_client.unwrap_or(Era::Modern) }
+    }
+
+    async fn initialize_or_discover(&self, connection: &Connection) -> Result<Met, Cause> {
+        match self.initialize(connection).await {
+            // What it said first explains best why it cannot be met in either way.
+            Err(refused @ Cause::Refused { .. }) => self.discover(connection).await.map_err(|_| refused),
+            met => met,
+        }
+    }
+
+    /// Any error, and silence, may be how a legacy server takes a method it does not know. What is written to a server that
+    /// has not started yet waits in its pipe: it reads both questions in their order, and the first that it answers well counts.
+    async fn discover_or_initialize(&self, connection: &Connection) -> Result<Met, Cause> {
+        let discovering = self.discover_with(connection, Some(self.modern_params()));
+        let mut discovering = std::pin::pin!(discovering);
+        match timeout(DISCOVER_PATIENCE, &mut discovering).await {
+            Ok(Ok(met)) => return Ok(met),
+            Ok(Err(ended @ Cause::ClosedOutput)) => return Err(ended),
+            Ok(Err(_)) => return self.initialize(connection).await,
+            Err(_) => {}
+        }
+        let mut initializing = std::pin::pin!(self.initialize(connection));
+        tokio::select! {
+            biased;
+            met = &mut discovering => match met {
+                Ok(met) => Ok(met),
+                Err(_) => initializing.await,
+            },
+            met = &mut initializing => match met {
+                Err(refused @ Cause::Refused { .. }) => discovering.await.map_err(|_| refused),
+                met => met,
+            },
+        }
     }
 
     /// The parameters of `initialize`.
@@ -110,12 +170,31 @@ impl Manners {
 
     async fn discover(&self, connection: &Connection) -> Result<Met, Cause> {
         connection.settle_era(Era::Modern);
-        let mut answer = answered(connection, "server/discover", None).await?;
+        self.discover_with(connection, None).await
+    }
+
+    /// The parameters of a modern request while it is not settled that the server is modern.
+    fn modern_params(&self) -> Vec<u8> {
+        let meta = reply::object([
+            (meta::PROTOCOL_VERSION, reply::string(protocol::revision::MODERN)),
+            (meta::CLIENT_CAPABILITIES, self.capabilities.to_vec()),
+            (meta::CLIENT_INFO, self.introduction.to_vec()),
+        ]);
+        reply::object([("_meta", meta)])
+    }
+
+    async fn discover_with(&self, connection: &Connection, params: Option<Vec<u8>>) -> Result<Met, Cause> {
+        let mut answer = answered(connection, "server/discover", params.as_deref()).await?;
         // One that refuses our revision and names it among those it speaks may have been asked too early.
         if answer.outcome.is_err_and(|error| wants_the_same_again(&answer.line, error)) {
-            answer = answered(connection, "server/discover", None).await?;
+            answer = answered(connection, "server/discover", params.as_deref()).await?;
         }
         let result = object(&answer, "server/discover", connection.limits())?;
+        // Some legacy servers answer whatever they do not know with an empty object.
+        if params.is_some() && !names_modern(&answer.line, result, "supportedVersions") {
+            let problem = format!("no `supportedVersions` with `{}`", protocol::revision::MODERN);
+            return Err(Cause::Nonsense { method: "server/discover", problem });
+        }
         Ok(Met {
             offer: offer(Era::Modern, &answer.line, result, "server/discover")?,
             revision: Some(protocol::revision::MODERN.to_owned()),
@@ -223,10 +302,7 @@ fn offer(era: Era, line: &Bytes, result: Span, method: &'static str) -> Result<O
         offer.capabilities = capabilities;
     }
     // A modern server tells who it is in `_meta`.
-    let in_meta = || {
-        let meta = member(line, result, "_meta")?;
-        member(line, meta, protocol::era::meta::SERVER_INFO).filter(is_object)
-    };
+    let in_meta = || member(line, member(line, result, "_meta")?, meta::SERVER_INFO).filter(is_object);
     let info = match taken("serverInfo")? {
         Some(info) => Some(info),
         None => in_meta().map(|info| checked("serverInfo", info)).transpose()?,
@@ -318,9 +394,14 @@ fn refused(method: &'static str, error: &[u8]) -> Cause {
 fn wants_the_same_again(line: &[u8], error: Span) -> bool {
     let expected = code::UNSUPPORTED_VERSION.to_string();
     let is_refusal = member(line, error, "code").is_some_and(|code| code.of(line) == expected.as_bytes());
-    let supported = member(line, error, "data").and_then(|data| member(line, data, "supported"));
-    let supported = supported.and_then(|supported| protocol::scan::elements(line, supported)).unwrap_or_default();
-    is_refusal && supported.iter().any(|version| text::token_is(version.of(line), protocol::revision::MODERN))
+    is_refusal && member(line, error, "data").is_some_and(|data| names_modern(line, data, "supported"))
+}
+
+/// Whether the modern revision is in the list `name` of an object.
+fn names_modern(line: &[u8], object: Span, name: &str) -> bool {
+    let versions = member(line, object, name).and_then(|versions| protocol::scan::elements(line, versions));
+    let is_modern = |version: &Span| text::token_is(version.of(line), protocol::revision::MODERN);
+    versions.is_some_and(|versions| versions.iter().any(is_modern))
 }
 
 fn is_unknown_method(error: &[u8]) -> bool {

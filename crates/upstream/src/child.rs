@@ -17,7 +17,7 @@ use crate::lineage;
 use crate::outbox::Outbox;
 use crate::process::{Process, StartError, Streams};
 use crate::signs::Signs;
-use crate::stderr::Tail;
+use crate::stderr::{Tail, cause_lines};
 use crate::stream::{Sink, Source};
 use crate::wire::Wire;
 
@@ -49,9 +49,7 @@ impl Live {
         if !self.muttering.is_finished() {
             drop(timeout(MUTTERING, &mut self.muttering).await);
         }
-        if let Some(line) = self.tail.lines().iter().rev().find(|line| !line.trim().is_empty()) {
-            self.connection.said_last(line);
-        }
+        self.connection.said_last(&cause_lines(self.tail.lines().iter().map(String::as_str)).join("; "));
     }
 }
 
@@ -73,20 +71,21 @@ pub(crate) async fn live(
             }
         };
         let mut ending = Arc::new(serve(upstream, &mut live, &**watcher, era, &mut stop).await);
-        // Some servers that only know the newer ways end when they hear the older: a second one is met in the newer.
+        // Some servers that know only one era end when they hear the other first: a second one is met in the other.
         if era.is_none() && !upstream.manners.tools_only && live.connection.ended_over_greeting(&ending) {
-            tracing::debug!(server = %upstream.spec.name, "it ended over `initialize`; starting it again as a modern one");
+            let other = upstream.manners.first_era_now().other();
+            tracing::debug!(server = %upstream.spec.name, ?other, "it ended over the first request; starting it again for the other era");
             live.connection.end(&ending);
             let last_words = clear_up(upstream, live, &ending, stop.clone()).await;
             earlier = Some((ending, last_words));
-            era = Some(Era::Modern);
+            era = Some(other);
             continue;
         }
         let mut first_words = None;
         if let Some((first, words)) = earlier.take()
             && matches!(&*ending, Ending::Failed { phase: Phase::Initialization, .. })
         {
-            // It was no modern one either, so what happened first explains best what is wrong.
+            // It does not speak the other era either, so what happened first explains best what is wrong.
             ending = first;
             first_words = Some(words);
         }

@@ -111,7 +111,11 @@ pub struct Connection {
     /// How often the server did something for a caller: whoever watches it sees from it that the server is alive.
     deeds: AtomicU64,
     /// Signs that the server is gone.
-    pub doubts: Doubts,
+    pub doubts: Arc<Doubts>,
+    /// The same server in its modern handshake, if it was met in the legacy way and speaks both.
+    modern: OnceLock<Arc<Connection>>,
+    /// Requests of modern clients go there.
+    uses_modern: AtomicBool,
     /// A warning about junk on stdout was given; one is enough.
     warned: AtomicBool,
     /// The server has ended: what it left in the pipe is little, and is read without waiting for slow callers.
@@ -139,12 +143,14 @@ pub struct Surroundings {
     pub limits: Arc<ServerLimits>,
     /// What must not be told of the server.
     pub secrets: Secrets,
+    /// Signs that the server is gone; connections to the same server share them.
+    pub doubts: Arc<Doubts>,
 }
 
 impl Connection {
     /// A conversation that has not begun.
     pub fn new(surroundings: Surroundings, wire: Wire) -> Self {
-        let Surroundings { server, index, watcher, introduction, limit, limits, secrets } = surroundings;
+        let Surroundings { server, index, watcher, introduction, limit, limits, secrets, doubts } = surroundings;
         Self {
             server: Mutex::new(server),
             index,
@@ -163,7 +169,9 @@ impl Connection {
             warned_of_size: AtomicBool::new(false),
             secrets,
             deeds: AtomicU64::new(0),
-            doubts: Doubts::default(),
+            doubts,
+            modern: OnceLock::new(),
+            uses_modern: AtomicBool::new(false),
             warned: AtomicBool::new(false),
             read_on: watch::Sender::new(false),
             is_over: watch::Sender::new(false),
@@ -195,7 +203,33 @@ impl Connection {
 
     /// From now on the server has another name.
     pub fn rename(&self, name: ServerName) {
+        if let Some(modern) = self.modern() {
+            modern.rename(name.clone());
+        }
         *self.server.lock().unwrap_or_else(PoisonError::into_inner) = name;
+    }
+
+    /// The connection that takes requests of clients of `era`: a server that was met in both ways has one for each.
+    pub fn towards(self: &Arc<Self>, era: Era) -> &Arc<Self> {
+        match self.modern.get() {
+            Some(modern) if era == Era::Modern && self.uses_modern.load(Ordering::Relaxed) => modern,
+            _ => self,
+        }
+    }
+
+    /// The same server was also met in the modern way. It is not used before [`Connection::use_modern`].
+    pub fn set_modern(&self, modern: Arc<Self>) {
+        self.modern.get_or_init(|| modern);
+    }
+
+    /// Whether requests of modern clients go to the modern handshake.
+    pub fn use_modern(&self, is_used: bool) {
+        self.uses_modern.store(is_used, Ordering::Relaxed);
+    }
+
+    /// The connection of the modern handshake, whether or not it is used.
+    pub fn modern(&self) -> Option<&Arc<Self>> {
+        self.modern.get()
     }
 
     /// The server's place in the configuration.
@@ -238,12 +272,13 @@ impl Connection {
 
     /// How many requests of callers are open.
     pub fn open_calls(&self) -> usize {
-        self.lock().calls().count()
+        let own = self.lock().calls().count();
+        own + self.modern().map_or(0, |modern| modern.open_calls())
     }
 
     /// How many answers and signs of progress callers have got from the server. If it is more than it was, it is alive.
     pub fn deeds(&self) -> u64 {
-        self.deeds.load(Ordering::Relaxed)
+        self.deeds.load(Ordering::Relaxed) + self.modern().map_or(0, |modern| modern.deeds())
     }
 
     /// Lets out what was sent.
@@ -296,6 +331,9 @@ impl Connection {
 
     /// Nothing more will be answered: every request still open fails, and every later one.
     pub fn end(&self, ending: &Arc<Ending>) {
+        if let Some(modern) = self.modern() {
+            modern.end(ending);
+        }
         let waiting = {
             let mut open = self.lock();
             // Whoever says so first knows best.

@@ -148,7 +148,10 @@ impl Cause {
         match self {
             Self::Start(error) => error.hint(),
             Self::Container { hint, .. } => *hint,
-            Self::TooSlow { .. } => Some("if it needs more time, set MCP_AGGREGATOR_START_TIMEOUT to more seconds"),
+            Self::TooSlow { .. } => Some(
+                "if it needs more time, set MCP_AGGREGATOR_START_TIMEOUT to more seconds, or `startTimeout` of this server \
+                 to more milliseconds",
+            ),
             Self::NoRemotes
             | Self::Broken
             | Self::Remote(_)

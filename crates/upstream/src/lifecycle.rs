@@ -128,6 +128,7 @@ impl Upstream {
             limit: self.spec.timeout,
             limits: Arc::clone(&self.limits),
             secrets: self.spec.secrets.clone(),
+            doubts: Arc::default(),
         }
     }
 

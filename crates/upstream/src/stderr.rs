@@ -3,6 +3,10 @@
 //! Everything a server writes to stderr is read, whether anybody wants it or not: a full pipe would block the server.
 //! The end of it is kept, because that is where a server says why it died.
 
+mod cause;
+
+pub use cause::cause_lines;
+
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};

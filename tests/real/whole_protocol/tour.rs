@@ -101,10 +101,7 @@ impl Stop {
     /// It in our config.
     pub(super) fn behind_us(&self) -> Value {
         let mut entry = self.entry.clone();
-        // Unless told, we speak the older with servers that know both.
-        if self.era == Era::Modern {
-            entry["era"] = "modern".into();
-        }
+        entry["era"] = if self.era == Era::Modern { "modern".into() } else { "legacy".into() };
         entry
     }
 

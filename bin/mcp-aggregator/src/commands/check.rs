@@ -87,8 +87,10 @@ fn start_all(loaded: Loaded, arguments: &CheckArguments) -> Result<(), Failure> 
     let options = session::options("mcp-aggregator", Separator::default(), NamePolicy::Auto, session::NOTHING)?;
     let warnings = warnings(&loaded.config);
     let disabled: Vec<String> = loaded.config.disabled.iter().map(ToString::to_string).collect();
-    let (fleet, mut findings) =
-        session::with(loaded, options, async |session| progress::shown("starting the servers", find(session)).await)?;
+    let (fleet, mut findings) = session::with(loaded, options, async |session| {
+        let fleet = Arc::clone(session.fleet());
+        progress::reported_as(|| session::awaited(&fleet), find(session)).await
+    })?;
     // A report is complete only when its server has ended, which by now all have.
     for (server, finding) in findings.iter_mut().enumerate() {
         finding.report = fleet.report(server);

@@ -1,6 +1,6 @@
 //! `stdio`: the tools of all servers, served as one MCP server.
 
-use aggregator::{Aggregator, Fleet, logging, stdio};
+use aggregator::{Aggregator, Fleet, Options, logging, stdio};
 
 use crate::arguments::serving::StdioArguments;
 use crate::failure::Failure;
@@ -13,6 +13,7 @@ pub(crate) fn run(arguments: StdioArguments) -> Result<(), Failure> {
         Failure::new(format!("could not open log file {path}: {error}"))
     })?;
     let options = session::options(&name, names.separator.separator, names.names, session::OF_ONE)?;
+    let options = Options { awaits_client: true, ..options };
     let loaded = config::load_each(&config.path)?;
     session::block_on(async {
         let listening = stdio::Signals::new();

@@ -45,7 +45,11 @@ fn names(tools: &[Tool]) -> Vec<Finding> {
     let long: Vec<&Tool> = tools.iter().filter(|tool| tool.name.len() > LONGEST_SAFE_NAME).collect();
     let mut findings = Vec::new();
     if !odd.is_empty() {
-        let message = format!("{}: outside of what the specification allows, some clients refuse that", some(&odd));
+        let message = format!(
+            "{}: the specification does not allow such names, and clients that are listed them may refuse them; \
+             clients that are listed safe names do not see them",
+            some(&odd)
+        );
         findings.push(Finding::warning("names", message).advise("serve with `--names safe`"));
     }
     if !long.is_empty() {
@@ -56,7 +60,8 @@ fn names(tools: &[Tool]) -> Vec<Finding> {
         findings.push(Finding::warning("names", message).advise("give the server a shorter name"));
     }
     if findings.is_empty() {
-        findings.push(Finding::ok("names", "every client we know accepts all names"));
+        let message = "listed as `server.tool` to clients known to accept a dot, as `server__tool` to all others";
+        findings.push(Finding::ok("names", message));
     }
     findings
 }
@@ -125,7 +130,7 @@ mod tests {
     #[test]
     fn names_that_some_client_refuses_are_told() {
         let findings = examine(&[tool("git.über", 4), tool(&format!("git.{}", "x".repeat(70)), 4)]);
-        assert!(findings[0].message.starts_with("`git.über`: outside"), "{findings:?}");
+        assert!(findings[0].message.starts_with("`git.über`: the specification does not allow"), "{findings:?}");
         assert!(findings[1].message.contains("longer than 64"), "{findings:?}");
         assert!(findings[..2].iter().all(|finding| finding.level == Level::Warning && finding.advice.is_some()));
     }

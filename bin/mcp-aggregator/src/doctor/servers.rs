@@ -29,9 +29,9 @@ pub(crate) fn want_containers(loaded: &Loaded) -> bool {
 /// Starts every server of a config; what is to be said about them, and all their tools.
 pub(crate) fn start(loaded: Loaded, config: &Path) -> Result<(Vec<Finding>, Vec<Tool>), Failure> {
     let options = session::options("mcp-aggregator", usual_separator(), NamePolicy::Canonical, session::NOTHING)?;
-    let what = format!("starting {}", tools::counted(loaded.config.servers.len(), "server"));
     let (fleet, started, tools) = session::with(loaded, options, async |session| {
-        let (fleet, started) = progress::shown(&what, check::find(session)).await?;
+        let starting = std::sync::Arc::clone(session.fleet());
+        let (fleet, started) = progress::shown_as(|| session::awaited(&starting), check::find(session)).await?;
         let tools = tools::list(session).await?;
         Ok((fleet, started, tools))
     })?;

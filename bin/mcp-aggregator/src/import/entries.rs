@@ -5,7 +5,8 @@ use serde_json::{Map, Value, json};
 /// Where clients write the address of a server.
 const ADDRESS_KEYS: [&str; 3] = ["url", "serverUrl", "httpUrl"];
 /// What is taken over as it is; everything else is about the program that wrote it.
-const KEPT: [&str; 9] = ["command", "args", "env", "cwd", "headers", "docker", "timeout", "era", "lazy"];
+const KEPT: [&str; 10] =
+    ["command", "args", "env", "cwd", "headers", "docker", "timeout", "startTimeout", "era", "lazy"];
 
 /// A server that another program knows.
 #[derive(Debug, Clone, PartialEq)]

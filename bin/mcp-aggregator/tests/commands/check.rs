@@ -142,7 +142,7 @@ fn servers_that_fail_are_told_with_why_their_last_words_and_a_hint() {
     ] {
         assert!(text.contains(needed), "{needed:?} in\n{text}");
     }
-    assert_eq!(output.stderr, "error: 4 of 5 servers failed\n");
+    assert!(output.stderr.ends_with("error: 4 of 5 servers failed\n"), "{}", output.stderr);
     assert!(!text.contains("hunter2"));
 
     let output = Run::new("check", config.path()).args(&["--start", "--json"]).env(patience.0, patience.1).output();
@@ -152,6 +152,34 @@ fn servers_that_fail_are_told_with_why_their_last_words_and_a_hint() {
     assert_eq!(told["servers"][1]["state"], "failed");
     assert!(told["servers"][1]["stderr"].as_array().unwrap().contains(&json!("no database here")));
     assert!(told["servers"][2]["hint"].as_str().unwrap().contains("install"));
+}
+
+#[test]
+fn who_waits_is_told_for_which_servers() {
+    let config =
+        Config::new().server("quick", fake()).server("stuck", fake().args(["--hang-at", "initialize"])).write();
+    let output = Run::new("check", config.path()).args(&["--start"]).env("MCP_AGGREGATOR_START_TIMEOUT", "12").output();
+    expect(&output, 1);
+    assert!(output.stderr.lines().any(|line| line == "waiting for stuck"), "{}", output.stderr);
+}
+
+#[test]
+fn a_start_timeout_of_a_server_overrules_the_variable() {
+    let impatient = Config::new().server("stuck", fake().args(["--hang-at", "initialize"]).field("startTimeout", 300));
+    let output = Run::new("check", impatient.write().path())
+        .args(&["--start"])
+        .env("MCP_AGGREGATOR_START_TIMEOUT", "600")
+        .output();
+    expect(&output, 1);
+    assert!(output.stdout.contains("did not answer `initialize` within 0.3 s"), "{}", output.stdout);
+    assert!(output.stdout.contains("`startTimeout` of this server"), "{}", output.stdout);
+
+    let patient =
+        Config::new().server("slow", fake().args(["--start-delay-ms", "2500"]).field("startTimeout", 120_000));
+    let output =
+        Run::new("check", patient.write().path()).args(&["--start"]).env("MCP_AGGREGATOR_START_TIMEOUT", "1").output();
+    expect(&output, 0);
+    assert!(output.stdout.contains("slow    running"), "{}", output.stdout);
 }
 
 #[test]

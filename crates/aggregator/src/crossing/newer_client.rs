@@ -34,6 +34,9 @@ const SHARE_OF_PATIENCE: u32 = 10;
 /// What a server asks within this time is asked together.
 const ONE_BREATH: Duration = Duration::from_millis(5);
 
+/// What the call is known as at its connection; the ids of the client's requests for it come and go.
+const KNOWN_AS: &[u8] = b"0";
+
 /// A call at a legacy server, and the client's request that waits for it, if one does.
 pub(super) struct NewerClient {
     /// Stands for the client at the server: its requests come and go, the call stays.
@@ -176,6 +179,15 @@ impl NewerClient {
         waiting.is_some_and(|waiting| waiting.to.client().number() == client && id.is_none_or(|id| *id == *waiting.id))
     }
 
+    /// Gives the call up because the client says so: the server hears it in the client's own words.
+    pub(super) fn cancel(&self, notice: &Bytes, id_at: Span) {
+        let translated = meta::to_legacy(notice, &scanned(notice));
+        let id_at = scanned(&translated).params.request_id.unwrap_or(id_at);
+        if !self.connection.cancel(self.number, KNOWN_AS, &translated, id_at) {
+            self.over(None);
+        }
+    }
+
     /// Gives the call up.
     pub(super) fn give_up(&self, why: &str) {
         if !self.connection.abandon(self.sent_as.load(Ordering::Relaxed), why) {
@@ -186,11 +198,12 @@ impl NewerClient {
     fn forward(self: Arc<Self>) {
         let envelope = scanned(&self.request);
         let progress = envelope.params.wanted_progress;
-        let request = Request { line: &self.request, id: id_of(&envelope), known_as: b"0", renamed: None, progress };
+        let request =
+            Request { line: &self.request, id: id_of(&envelope), known_as: KNOWN_AS, renamed: None, progress };
         let caller = Arc::clone(&self) as Arc<dyn Caller>;
         match self.connection.forward(request, &caller) {
             Ok(number) => self.sent_as.store(number, Ordering::Relaxed),
-            Err(error) => self.failed(b"0", &error),
+            Err(error) => self.failed(KNOWN_AS, &error),
         }
         self.connection.flush();
     }

@@ -4,6 +4,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use bytes::Bytes;
+use protocol::Span;
+
 use super::newer_client::NewerClient;
 use super::seal::{Binding, Sealer, Slip};
 
@@ -59,10 +62,18 @@ impl Crossings {
         Some((Arc::clone(self.lock().get(&slip.call)?), slip.round))
     }
 
-    /// The client gives up its request; whether there was one.
-    pub(crate) fn cancel(&self, client: u64, id: &[u8]) -> bool {
-        let call = self.lock().values().find(|call| call.is_for(client, Some(id))).cloned();
-        call.map(|call| call.give_up("the client gave it up")).is_some()
+    /// The client cancels its request by `notice`, in which the id stands at `id_at`; whether there was one.
+    pub(crate) fn cancel(&self, client: u64, id: &[u8], notice: &Bytes, id_at: Span) -> bool {
+        self.find_request(client, id).map(|call| call.cancel(notice, id_at)).is_some()
+    }
+
+    /// A request of the client is ended for a reason of ours; whether there was one.
+    pub(crate) fn cut_short(&self, client: u64, id: &[u8], why: &str) -> bool {
+        self.find_request(client, id).map(|call| call.give_up(why)).is_some()
+    }
+
+    fn find_request(&self, client: u64, id: &[u8]) -> Option<Arc<NewerClient>> {
+        self.lock().values().find(|call| call.is_for(client, Some(id))).cloned()
     }
 
     /// The client is gone; what is parked is not: it may come back for that.

@@ -194,6 +194,7 @@ impl Fleet {
             Some(offer) => (server.state, server.offer) = (ServerState::Waking, offer),
             None => server.state = ServerState::Initializing,
         });
+        let patience = spec.start_timeout.unwrap_or(self.options.start_timeout);
         let upstream = Upstream {
             index,
             spec,
@@ -205,8 +206,9 @@ impl Fleet {
             manners: Manners {
                 introduction: self.introduction(),
                 capabilities: Bytes::from_static(self.options.capabilities.as_bytes()),
-                patience: self.options.start_timeout,
+                patience,
                 tools_only: self.options.reach.is_tools_only,
+                client_era: self.options.awaits_client.then(|| self.client_era.subscribe()),
             },
             lineage: Arc::clone(&self.lineage),
             ancestry: Arc::clone(&self.ancestry),

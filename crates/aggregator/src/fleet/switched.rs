@@ -42,10 +42,20 @@ fn sifted(whole: &Arc<Offer>, off: &BTreeSet<String>) -> Arc<Offer> {
     if off.is_empty() || !tools.iter().any(|tool| off.contains(&*tool.id)) {
         return Arc::clone(whole);
     }
-    let on: Vec<Item> = tools.iter().filter(|tool| !off.contains(&*tool.id)).cloned().collect();
     let mut sifted = Offer::clone(whole);
-    sifted.set_items(Kind::Tool, on, whole.hints[Kind::Tool as usize]);
+    take_out(&mut sifted, off);
+    sifted.modern = whole.modern.as_deref().map(|modern| {
+        let mut modern = modern.clone();
+        take_out(&mut modern, off);
+        Arc::new(modern)
+    });
     Arc::new(sifted)
+}
+
+fn take_out(offer: &mut Offer, off: &BTreeSet<String>) {
+    let tools = offer.items(Kind::Tool);
+    let on: Vec<Item> = tools.iter().filter(|tool| !off.contains(&*tool.id)).cloned().collect();
+    offer.set_items(Kind::Tool, on, offer.hints[Kind::Tool as usize]);
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ fn connection_config() -> Schema {
             "Where and with what. `stdio` needs `command` and may have `args`, `env` and `cwd`; `sse` needs `url`; \
              `http` needs `url` or `base_url`; both may have `headers`. Any may have `docker` instead, and runs in a \
              container of ours; and `timeout` (milliseconds for a \
-             call), `era` (legacy, modern) and `lazy`. `${VAR}` is kept as written and filled in when connecting. It \
+             call), `startTimeout` (milliseconds until it must be ready), `era` (legacy, modern) and `lazy`. `${VAR}` is kept as written and filled in when connecting. It \
              is kept encrypted; secrets are shown as `***`, and what is sent back as `***` stays as it was.",
         )
         .with_either(&["command", "url", "base_url", "docker"])
@@ -40,6 +40,10 @@ fn connection_config() -> Schema {
         .may_have("headers", Schema::any_object().about("Texts by the names of headers."))
         .may_have("docker", docker())
         .may_have("timeout", Schema::integer(1, 86_400_000).about("Milliseconds that a call may take."))
+        .may_have(
+            "startTimeout",
+            Schema::integer(1, 86_400_000).about("Milliseconds that it may take to become ready."),
+        )
         .may_have("era", Schema::word(["legacy", "modern"]))
         .may_have("lazy", Schema::truth().about("It starts when it is needed."))
         .such_as(json!({"command": "npx", "args": ["-y", "some-server"], "env": {"TOKEN": "${TOKEN}"}}))

@@ -64,6 +64,7 @@ mod a_good_config {
             transport: Transport::Stdio(program),
             era: None,
             timeout: None,
+            start_timeout: None,
             secrets: Secrets::default().with(secrets.iter().copied()),
         };
         let zeta = Program {
@@ -317,20 +318,28 @@ mod a_server {
     fn that_is_disabled_must_still_be_well_formed() {
         assert_eq!(
             told_about(r#"{"disabled": true, "args": [1, "${"]}"#),
-            [
-                ".command is missing",
-                ".args[0] must be a string, not a number",
-                ".args[1] has a `${` that is never closed",
-            ]
+            [".command is missing", ".args[0] must be a string, not a number"]
         );
     }
 
     #[test]
-    fn must_not_have_a_malformed_reference() {
-        assert_eq!(
-            told_about(r#"{"command": "a", "args": ["${HOME", "${}"]}"#),
-            [".args[0] has a `${` that is never closed", ".args[1] has a `${}` without a variable name",]
-        );
+    fn may_have_what_only_looks_like_a_reference_and_is_warned_of_it() {
+        for is_disabled in [false, true] {
+            let entry =
+                format!(r#"{{"command": "sh", "args": ["-c", "echo ${{HOME", "${{}}"], "disabled": {is_disabled}}}"#);
+            let config = parse(&with_server(&entry)).unwrap();
+            let warnings: Vec<String> = config.warnings.iter().map(ToString::to_string).collect();
+            assert_eq!(
+                warnings,
+                [
+                    "$.mcpServers.s.args[1] has a `${` that is never closed; it is passed on as it is",
+                    "$.mcpServers.s.args[2] has a `${}` without a variable name; it is passed on as it is",
+                ]
+            );
+            if let Some(Transport::Stdio(program)) = config.servers.first().map(|server| &server.transport) {
+                assert_eq!(program.args, ["-c", "echo ${HOME", "${}"]);
+            }
+        }
     }
 }
 

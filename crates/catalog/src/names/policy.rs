@@ -6,9 +6,11 @@ use std::str::FromStr;
 /// What the user asked for with `--names`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum NamePolicy {
-    /// Canonical names, but safe ones for clients known to need them.
+    /// Safe names, but canonical ones for clients known to accept them.
     #[default]
     Auto,
+    /// Canonical names, but safe ones for clients known to need them: what `mcp-simple-aggregator` means by `auto`.
+    AutoCanonical,
     /// Canonical names for everyone.
     Canonical,
     /// Safe names for everyone.
@@ -27,15 +29,23 @@ pub enum NameStyle {
 impl NamePolicy {
     /// The style for a client that introduces itself with this `clientInfo.name`.
     pub fn style_for(self, client_name: &str) -> NameStyle {
-        let needs_safe_names = || {
+        let is_among = |clients: &[Client]| {
             let client_name = client_name.to_ascii_lowercase();
-            CLIENTS_THAT_NEED_SAFE_NAMES.iter().any(|client| client.matches(&client_name))
+            clients.iter().any(|client| client.matches(&client_name))
         };
-        match self {
-            Self::Safe => NameStyle::Safe,
-            Self::Auto if needs_safe_names() => NameStyle::Safe,
-            Self::Auto | Self::Canonical => NameStyle::Canonical,
-        }
+        let is_canonical = match self {
+            Self::Safe => false,
+            Self::Canonical => true,
+            Self::Auto => is_among(CLIENTS_THAT_ACCEPT_CANONICAL_NAMES),
+            Self::AutoCanonical => !is_among(CLIENTS_THAT_NEED_SAFE_NAMES),
+        };
+        if is_canonical { NameStyle::Canonical } else { NameStyle::Safe }
+    }
+
+    /// The same, but clients that nobody knows get canonical names.
+    #[must_use]
+    pub fn canonical_for_unknown(self) -> Self {
+        if self == Self::Auto { Self::AutoCanonical } else { self }
     }
 }
 
@@ -53,6 +63,21 @@ impl Client {
         }
     }
 }
+
+/// Clients that take a name such as `server.tool` and call it as it is: they show it to a person, or make a safe name of
+/// it before a model sees it. Whoever is not here may hand names to a model API, most of which refuse a dot.
+const CLIENTS_THAT_ACCEPT_CANONICAL_NAMES: &[Client] = &[
+    // `mcp-inspector`, `inspector-cli`, `inspector-client`: shows tools to a person.
+    Client::Named("mcp-inspector"),
+    Client::NameBegins("inspector-"),
+    // A command line for tools.
+    Client::NameBegins("mcporter"),
+    // `gemini-cli-mcp-client`: Gemini's alphabet has `.`; what is not in it is replaced before the model sees it.
+    Client::NameBegins("gemini-cli"),
+    // Our own programs and console: what stands in front of them gets names that it can use.
+    Client::NameBegins("mcp-aggregator"),
+    Client::Named("mcp-simple-aggregator"),
+];
 
 /// Clients that hand tool names to a model API, or rewrite them, without making them safe first.
 ///
@@ -100,7 +125,7 @@ impl FromStr for NamePolicy {
 impl fmt::Display for NamePolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            Self::Auto => "auto",
+            Self::Auto | Self::AutoCanonical => "auto",
             Self::Canonical => "canonical",
             Self::Safe => "safe",
         })
@@ -111,30 +136,52 @@ impl fmt::Display for NamePolicy {
 mod tests {
     use super::*;
 
+    const NEED_SAFE_NAMES: [&str; 11] = [
+        "claude-ai",
+        "claude-code",
+        "cursor-vscode",
+        "Cursor",
+        "Visual Studio Code",
+        "Visual Studio Code - Insiders",
+        "github-copilot-developer",
+        "codex-mcp-client",
+        "openai-mcp",
+        "Windsurf",
+        "Cline",
+    ];
+
+    const ACCEPT_CANONICAL_NAMES: [&str; 7] = [
+        "mcp-inspector",
+        "inspector-cli",
+        "mcporter",
+        "gemini-cli-mcp-client",
+        "mcp-aggregator",
+        "mcp-aggregator console",
+        "mcp-simple-aggregator",
+    ];
+
+    const UNKNOWN: [&str; 6] = ["claude-desktop", "claude-ai-2", "mcp", "client", "my cursor", ""];
+
     #[test]
-    fn clients_known_to_need_safe_names_get_them() {
-        for client in [
-            "claude-ai",
-            "claude-code",
-            "cursor-vscode",
-            "Cursor",
-            "Visual Studio Code",
-            "Visual Studio Code - Insiders",
-            "github-copilot-developer",
-            "codex-mcp-client",
-            "openai-mcp",
-            "Windsurf",
-            "Cline",
-        ] {
+    fn only_clients_known_to_accept_canonical_names_get_them() {
+        for client in ACCEPT_CANONICAL_NAMES {
+            assert_eq!(NamePolicy::Auto.style_for(client), NameStyle::Canonical, "{client}");
+        }
+        for client in NEED_SAFE_NAMES.into_iter().chain(UNKNOWN) {
             assert_eq!(NamePolicy::Auto.style_for(client), NameStyle::Safe, "{client}");
         }
     }
 
     #[test]
-    fn everyone_else_gets_canonical_names() {
-        for client in ["claude-desktop", "claude-ai-2", "mcp-inspector", "mcp", "client", "my cursor", ""] {
-            assert_eq!(NamePolicy::Auto.style_for(client), NameStyle::Canonical, "{client}");
+    fn in_the_small_program_only_clients_known_to_need_safe_names_get_them() {
+        let policy = NamePolicy::Auto.canonical_for_unknown();
+        for client in NEED_SAFE_NAMES {
+            assert_eq!(policy.style_for(client), NameStyle::Safe, "{client}");
         }
+        for client in ACCEPT_CANONICAL_NAMES.into_iter().chain(UNKNOWN) {
+            assert_eq!(policy.style_for(client), NameStyle::Canonical, "{client}");
+        }
+        assert_eq!(NamePolicy::Safe.canonical_for_unknown(), NamePolicy::Safe);
     }
 
     #[test]
@@ -144,8 +191,8 @@ mod tests {
     }
 
     #[test]
-    fn the_table_is_written_in_lower_case() {
-        for client in CLIENTS_THAT_NEED_SAFE_NAMES {
+    fn the_tables_are_written_in_lower_case() {
+        for client in CLIENTS_THAT_NEED_SAFE_NAMES.iter().chain(CLIENTS_THAT_ACCEPT_CANONICAL_NAMES) {
             let (Client::Named(name) | Client::NameBegins(name)) = client;
             assert_eq!(*name, name.to_ascii_lowercase());
         }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use protocol::scan::{Span, members};
 use protocol::{Era, reply, text};
 
-use super::{Scope, ServerEntry, Snapshot};
+use super::{Scope, Snapshot};
 use crate::item::Kind;
 use crate::offer::Offer;
 
@@ -21,7 +21,7 @@ impl Snapshot {
             Scope::One(server) => self.servers.get(server).filter(|server| server.state.offers()),
         };
         Bytes::from(match alone {
-            Some(server) => capabilities_of_one(&server.offer, era),
+            Some(server) => capabilities_of_one(server.offer.towards(era), era),
             None => self.merged_capabilities(scope, era),
         })
     }
@@ -30,7 +30,7 @@ impl Snapshot {
     /// what we can serve is announced: an empty list is harmless, a list that is never asked for is not.
     fn merged_capabilities(&self, scope: Scope, era: Era) -> Vec<u8> {
         let is_open = self.is_growing || !self.is_settled_in(scope);
-        let any = |path: &[&str]| self.running(scope).any(|(_, server)| server.offer.has_at(path));
+        let any = |path: &[&str]| self.running(scope).any(|(_, server)| server.offer.towards(era).has_at(path));
         let list_changed = || reply::object([("listChanged", b"true".to_vec())]);
         let mut merged: Vec<Member> = vec![(Kind::Tool.capability(), list_changed())];
         if is_open || any(&["prompts"]) {
@@ -55,7 +55,7 @@ impl Snapshot {
 
     /// The core tasks of legacy servers, which only legacy clients understand.
     fn merged_tasks(&self, scope: Scope) -> Option<Member> {
-        let any = |path: &[&str]| self.running_in(scope, Era::Legacy).any(|server| server.offer.has_at(path));
+        let any = |path: &[&str]| self.offers_in(scope, Era::Legacy).any(|offer| offer.has_at(path));
         if !any(&["tasks"]) {
             return None;
         }
@@ -74,12 +74,13 @@ impl Snapshot {
     /// The one extension we know how to route among several servers.
     fn merged_extensions(&self, scope: Scope) -> Option<Member> {
         let is_offered =
-            self.running_in(scope, Era::Modern).any(|server| server.offer.has_within("extensions", TASKS_EXTENSION));
+            self.offers_in(scope, Era::Modern).any(|offer| offer.has_within("extensions", TASKS_EXTENSION));
         is_offered.then(|| ("extensions", reply::object([(TASKS_EXTENSION, b"{}".to_vec())])))
     }
 
-    fn running_in(&self, scope: Scope, era: Era) -> impl Iterator<Item = &ServerEntry> {
-        self.running(scope).map(|(_, server)| server).filter(move |server| server.offer.era == era)
+    /// What running servers offer that speak `era` with us.
+    fn offers_in(&self, scope: Scope, era: Era) -> impl Iterator<Item = &Offer> {
+        self.running(scope).map(move |(_, server)| server.offer.towards(era)).filter(move |offer| offer.era == era)
     }
 }
 
@@ -136,8 +137,8 @@ fn write_with_list_changed(json: &[u8], value: Span, out: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::ServerState;
     use super::super::tests::{capable, idle, snapshot};
+    use super::super::{ServerEntry, ServerState};
     use super::*;
 
     fn legacy(capabilities: &str) -> ServerEntry {

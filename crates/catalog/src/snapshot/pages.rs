@@ -94,7 +94,7 @@ impl Snapshot {
     }
 
     fn write_item(&self, list: List, route: Route, page: &mut Vec<u8>) {
-        let item = self.item(list.kind, route);
+        let item = self.item_for(list.era, list.kind, route);
         let has_own_name = list.scope == Scope::All && list.kind.is_prefixed();
         let name = has_own_name.then(|| self.written_name(list, route));
         item.write_for(list.era, name.as_deref(), page);

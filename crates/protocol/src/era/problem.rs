@@ -13,6 +13,8 @@ use crate::text;
 pub enum Problem {
     /// This member of `_meta` is missing.
     MissingMeta(&'static str),
+    /// The request names no revision in `_meta`, and no `initialize` came before it.
+    NoHandshake,
     /// This member of `_meta` is there, but of the wrong type.
     InvalidMeta(&'static str),
     /// The revision is not spoken here, at least not without `initialize`.
@@ -33,6 +35,12 @@ impl fmt::Display for Problem {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::MissingMeta(name) => write!(out, "`_meta` lacks `{name}`"),
+            Self::NoHandshake => write!(
+                out,
+                "`_meta` lacks `{}`; a client of {} or an older revision must send `initialize` first",
+                meta::PROTOCOL_VERSION,
+                Revision::NEWEST.as_str()
+            ),
             Self::InvalidMeta(name) => write!(out, "`{name}` in `_meta` has the wrong type"),
             Self::UnsupportedVersion { requested } => write!(out, "protocol version `{requested}` is not supported"),
             Self::MissingCapability { .. } => out.write_str("the client does not offer a capability this needs"),
@@ -45,7 +53,7 @@ impl Problem {
     /// The JSON-RPC error code.
     pub fn code(&self) -> i32 {
         match self {
-            Self::MissingMeta(_) | Self::InvalidMeta(_) => code::INVALID_PARAMS,
+            Self::MissingMeta(_) | Self::InvalidMeta(_) | Self::NoHandshake => code::INVALID_PARAMS,
             Self::UnsupportedVersion { .. } => code::UNSUPPORTED_VERSION,
             Self::MissingCapability { .. } => code::MISSING_CAPABILITY,
             Self::HeaderMismatch(_) => code::HEADER_MISMATCH,
@@ -73,7 +81,7 @@ impl Problem {
                 Some(reply::object([("supported", supported), ("requested", reply::string(requested))]))
             }
             Self::MissingCapability { required } => Some(reply::object([("requiredCapabilities", required.clone())])),
-            Self::MissingMeta(_) | Self::InvalidMeta(_) | Self::HeaderMismatch(_) => None,
+            Self::MissingMeta(_) | Self::InvalidMeta(_) | Self::NoHandshake | Self::HeaderMismatch(_) => None,
         }
     }
 }
@@ -144,6 +152,10 @@ mod tests {
         let answers = [
             (Problem::MissingMeta("a"), r#"{"code":-32602,"message":"`_meta` lacks `a`"}"#),
             (Problem::InvalidMeta("a"), r#"{"code":-32602,"message":"`a` in `_meta` has the wrong type"}"#),
+            (
+                Problem::NoHandshake,
+                r#"{"code":-32602,"message":"`_meta` lacks `io.modelcontextprotocol/protocolVersion`; a client of 2025-11-25 or an older revision must send `initialize` first"}"#,
+            ),
             (Problem::HeaderMismatch("no".into()), r#"{"code":-32020,"message":"no"}"#),
             (
                 Problem::MissingCapability { required: b"{\"sampling\":{}}".to_vec() },

@@ -56,6 +56,7 @@ pub(crate) fn server_info(offer: &Offer) -> Value {
         info.insert("notices".to_owned(), json!(notices));
     }
     let era = match offer.era {
+        _ if offer.modern.is_some() => "dual",
         Era::Legacy => "legacy",
         Era::Modern => "modern",
     };

@@ -8,6 +8,7 @@ use catalog::{Kind, Offer, ServerState};
 use registry::{Status, Timestamp};
 use tokio::time::{Instant, sleep};
 use upstream::failure::Cause;
+use upstream::stderr::cause_lines;
 use upstream::{Connection, Ending, Report, Stop};
 
 use super::backoff::{self, Next, Past};
@@ -343,20 +344,7 @@ async fn see_off(lived: &mut Lived) -> Option<Arc<Report>> {
     report
 }
 
-/// The last line that says something: where in a program it happened is told after what happened, by most languages.
-fn telling<'l>(lines: impl DoubleEndedIterator<Item = &'l str> + Clone) -> Option<&'l str> {
-    let is_trace = |line: &str| {
-        let line = line.trim();
-        let after_number = line.trim_start_matches(|letter: char| letter.is_ascii_digit());
-        let is_numbered = after_number.len() < line.len() && after_number.starts_with(": ");
-        let begins = ["at ", "File \"", "note: ", "stack backtrace:", "Node.js v", "... ", "goroutine "];
-        is_numbered || begins.iter().any(|begin| line.starts_with(begin)) || line.chars().all(|sign| sign == '^')
-    };
-    let mut said = lines.rev().filter(|line| !line.trim().is_empty());
-    said.clone().find(|line| !is_trace(line)).or_else(|| said.next())
-}
-
-/// What went wrong, with the last thing the server said about it.
+/// What went wrong, with what the server said about it.
 fn in_words(ending: Option<&Ending>, report: Option<&Report>) -> String {
     let what = match (report, ending) {
         (Some(report), _) => report.cause.clone(),
@@ -371,27 +359,9 @@ fn in_words(ending: Option<&Ending>, report: Option<&Report>) -> String {
         },
         _ => what,
     };
-    let said = report.and_then(|report| telling(report.last_words.iter().map(String::as_str)));
-    match said {
-        Some(line) => format!("{what}; it said: {}", line.trim().chars().take(LAST_WORDS).collect::<String>()),
+    let said = report.map(|report| cause_lines(report.last_words.iter().map(String::as_str)).join("; "));
+    match said.filter(|said| !said.is_empty()) {
+        Some(said) => format!("{what}; it said: {}", said.chars().take(LAST_WORDS).collect::<String>()),
         None => what,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::telling;
-
-    #[test]
-    fn what_happened_is_told_and_not_where() {
-        let rust = "thread 'main' panicked at src/main.rs:2:5:\nno such key\nstack backtrace:\n   0: rust_begin_unwind\n             at /rustc/x\n   7: _start\nnote: Some details are omitted";
-        let node = "/x.js:3\n    throw new Error('bad')\n    ^\n\nError: bad\n    at Object.<anonymous> (/x.js:3:7)\n\nNode.js v20.1.0\n";
-        let python = "Traceback (most recent call last):\n  File \"/x.py\", line 1, in <module>\nValueError: bad\n";
-        for (said, told) in [(rust, Some("no such key")), (node, Some("Error: bad")), (python, Some("ValueError: bad"))]
-        {
-            assert_eq!(telling(said.lines()), told);
-        }
-        assert_eq!(telling("  at the end\n\n".lines()), Some("  at the end"), "better than nothing");
-        assert_eq!(telling("".lines()), None);
     }
 }

@@ -181,6 +181,19 @@ async fn a_try_tells_the_tools_or_the_last_words_and_leaves_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_failure_is_reported_with_the_line_that_states_its_cause() {
+    let setting = Setting::new().await;
+    let script = "echo \"npm error 404  'x@*' is not in this registry.\" >&2
+        echo 'npm error A complete log of this run can be found in: /x.log' >&2
+        exit 1";
+    let bad = registration("bad", "stdio", json!({ "command": "sh", "args": ["-c", script] }));
+    let report = setting.service.test_unregistered(bad).await.unwrap();
+    let error = report.error.expect("it cannot start");
+    assert!(error.ends_with("it said: npm error 404  'x@*' is not in this registry."), "{error}");
+    setting.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_variable_that_is_not_set_parks_the_server_with_its_name() {
     let setting = Setting::new().await;
     let new = registration("one", "stdio", json!({ "command": "${NOBODY_HAS_SET_THIS}" }));

@@ -48,10 +48,10 @@ impl Check<'_> {
         }
     }
 
-    /// In milliseconds, as Claude Code and Cursor write it.
-    pub(super) fn timeout(&mut self, server: &Entry<'_>) -> Option<Duration> {
-        let path = server.path.member("timeout");
-        let milliseconds = match server.get("timeout")? {
+    /// A time-out in milliseconds, as Claude Code and Cursor write `timeout`.
+    pub(super) fn milliseconds(&mut self, server: &Entry<'_>, key: &str) -> Option<Duration> {
+        let path = server.path.member(key);
+        let milliseconds = match server.get(key)? {
             Node::Number(number) => *number,
             other => {
                 self.wrong_kind(&path, other, Wanted::Milliseconds);
@@ -134,6 +134,20 @@ mod tests {
         }
         let entry = r#"{"command": "a", "timeout": "30000"}"#;
         is_refused(entry, "timeout", "must be a number of milliseconds, not a string", "remove the quotes");
+    }
+
+    #[test]
+    fn a_start_timeout_is_read_like_a_timeout() {
+        let spec = server(r#""startTimeout": 2500, "timeout": 30000"#);
+        assert_eq!(
+            (spec.start_timeout, spec.timeout),
+            (Some(Duration::from_millis(2500)), Some(Duration::from_secs(30)))
+        );
+        assert_eq!(server(r#""timeout": 1"#).start_timeout, None);
+        let usual = "leave the key out for the usual limit";
+        is_refused(r#"{"command": "a", "startTimeout": 0}"#, "startTimeout", "must be more than 0 milliseconds", usual);
+        let entry = r#"{"command": "a", "startTimeout": "60000"}"#;
+        is_refused(entry, "startTimeout", "must be a number of milliseconds, not a string", "remove the quotes");
     }
 
     #[test]

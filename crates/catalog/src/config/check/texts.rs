@@ -5,7 +5,7 @@ use super::super::path::JsonPath;
 use super::super::tree::Node;
 use super::report::Wanted;
 use super::{Check, Entry, Variables};
-use crate::expand::{Template, TemplateError};
+use crate::expand::{Oddity, Template};
 use crate::server::Filled;
 
 /// One of a few words, with its variables filled in and as it stood in the config.
@@ -77,11 +77,13 @@ impl Check<'_> {
         let template = match Template::parse(raw) {
             Ok(template) => template,
             Err(error) => {
-                let hint = (error == TemplateError::Unclosed).then_some("close it with `}`");
-                self.problem_with_hint(path, error.to_string(), hint);
+                self.problem(path, error.to_string());
                 return None;
             }
         };
+        for oddity in template.oddities() {
+            self.warning(path, message_about(*oddity).to_owned());
+        }
         let text = match variables {
             Variables::LeaveAlone => raw.clone(),
             Variables::Fill => {
@@ -114,6 +116,14 @@ impl Check<'_> {
             Accepted::All => name.strip_prefix("env:").unwrap_or(name),
             Accepted::StdioOnly => name,
         }
+    }
+}
+
+/// What a warning says about what looks like a reference; continues the path as a sentence.
+fn message_about(oddity: Oddity) -> &'static str {
+    match oddity {
+        Oddity::Unclosed => "has a `${` that is never closed; it is passed on as it is",
+        Oddity::NoName => "has a `${}` without a variable name; it is passed on as it is",
     }
 }
 

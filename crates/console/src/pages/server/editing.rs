@@ -123,9 +123,22 @@ pub(super) async fn edit(visit: &Visit<'_>, name: &str) -> Result<Reply, Error> 
 }
 
 /// What is known of a server beside its `docker`, which takes nothing else.
-const KEYS: [&str; 14] = [
-    "type", "command", "args", "env", "cwd", "url", "base_url", "headers", "era", "timeout", "lazy", "docker",
-    "enabled", "disabled",
+const KEYS: [&str; 15] = [
+    "type",
+    "command",
+    "args",
+    "env",
+    "cwd",
+    "url",
+    "base_url",
+    "headers",
+    "era",
+    "timeout",
+    "startTimeout",
+    "lazy",
+    "docker",
+    "enabled",
+    "disabled",
 ];
 
 /// Which keys say nothing to us: clients write some of their own, and some are mistyped.

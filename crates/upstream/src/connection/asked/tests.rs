@@ -108,6 +108,7 @@ fn connection() -> Arc<Connection> {
         limit: None,
         limits: crate::limits::ServerLimits::from_settings(),
         secrets: Secrets::default(),
+        doubts: Arc::default(),
     };
     Arc::new(Connection::new(surroundings, Wire::Post(Postbox::new(Arc::new(Listener)))))
 }
