@@ -15,8 +15,10 @@ const BY_NEARNESS: f32 = 3.7;
 const BY_LEAD: f32 = 14.3;
 const OFFSET: f32 = -2.9;
 
-/// How much of what the best example of a skill is nearer to a tool than all its words together counts.
-const BY_EXAMPLE: f32 = 0.5;
+/// An example of a skill that is nearer to a tool than all the skill's words together by more than this says almost the same
+/// as the tool; how much of the rest counts.
+const NEARER_BY: f32 = 0.1;
+const BY_EXAMPLE: f32 = 0.7;
 
 /// A tool whose best skill is less certain than this has no primary skill.
 pub const LEAST_PRIMARY: f32 = 0.5;
@@ -165,7 +167,7 @@ impl Known {
     fn nearness(&self, vector: &[f32]) -> f32 {
         let whole = dot(&self.seed, vector);
         let best = self.examples.iter().map(|example| dot(example, vector)).fold(whole, f32::max);
-        whole + BY_EXAMPLE * (best - whole)
+        whole + BY_EXAMPLE * (best - whole - NEARER_BY).max(0.0)
     }
 }
 

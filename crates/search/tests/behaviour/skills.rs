@@ -28,8 +28,8 @@ fn most_tools_of_real_servers_get_the_right_skill() {
         primary += usize::from(found.primary().is_some());
         right += usize::from(found.primary() == Some(&tool.category));
     }
-    // Measured: 79, 86, 70 and 68 of 88.
-    assert!(first >= 78 && told >= 85 && primary >= 69 && right >= 67, "{first} {told} {primary} {right}");
+    // Measured: 79, 85, 71 and 69 of 88.
+    assert!(first >= 78 && told >= 84 && primary >= 70 && right >= 68, "{first} {told} {primary} {right}");
 }
 
 #[test]
