@@ -240,6 +240,82 @@ fn where_no_model_is_named_that_of_the_service_is_asked() {
 }
 
 #[test]
+fn many_tools_are_searched_for_instead_of_being_sent_with_every_round() {
+    let home = Home::new();
+    let many = fake().arg("--tools").arg("150");
+    let config = home.write("project/many.json", &Config::new().server("many", many).text());
+    let model = ModelServer::start();
+    let script = |answer: &str| {
+        model.say(ModelReply::openai_calls(&[("1", "search_tools", r#"{"query": "give the arguments back"}"#)]));
+        let call = r#"{"name": "many.echo", "arguments": {"text": "hello"}}"#;
+        model.say(ModelReply::openai_calls(&[("2", "call_tool", call)]));
+        model.say(ModelReply::openai_text(answer));
+    };
+    let check = |output: &Output, asked: usize| {
+        assert_eq!(output.status.code(), Some(0), "{}", output.stderr);
+        assert!(output.stderr.contains(r#"calling many.echo {"text": "hello"}"#), "{}", output.stderr);
+        for round in asked..asked + 3 {
+            assert_eq!(model.asked()[round].body["tools"].as_array().map(Vec::len), Some(3));
+        }
+        let found = model.asked()[asked + 1].body["messages"].to_string();
+        assert!(found.contains("many.echo: Gives the arguments back"), "{found}");
+        let result = model.asked()[asked + 2].body["messages"].to_string();
+        assert!(result.contains("hello"), "{result}");
+    };
+    script("By config.");
+    check(&run(&home, &model, &["ask", "Well?", "--config", &config]), 0);
+
+    let serve = home.serve_as(|launch| launch.args(["--config", &config]));
+    wait_until("its tools are there", || home.ok(&["context"]).contains("many.echo").then_some(()));
+    script("By the service.");
+    check(&run(&home, &model, &["ask", "Well?"]), 3);
+    drop(serve);
+
+    let url = model.openai_url();
+    let with_model = ["--config", &config, "--assistant-model", "scripted", "--assistant-url", &url];
+    let _serve = home.serve_as(|launch| launch.args(with_model));
+    wait_until("its tools are there", || home.ok(&["context"]).contains("many.echo").then_some(()));
+    script("By the model of the service.");
+    check(&home.run(&["ask", "Well?"]), 6);
+}
+
+#[test]
+fn a_dry_run_says_whether_anybody_can_be_asked() {
+    let home = Home::new();
+    let config = config(&home);
+    let doc = home.write("project/doc.md", "# A\n\n```assistant\nWell?\n```\n");
+    let dry = |more: &[&str]| home.run(&[&["run", "doc.md", "--dry-run", "--json"], more].concat());
+    let block = |output: &Output| serde_json::from_str::<Value>(&output.stdout).expect("JSON")["blocks"][0].clone();
+    let refused = dry(&["--config", &config]);
+    assert_eq!(refused.status.code(), Some(1), "{}", refused.stderr);
+    assert_eq!(
+        (&block(&refused)["status"], &block(&refused)["problem"]["trouble"]),
+        (&json!("refused"), &json!("no_assistant"))
+    );
+    assert!(
+        refused.stderr.contains("no model is configured") && !refused.stderr.contains("ready"),
+        "{}",
+        refused.stderr
+    );
+
+    let model = ModelServer::start();
+    let url = model.openai_url();
+    let ready = dry(&["--config", &config, "--provider", "openai", "--model", "scripted", "--base-url", &url]);
+    assert_eq!((ready.status.code(), &block(&ready)["status"]), (Some(0), &json!("ready")), "{}", ready.stderr);
+
+    let serve = home.serve();
+    let refused = dry(&[]);
+    assert_eq!(refused.status.code(), Some(1), "{}", refused.stderr);
+    assert_eq!(block(&refused)["problem"]["trouble"], "no_assistant");
+    drop(serve);
+    let _serve = home.serve_as(|launch| launch.args(["--assistant-model", "scripted", "--assistant-url", &url]));
+    let ready = dry(&[]);
+    assert_eq!((ready.status.code(), &block(&ready)["status"]), (Some(0), &json!("ready")), "{}", ready.stderr);
+    assert!(model.asked().is_empty(), "nobody is asked by a dry run");
+    assert!(!read(&doc).contains("mcp-result"));
+}
+
+#[test]
 fn a_config_may_name_the_model() {
     let home = Home::new();
     let model = ModelServer::start();

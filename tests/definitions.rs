@@ -116,6 +116,44 @@ fn schemas_of_many_parts_are_read_in_time_and_so_are_their_changes() {
 }
 
 #[test]
+fn neighbours_are_answered_while_a_huge_list_is_read_again_and_again() {
+    let huge = with_output("many", &referring(20_000));
+    for (launch, separator) in PROGRAMS {
+        let hostile = Puppet::new(spec(&[]));
+        let honest = Puppet::new(Spec::legacy().tool("t").echoes());
+        let mut client = started(launch, &[("hostile", &hostile), ("honest", &honest)]);
+        assert_eq!(client.ids("tools/list").len(), 2);
+        client.take_all();
+        let call_neighbour = |client: &mut Driver| {
+            for number in 0..20 {
+                let call = client.start_call(&format!("honest{separator}t"), json!({"text": format!("call {number}")}));
+                client.response(call);
+            }
+        };
+        hostile.change(|spec| spec.leaves("tools/list"));
+        for _ in 0..5 {
+            hostile.notify(LIST_CHANGED, &json!({}));
+            let asked = hostile.expect("tools/list");
+            let id = asked.id().expect("it is a request");
+            let answer = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"tools":[{huge}]}}}}"#);
+            // The list is not whole before they are answered, so none of them can wait for it.
+            let (first, rest) = answer.split_at(answer.len() - 100);
+            hostile.say_raw(first);
+            call_neighbour(&mut client);
+            assert_eq!(client.ids("tools/list").len(), 2, "the list of before holds");
+            hostile.say_raw(&format!("{rest}\n"));
+            call_neighbour(&mut client);
+            client.notice(LIST_CHANGED);
+            assert!(client.ids("tools/list").contains(&format!("hostile{separator}many")));
+            // Back to the small list, so that the next change is one.
+            hostile.notify(LIST_CHANGED, &json!({}));
+            hostile.expect("tools/list").answer(r#"{"tools":[{"name":"good","inputSchema":{"type":"object"}}]}"#);
+            client.notice(LIST_CHANGED);
+        }
+    }
+}
+
+#[test]
 fn everything_that_reads_definitions_copes_with_those_beyond_the_limits() {
     let home = Home::new();
     let tools = [

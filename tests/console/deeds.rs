@@ -1,7 +1,7 @@
 //! What can be done on the pages.
 
 use serde_json::json;
-use testkit::program;
+use testkit::{Config, program};
 
 use super::Visitor;
 use crate::rest::{Rest, expect};
@@ -340,4 +340,42 @@ fn the_playground_knows_a_tool_by_either_name_and_says_what_may_be_meant_instead
     rest.wait_for_status("fake", "connected");
     let elsewhere = visitor.submit("/servers/fake/refresh", &[("back", "//example.org")]);
     assert!(elsewhere.body.contains("Calls and events"), "nobody is sent elsewhere: {}", elsewhere.body);
+}
+
+#[test]
+fn a_server_of_the_config_file_is_enabled_and_disabled_like_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("mcp.json");
+    std::fs::write(&config, Config::new().server("given", testkit::fake()).text()).unwrap();
+    let rest = Rest::start_as(|launch| launch.arg("--config").arg(&config));
+    rest.wait_for_status("given", "connected");
+    let visitor = Visitor::new(&rest);
+    let page = visitor.page("/servers/given");
+    assert!(page.contains("/servers/given/disable") && !page.contains("/servers/given/remove"), "{page}");
+    let disabled = visitor.submit("/servers/given/disable", &[]);
+    assert!(disabled.body.contains("It is disabled"), "{disabled:?}");
+    assert_eq!(rest.wait_for_status("given", "disabled")["origin"], "config");
+    assert!(visitor.page("/servers/given").contains("/servers/given/enable"));
+    visitor.submit("/servers/given/enable", &[]);
+    rest.wait_for_status("given", "connected");
+}
+
+#[test]
+fn the_playground_lists_tools_and_finds_them_by_a_part_of_their_names() {
+    let rest = Rest::start();
+    let visitor = Visitor::new(&rest);
+    assert!(visitor.page("/playground").contains("No connected server offers a tool"));
+    rest.register("fake", &["--tools", "120"]);
+    let link = |tool: &str| format!(r#"<a href="/playground?tool=fake.{tool}">fake.{tool}</a>"#);
+    let links = |page: &str| page.matches(r#"<a href="/playground?tool=fake."#).count();
+    let page = visitor.page("/playground");
+    assert!(page.contains("Choose a tool") && page.contains("The first 100 are listed"), "{page}");
+    assert_eq!(links(&page), 100);
+    let found = visitor.page("/playground?tool=TOOL_11");
+    assert!(found.contains("Tools with <code>TOOL_11</code> in their names"), "{found}");
+    assert!(found.contains(&link("tool_11")) && found.contains(&link("tool_117")) && !found.contains(&link("tool_12")));
+    assert!(!found.contains("There is no tool"), "{found}");
+    let words = visitor.page("/playground?tool=fake+_117");
+    assert_eq!((links(&words), words.contains(&link("tool_117"))), (1, true), "{words}");
+    assert!(visitor.page("/playground?tool=nothing-like-it").contains("There is no tool"));
 }

@@ -89,3 +89,14 @@ fn nothing_in_a_document_is_obeyed_and_nothing_beside_its_folder_is_shown() {
     }
     assert_eq!(visitor.get("/documents?path=..%2Fsecret.md").status, 404);
 }
+
+#[test]
+fn an_assistant_of_an_unbound_section_is_labelled_with_all_servers() {
+    let (rest, place) = with_documents();
+    let text = "# Free\n\n```assistant\nWell?\n```\n\n# Bound\n<!-- mcp: two -->\n\n```assistant\nAnd?\n```\n";
+    fs::write(place.path().join("notes/ask.md"), text).expect("the test can write there");
+    let page = Visitor::new(&rest).page("/documents?path=ask.md");
+    assert!(page.contains("with the tools of all enabled servers"), "{page}");
+    assert!(page.contains("with the tools of `two`"), "{page}");
+    assert!(page.contains(r#"<span class="tag">all servers</span>"#), "{page}");
+}

@@ -15,7 +15,11 @@ fn serving(folder: &TempDir) -> Serve {
     let tokens = folder.path().join("tokens");
     fs::write(&tokens, format!("ann:{GOOD}\nben:{SHORT}\n")).expect("it is ours");
     Serve::in_folder(&folder.path().join("data"), |launch| {
-        launch.env_remove("MCP_AGGREGATOR_TOKEN").arg("--token-file").arg(&tokens).args(["--auth-failures", "5"])
+        launch
+            .env_remove("MCP_AGGREGATOR_TOKEN")
+            .arg("--token-file")
+            .arg(&tokens)
+            .args(["--limit", "wrong-tokens-per-minute=5"])
     })
 }
 
@@ -86,7 +90,11 @@ fn wrong_tokens_at_the_door_of_the_console_count_as_well() {
     let tokens = folder.path().join("tokens");
     fs::write(&tokens, format!("ann:{GOOD}\n")).expect("it is ours");
     let serve = Serve::in_folder(&folder.path().join("data"), |launch| {
-        launch.env_remove("MCP_AGGREGATOR_TOKEN").arg("--token-file").arg(&tokens).args(["--auth-failures", "2"])
+        launch
+            .env_remove("MCP_AGGREGATOR_TOKEN")
+            .arg("--token-file")
+            .arg(&tokens)
+            .args(["--limit", "wrong-tokens-per-minute=2"])
     });
     let statuses: Vec<u16> = (0..3).map(|_| sign_in(&serve, "hidden-guess").status).collect();
     assert_eq!(statuses, [401, 401, 429]);

@@ -154,7 +154,7 @@ fn with_tokens_nobody_comes_in_without_one() {
     let puppet = puppet();
     let tokens = token_file("# who may\nann:secret-of-ann\n\nben:secret:of:ben\n");
     let serve = Serve::start_as(&config(&[("s", &puppet)]), |launch| {
-        launch.arg("--token-file").arg(tokens.path()).args(["--auth-failures", "1000"])
+        launch.arg("--token-file").arg(tokens.path()).args(["--limit", "wrong-tokens-per-minute=1000"])
     });
     for ask in all_ways() {
         for credentials in [

@@ -122,7 +122,7 @@ fn a_client_that_dribbles_its_request_is_let_go_and_delays_nobody() {
 #[test]
 fn a_body_that_stalls_or_trickles_is_refused_and_its_connection_closed() {
     let puppet = puppet();
-    let serve = Serve::start_as(&config(&[("s", &puppet)]), |launch| launch.args(["--body-timeout", "1"]));
+    let serve = Serve::start_as(&config(&[("s", &puppet)]), |launch| launch.args(["--limit", "body-seconds=1"]));
     let session = serve.session("/mcp");
     for ask in [session.post("{"), Ask::post("/api/v1/aggregator/servers", "{"), Ask::new("POST", "/login").body("t")] {
         let mut stalling = serve.connect();

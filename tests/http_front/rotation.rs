@@ -17,7 +17,7 @@ fn serving(puppet: &Puppet) -> (Serve, NamedTempFile) {
     std::fs::write(tokens.path(), OLD).expect("it can be written");
     let serve = Serve::start_as(&config(&[("s", puppet)]), |launch| {
         // The new secret is tried until it is known.
-        launch.args(["--auth-failures", "100000", "--token-file"]).arg(tokens.path())
+        launch.args(["--limit", "wrong-tokens-per-minute=100000", "--token-file"]).arg(tokens.path())
     });
     (serve, tokens)
 }

@@ -74,6 +74,7 @@ fn read_set(folder: &Path, name: String) -> anyhow::Result<DataSet> {
             name: line.name,
             description: line.description,
             parameters: line.parameters.into_keys().collect(),
+            about_server: String::new(),
         },
         category: line.category,
     });

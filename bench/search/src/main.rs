@@ -124,6 +124,17 @@ fn embed_all(index: &mut Index<usize>, model: &dyn Embedder) -> anyhow::Result<(
             anyhow::ensure!(index.set_vector(key, *hash, &vector), "the index refused a vector");
         }
     }
+    let lacking: Vec<_> = index
+        .servers_lacking(usize::MAX)
+        .iter()
+        .map(|server| (server.key.clone(), server.hash, server.document.clone()))
+        .collect();
+    for batch in lacking.chunks(BATCH) {
+        let documents: Vec<&Document> = batch.iter().map(|(_, _, document)| document).collect();
+        for ((server, hash, _), vector) in batch.iter().zip(embed_documents(model, &documents)?) {
+            anyhow::ensure!(index.set_server_vector(server, *hash, &vector), "the index refused a vector");
+        }
+    }
     Ok(())
 }
 

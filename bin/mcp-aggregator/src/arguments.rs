@@ -13,7 +13,6 @@ pub(crate) mod demo;
 pub(crate) mod documents;
 pub(crate) mod exchange;
 pub(crate) mod help;
-pub(crate) mod limits;
 pub(crate) mod manual;
 mod mistyped;
 pub(crate) mod servers;

@@ -3,6 +3,7 @@
 //! - `choosing`: which model
 //! - `offered`: which tools it may use
 //! - `asking_service`: the assistant of a running service
+//! - `finding`: how it finds tools where there are many
 //! - `calling`: who makes its calls; `consent`: who says whether a tool that may destroy something may be called
 //! - `telling`: what is told meanwhile
 
@@ -10,6 +11,7 @@ mod asking_service;
 mod calling;
 mod choosing;
 mod consent;
+mod finding;
 mod offered;
 mod telling;
 

@@ -1,6 +1,6 @@
 //! The assistant of the service, for those who ask over HTTP: its calls go through the service, like any others.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use assistant::{Bounds, Dialogue, Ended, Hands, Mishap, Offer, Outcome, Permission, Told};
@@ -9,10 +9,14 @@ use notebook::{ArgumentCheck, check_arguments};
 use registry::{RawJson, Source, ToolRecord};
 use serde_json::{Map, Value, json};
 use service::calls::Call;
+use service::finding::{Strategy, USUAL_SKILL_THRESHOLD, Wanted};
 use service::{Actor, Error, Service};
 
 /// Why nobody answers.
 pub(crate) const NO_MODEL: &str = "this service has no assistant: `mcp-aggregator serve --assistant-model` names one, and `mcp-aggregator run` asks yours";
+
+/// So many of the tools that fit a wish best are looked at; a model may be allowed few of them.
+const MOST_LOOKED_AT: usize = 1_000;
 
 /// A model, and on whose behalf it is asked.
 pub(crate) struct Helper {
@@ -136,6 +140,24 @@ impl Hands for ServiceHands<'_> {
             }
             Err(error) => Err(failed(error.to_string())),
         }
+    }
+
+    async fn find(&self, wish: &str, limit: usize) -> Result<Vec<String>, String> {
+        let servers: BTreeSet<&str> = self.whose.values().map(|tool| tool.server_name.as_str()).collect();
+        let wanted = Wanted {
+            query: wish.to_owned(),
+            // What may not be used here is left out below.
+            limit: self.whose.len().min(MOST_LOOKED_AT),
+            servers: servers.into_iter().map(str::to_owned).collect(),
+            skills: Vec::new(),
+            strategy: Strategy::default(),
+            skill_threshold: USUAL_SKILL_THRESHOLD,
+            threshold: 0.0,
+            include_schemas: false,
+        };
+        let found = self.helper.service.search(wanted).await.map_err(|error| error.to_string())?;
+        let names = found.tools.into_iter().map(|tool| tool.name).filter(|name| self.whose.contains_key(name.as_str()));
+        Ok(names.take(limit).collect())
     }
 
     async fn check(&self, offer: &Offer, arguments: &Map<String, Value>) -> Result<(), String> {

@@ -2,15 +2,16 @@
 //! what it had to say or a bound is reached.
 
 use std::cmp::Reverse;
-use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use models::{Answer, Ask, Conversation, Failure, Heard, Model, SafeNames, Stop, Tool, ToolCall, ToolResult, Usage};
 use serde_json::{Map, Value};
 
+use crate::call::{Kind, Prepared, Unmade, Went, one_call, repeated};
 use crate::content;
-use crate::offer::{Hands, Mishap, Offer, Permission, Told};
+use crate::offer::{Hands, Offer, Told};
 use crate::repeats::Repeats;
+use crate::search_surface::{self, DESCRIBE, MOST_LISTED, SEARCH};
 
 /// How many calls of one turn run at once, where that is safe.
 const MOST_AT_ONCE: usize = 8;
@@ -74,36 +75,14 @@ pub struct Dialogue {
     /// The words of an answer that is not over, or broke off.
     pub(crate) unfinished: String,
     offers: Vec<Offer>,
+    /// What the model is told of: the tools that are offered, or our own, with which it finds them.
     tools: Vec<Tool>,
+    searches: bool,
     names: SafeNames,
     bounds: Bounds,
     repeats: Repeats,
     calls_made: usize,
     usage: Usage,
-}
-
-/// A call that can be made.
-struct Ready<'o> {
-    offer: &'o Offer,
-    arguments: String,
-}
-
-/// A call that is not made.
-struct Unmade {
-    /// What the model is told instead of a result.
-    why: String,
-    kind: Kind,
-}
-
-/// Why a call is not made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    /// The model got something wrong that it can mend.
-    Mistake,
-    /// The same was asked for before.
-    Repeat,
-    /// No more calls may be made.
-    Spent,
 }
 
 /// What a round of calls was good for.
@@ -117,25 +96,18 @@ enum Round {
     OnlySpent,
 }
 
-/// How a call went.
-enum Went {
-    /// It was made, and gave this.
-    Made(ToolResult),
-    /// It was not made; the model is told why.
-    Unmade(ToolResult),
-    /// Somebody stopped it: everything ends.
-    Stopped(String),
-}
-
 impl Dialogue {
-    /// Nothing was said yet.
+    /// Nothing was said yet. If there are many tools, the model is told how to find them instead of all their definitions.
     pub fn new(system: impl Into<String>, question: impl Into<String>, offers: Vec<Offer>, bounds: Bounds) -> Self {
         let mut conversation = Conversation::new(system);
         conversation.ask(question);
-        let tools: Vec<Tool> = offers.iter().map(|offer| offer.tool.clone()).collect();
-        let names = SafeNames::of(tools.iter().map(|tool| tool.name.as_str()));
-        let (repeats, usage) = (Repeats::default(), Usage::default());
-        Self { conversation, unfinished: String::new(), offers, tools, names, bounds, repeats, calls_made: 0, usage }
+        let searches = offers.len() > MOST_LISTED;
+        let all = || offers.iter().map(|offer| offer.tool.clone()).collect();
+        let tools: Vec<Tool> = if searches { search_surface::tools(&offers) } else { all() };
+        let offered = offers.iter().map(|offer| offer.tool.name.as_str());
+        let names = SafeNames::of(tools.iter().map(|tool| tool.name.as_str()).chain(offered));
+        let (unfinished, repeats, usage) = (String::new(), Repeats::default(), Usage::default());
+        Self { conversation, unfinished, offers, tools, searches, names, bounds, repeats, calls_made: 0, usage }
     }
 
     /// How many calls were made.
@@ -219,45 +191,46 @@ impl Dialogue {
         hands: &impl Hands,
         tell: &mut (dyn FnMut(Told<'_>) + Send),
     ) -> Result<Round, String> {
-        let mut prepared: Vec<Result<(usize, String), Unmade>> = Vec::with_capacity(calls.len());
+        let (mut meant, mut prepared) = (Vec::with_capacity(calls.len()), Vec::with_capacity(calls.len()));
         for call in calls {
-            prepared.push(self.prepare(call, hands).await);
+            let inner = if self.searches { search_surface::meant(call) } else { Ok(call.clone()) };
+            prepared.push(match &inner {
+                Ok(inner) => self.prepare(inner, hands).await,
+                Err(why) => Err(self.mistake(call, why.clone())),
+            });
+            meant.push(inner.unwrap_or_else(|_| call.clone()));
         }
         let mut results: Vec<Option<ToolResult>> = calls.iter().map(|_| None).collect();
         let mut stopped = None;
         let mut next = 0;
         while next < calls.len() && stopped.is_none() {
             let beside = |at: usize| match &prepared[at] {
-                Ok((offer, _)) => self.offers[*offer].is_safe_beside_others(),
-                Err(_) => true,
+                Ok(Prepared::Call { place, .. }) => self.offers[*place].is_safe_beside_others(),
+                Ok(Prepared::Search { .. } | Prepared::Describe { .. }) | Err(_) => true,
             };
             let together = (next..calls.len()).take(MOST_AT_ONCE).take_while(|&at| beside(at)).count().max(1);
-            for call in &calls[next..next + together] {
+            for call in &meant[next..next + together] {
                 tell(Told::Calling { tool: self.original(&call.name), arguments: &call.arguments });
             }
-            let batch = (next..next + together).map(|at| {
-                let ready = prepared[at]
-                    .as_ref()
-                    .map(|(offer, arguments)| Ready { offer: &self.offers[*offer], arguments: arguments.clone() });
-                one_call(&calls[at], ready, hands)
-            });
+            let batch = (next..next + together).map(|at| one_call(&meant[at], &prepared[at], &self.offers, hands));
             for (at, (went, took)) in (next..).zip(join_all(batch).await) {
                 let result = match went {
                     Went::Made(result) => result,
                     Went::Unmade(result) => {
                         // It was counted when it was prepared.
-                        self.calls_made -= usize::from(prepared[at].is_ok());
+                        self.calls_made -= usize::from(matches!(prepared[at], Ok(Prepared::Call { .. })));
                         result
                     }
                     Went::Stopped(why) => {
                         stopped = Some(why.clone());
-                        ToolResult::error(&calls[at], why)
+                        ToolResult::error(&meant[at], why)
                     }
                 };
-                let tool = self.original(&calls[at].name);
+                let tool = self.original(&meant[at].name);
                 let problem = result.is_error.then(|| content::first_words(&result));
                 tell(Told::Called { tool, took, problem: problem.as_deref() });
-                results[at] = Some(result);
+                // The model gets it under the name that it called.
+                results[at] = Some(ToolResult { name: calls[at].name.clone(), ..result });
             }
             next += together;
         }
@@ -271,12 +244,11 @@ impl Dialogue {
     }
 
     /// What is to be called, or what the model is told instead.
-    async fn prepare(&mut self, call: &ToolCall, hands: &impl Hands) -> Result<(usize, String), Unmade> {
-        // Documents and people use the name that the service has for it, and models repeat it.
-        let own = || self.names.safe(&call.name).map(|_| call.name.as_str());
-        let offer = self.names.original(&call.name).or_else(own);
-        let place = offer.and_then(|name| self.offers.iter().position(|offer| offer.tool.name == name));
-        let place = place.ok_or_else(|| match call.parsed() {
+    async fn prepare(&mut self, call: &ToolCall, hands: &impl Hands) -> Result<Prepared, Unmade> {
+        if self.searches && [SEARCH, DESCRIBE].contains(&call.name.as_str()) {
+            return self.prepare_own(call);
+        }
+        let place = self.place_of(&call.name).ok_or_else(|| match call.parsed() {
             Err(error) => self.mistake(call, format!("{error}; and {}", self.no_such_tool(&call.name))),
             Ok(_) => self.mistake(call, self.no_such_tool(&call.name)),
         })?;
@@ -289,13 +261,34 @@ impl Dialogue {
         let checked = hands.check(&self.offers[place], &parsed).await;
         checked.map_err(|why| self.misfit(call, place, &why))?;
         if !self.repeats.may_call(&self.offers[place].tool.name, &parsed) {
-            let why = "this was called with the same arguments before, and its result is above. Do not call it again; \
-                       answer with what you know, or try something else.";
-            return Err(Unmade { why: why.to_owned(), kind: Kind::Repeat });
+            return Err(repeated());
         }
         self.calls_made += 1;
         let is_object = call.arguments.trim_start().starts_with('{');
-        Ok((place, if is_object { call.arguments.clone() } else { "{}".to_owned() }))
+        let arguments = if is_object { call.arguments.clone() } else { "{}".to_owned() };
+        Ok(Prepared::Call { place, arguments })
+    }
+
+    /// The same for a tool of ours. It is no call of a server's, so it does not count as one.
+    fn prepare_own(&mut self, call: &ToolCall) -> Result<Prepared, Unmade> {
+        let parsed = call.parsed().map_err(|error| self.mistake(call, error.to_string()))?;
+        let prepared = if call.name == SEARCH {
+            let (query, limit) = search_surface::wish(&parsed).map_err(|why| self.mistake(call, why))?;
+            Prepared::Search { query, limit }
+        } else {
+            let name = parsed.get("name").and_then(Value::as_str).unwrap_or_default();
+            let place = self.place_of(name).ok_or_else(|| self.mistake(call, self.no_such_tool(name)))?;
+            Prepared::Describe { place }
+        };
+        if self.repeats.may_call(&call.name, &parsed) { Ok(prepared) } else { Err(repeated()) }
+    }
+
+    /// The place of a tool among those offered, by either name.
+    fn place_of(&self, name: &str) -> Option<usize> {
+        // Documents and people use the name that the service has for it, and models repeat it.
+        let own = || self.names.safe(name).map(|_| name);
+        let offered = self.names.original(name).or_else(own)?;
+        self.offers.iter().position(|offer| offer.tool.name == offered)
     }
 
     /// A call that the model got wrong. Who makes the same mistake again and again goes in circles, too.
@@ -313,7 +306,7 @@ impl Dialogue {
 
     /// Names what there is, what looks most like it first.
     fn no_such_tool(&self, name: &str) -> String {
-        let mut known: Vec<&str> = self.tools.iter().filter_map(|tool| self.names.safe(&tool.name)).collect();
+        let mut known: Vec<&str> = self.offers.iter().filter_map(|offer| self.names.safe(&offer.tool.name)).collect();
         let wanted: Vec<&str> = words(name).collect();
         known.sort_by_key(|known| Reverse(words(known).filter(|word| wanted.contains(word)).count()));
         let more = match known.len().saturating_sub(MOST_NAMED) {
@@ -347,32 +340,11 @@ fn end_of(answer: &Answer) -> Option<Ended> {
 }
 
 /// What a round was good for, by the calls that were wanted in it.
-fn worth(prepared: &[Result<(usize, String), Unmade>]) -> Round {
+fn worth(prepared: &[Result<Prepared, Unmade>]) -> Round {
     let is = |kind: Kind| prepared.iter().any(|it| it.as_ref().err().is_some_and(|unmade| unmade.kind == kind));
     match () {
         () if prepared.iter().any(Result::is_ok) || is(Kind::Mistake) => Round::Fruitful,
         () if is(Kind::Spent) => Round::OnlySpent,
         () => Round::OnlyRepeats,
     }
-}
-
-/// Makes one call, if it may be made; and how long that took.
-async fn one_call(call: &ToolCall, ready: Result<Ready<'_>, &Unmade>, hands: &impl Hands) -> (Went, Duration) {
-    let ready = match ready {
-        Ok(ready) => ready,
-        Err(Unmade { why, .. }) => return (Went::Unmade(ToolResult::error(call, why)), Duration::ZERO),
-    };
-    if ready.offer.is_destructive
-        && let Permission::Refused(why) = hands.permit(ready.offer, &ready.arguments).await
-    {
-        return (Went::Unmade(ToolResult::error(call, why)), Duration::ZERO);
-    }
-    // Whoever thinks about a permission takes their time; that is no time of the call.
-    let began = Instant::now();
-    let went = match hands.call(&ready.offer.tool.name, &ready.arguments).await {
-        Ok(result) => Went::Made(content::result(call, &result)),
-        Err(Mishap::Failed(why)) => Went::Made(ToolResult::error(call, why)),
-        Err(Mishap::Stopped(why)) => Went::Stopped(why),
-    };
-    (went, began.elapsed())
 }

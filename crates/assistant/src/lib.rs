@@ -6,15 +6,19 @@
 //! # Layout
 //! - [`Offer`]: a tool that may be used; [`Hands`]: who makes calls, and says what may be called; [`Told`]: what happens
 //! - [`Dialogue`]: a question on its way to its answer, round by round
+//! - `search_surface`: where there are many tools, the model searches for them instead of being told of all
+//! - `call`: one call that a model wants
 //! - [`Bounds`]: how far it may go; `repeats`: calls that were made before
 //! - [`task`]: what a model is told before it is asked
 //! - `content`: what a tool gave, for a model
 //! - `transcript`: all that was said, to be kept
 
+mod call;
 mod content;
 mod dialogue;
 mod offer;
 mod repeats;
+mod search_surface;
 mod task;
 mod transcript;
 

@@ -50,6 +50,10 @@ pub trait Hands: Sync {
     /// it says `isError`.
     fn call(&self, tool: &str, arguments: &str) -> impl Future<Output = Result<String, Mishap>> + Send;
 
+    /// Finds tools that fit a wish: their names among those of all servers, best first, so many at most. Asked only if there
+    /// are so many tools that the model is not told of them all.
+    fn find(&self, wish: &str, limit: usize) -> impl Future<Output = Result<Vec<String>, String>> + Send;
+
     /// What is wrong with the arguments of a call, if something is: the model is told, and no call is made.
     fn check(&self, offer: &Offer, arguments: &Map<String, Value>) -> impl Future<Output = Result<(), String>> + Send;
 

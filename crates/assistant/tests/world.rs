@@ -56,6 +56,8 @@ pub(crate) struct Noting {
     pub(crate) mishap: Option<Mishap>,
     /// Calls never come back.
     pub(crate) is_stuck: bool,
+    /// What a search finds, whatever it is for.
+    pub(crate) finds: Vec<String>,
 }
 
 impl Hands for Noting {
@@ -73,6 +75,13 @@ impl Hands for Noting {
         match &self.mishap {
             Some(mishap) => Err(mishap.clone()),
             None => Ok(json!({"content": [{"type": "text", "text": format!("{tool} gave {arguments}")}]}).to_string()),
+        }
+    }
+
+    async fn find(&self, wish: &str, limit: usize) -> Result<Vec<String>, String> {
+        match wish {
+            "trouble" => Err("nobody searches today".to_owned()),
+            _ => Ok(self.finds.iter().take(limit).cloned().collect()),
         }
     }
 
@@ -106,7 +115,11 @@ pub(crate) struct Went {
 }
 
 pub(crate) async fn ask(model: &Model, hands: &Noting, bounds: Bounds) -> Went {
-    let mut dialogue = Dialogue::new("Be brief.", "Well?", offers(), bounds);
+    ask_with(offers(), model, hands, bounds).await
+}
+
+pub(crate) async fn ask_with(offers: Vec<Offer>, model: &Model, hands: &Noting, bounds: Bounds) -> Went {
+    let mut dialogue = Dialogue::new("Be brief.", "Well?", offers, bounds);
     let mut told = Vec::new();
     let mut tell = |it: Told<'_>| {
         told.push(match it {

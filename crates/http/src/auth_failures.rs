@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 /// Addresses that are remembered; one more replaces the one that began to fail first.
 const ADDRESSES: usize = 4096;
+/// The time in which the wrong tokens of one address are counted.
+const WINDOW: Duration = Duration::from_secs(60);
 /// How often a reason is logged for one address.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 /// Lines that all addresses together write in that time.
@@ -48,7 +50,6 @@ impl Reason {
 pub struct AuthFailures {
     /// Wrong tokens that one address may send in one window.
     limit: u32,
-    window: Duration,
     counts: [AtomicU64; Reason::ALL.len()],
     limited: AtomicU64,
     table: Mutex<Table>,
@@ -82,9 +83,10 @@ pub struct AuthReading {
 }
 
 impl AuthFailures {
-    /// Allows each address `limit` wrong tokens in a `window`.
-    pub fn new(limit: u32, window: Duration) -> Self {
-        Self { limit, window, counts: Default::default(), limited: AtomicU64::new(0), table: Mutex::default() }
+    /// Allows each address so many wrong tokens in a minute.
+    pub fn new(limit: usize) -> Self {
+        let limit = u32::try_from(limit).unwrap_or(u32::MAX);
+        Self { limit, counts: Default::default(), limited: AtomicU64::new(0), table: Mutex::default() }
     }
 
     /// The numbers so far.
@@ -102,9 +104,9 @@ impl AuthFailures {
         self.counts[reason as usize].fetch_add(1, Ordering::Relaxed);
         let mut table = self.table();
         let may_log = table.may_log(now);
-        let known = table.address(network_of(peer), now, self.window);
+        let known = table.address(network_of(peer), now);
         known.wrong = known.wrong.saturating_add(u32::from(reason == Reason::WrongToken));
-        let wait = known.wait(now, self.limit, self.window).filter(|_| reason == Reason::WrongToken);
+        let wait = known.wait(now, self.limit).filter(|_| reason == Reason::WrongToken);
         let is_due = known.logged[reason as usize].is_none_or(|last| now.duration_since(last) >= LOG_INTERVAL);
         if !(is_due && may_log) {
             known.left_out += 1;
@@ -132,7 +134,7 @@ impl AuthFailures {
         if self.counts[Reason::WrongToken as usize].load(Ordering::Relaxed) < u64::from(self.limit) {
             return None;
         }
-        self.table().addresses.get(&network_of(address))?.wait(now, self.limit, self.window)
+        self.table().addresses.get(&network_of(address))?.wait(now, self.limit)
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -149,9 +151,9 @@ impl Table {
         self.log_lines < LOG_LINES
     }
 
-    fn address(&mut self, address: IpAddr, now: Instant, window: Duration) -> &mut Address {
+    fn address(&mut self, address: IpAddr, now: Instant) -> &mut Address {
         if self.addresses.len() >= ADDRESSES && !self.addresses.contains_key(&address) {
-            self.addresses.retain(|_, known| now.duration_since(known.began) < window);
+            self.addresses.retain(|_, known| now.duration_since(known.began) < WINDOW);
             let oldest = self.addresses.iter().min_by_key(|(_, known)| known.began).map(|(address, _)| *address);
             if let Some(oldest) = oldest.filter(|_| self.addresses.len() >= ADDRESSES) {
                 self.addresses.remove(&oldest);
@@ -163,7 +165,7 @@ impl Table {
             logged: [None; Reason::ALL.len()],
             left_out: 0,
         });
-        if now.duration_since(known.began) >= window {
+        if now.duration_since(known.began) >= WINDOW {
             (known.began, known.wrong) = (now, 0);
         }
         known
@@ -171,8 +173,8 @@ impl Table {
 }
 
 impl Address {
-    fn wait(&self, now: Instant, limit: u32, window: Duration) -> Option<Duration> {
-        let left = window.saturating_sub(now.duration_since(self.began));
+    fn wait(&self, now: Instant, limit: u32) -> Option<Duration> {
+        let left = WINDOW.saturating_sub(now.duration_since(self.began));
         (self.wrong > limit && !left.is_zero()).then_some(left)
     }
 }
@@ -189,15 +191,13 @@ fn network_of(address: IpAddr) -> IpAddr {
 mod tests {
     use super::*;
 
-    const WINDOW: Duration = Duration::from_secs(60);
-
     fn at(text: &str) -> IpAddr {
         text.parse().unwrap()
     }
 
     #[test]
     fn wrong_tokens_beyond_the_limit_have_to_wait_until_the_window_ends() {
-        let failures = AuthFailures::new(3, WINDOW);
+        let failures = AuthFailures::new(3);
         let (now, peer) = (Instant::now(), at("10.0.0.1"));
         let wrong = |after| failures.note_at(now + Duration::from_secs(after), peer, Reason::WrongToken, "/mcp");
         assert_eq!([wrong(0), wrong(1), wrong(2)], [None; 3]);
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn only_wrong_tokens_count() {
-        let failures = AuthFailures::new(1, WINDOW);
+        let failures = AuthFailures::new(1);
         let now = Instant::now();
         for reason in [Reason::MissingToken, Reason::OtherUser, Reason::UnknownUser] {
             for _ in 0..10 {
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn so_many_addresses_are_remembered_and_no_more() {
-        let failures = AuthFailures::new(1, WINDOW);
+        let failures = AuthFailures::new(1);
         let now = Instant::now();
         for number in 0..u32::try_from(ADDRESSES).unwrap() + 100 {
             let address = IpAddr::from(std::net::Ipv4Addr::from_bits(number));
@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn a_flood_writes_few_lines() {
-        let failures = AuthFailures::new(1, WINDOW);
+        let failures = AuthFailures::new(1);
         let now = Instant::now();
         for number in 0..1000 {
             let address = IpAddr::from(std::net::Ipv4Addr::from_bits(number % 100));

@@ -139,7 +139,7 @@ struct Pace {
 
 impl Pace {
     fn new(limits: &Limits) -> Self {
-        Self { timeout: limits.body_timeout, rate: limits.body_rate.max(1), deadline: None }
+        Self { timeout: limits.body_timeout, rate: (limits.body_rate as u64).max(1), deadline: None }
     }
 
     /// Until when to wait. The clock is first read when there is something to wait for.

@@ -20,7 +20,9 @@ pub struct Limits {
     /// How long a body may take; every byte that arrives at [`Limits::body_rate`] or faster extends it, up to as long again.
     pub body_timeout: Duration,
     /// The slowest a body may arrive, in bytes per second, once [`Limits::body_timeout`] has passed.
-    pub body_rate: u64,
+    pub body_rate: usize,
+    /// Wrong tokens that one address may send in a minute before it has to wait.
+    pub wrong_tokens: usize,
     /// How long a connection may be open without a request.
     pub idle_connection: Duration,
     /// How long a client may read nothing of what is written to it before it counts as gone.
@@ -71,7 +73,13 @@ struct Changeable {
     about: &'static str,
     /// What one of it is worth.
     unit: usize,
-    at: fn(&mut Limits) -> &mut usize,
+    at: At,
+}
+
+/// Where a limit is.
+enum At {
+    Number(fn(&mut Limits) -> &mut usize),
+    Seconds(fn(&mut Limits) -> &mut Duration),
 }
 
 const KB: usize = 1 << 10;
@@ -80,13 +88,20 @@ const MB: usize = 1 << 20;
 /// The most that any limit can be, in its unit.
 const MOST: usize = 1_000_000_000;
 
-const CHANGEABLE: [Changeable; 17] = [
+const CHANGEABLE: [Changeable; 20] = [
     limit("connections", "connections at once", 1, |limits| &mut limits.connections),
     limit("connections-per-token", "the same of one token", 1, |limits| &mut limits.connections_of_identity),
     limit("sessions", "sessions at once", 1, |limits| &mut limits.sessions),
     limit("sessions-per-token", "the same of one token", 1, |limits| &mut limits.sessions_of_identity),
     limit("requests-per-session", "requests that wait for their answers", 1, |limits| &mut limits.requests_in_flight),
     limit("body-mb", "MB of one request", MB, |limits| &mut limits.body),
+    Changeable {
+        name: "body-seconds",
+        about: "seconds that a body may stall, or arrive more slowly than body-kb-per-second",
+        unit: 1,
+        at: At::Seconds(|limits| &mut limits.body_timeout),
+    },
+    limit("body-kb-per-second", "kB a second of a body that takes longer", KB, |limits| &mut limits.body_rate),
     limit("received-mb", "MB of all requests that are not done with", MB, |limits| &mut limits.received),
     limit("received-mb-per-token", "the same of one token", MB, |limits| &mut limits.received_of_identity),
     limit("unread-mb", "MB in streams that clients have not read or may read again", MB, |limits| &mut limits.unread),
@@ -104,10 +119,28 @@ const CHANGEABLE: [Changeable; 17] = [
     limit("kept-kb-per-session", "kB that one session keeps to be read again", KB, |limits| {
         &mut limits.session_bytes_kept
     }),
+    limit("wrong-tokens-per-minute", "wrong tokens of one address", 1, |limits| &mut limits.wrong_tokens),
 ];
 
 const fn limit(name: &'static str, about: &'static str, unit: usize, at: fn(&mut Limits) -> &mut usize) -> Changeable {
-    Changeable { name, about, unit, at }
+    Changeable { name, about, unit, at: At::Number(at) }
+}
+
+impl Changeable {
+    /// How much it is, in its unit.
+    fn value(&self, limits: &mut Limits) -> usize {
+        match self.at {
+            At::Number(at) => *at(limits) / self.unit,
+            At::Seconds(at) => usize::try_from(at(limits).as_secs()).unwrap_or(usize::MAX),
+        }
+    }
+
+    fn change(&self, limits: &mut Limits, value: usize) {
+        match self.at {
+            At::Number(at) => *at(limits) = value.saturating_mul(self.unit),
+            At::Seconds(at) => *at(limits) = Duration::from_secs(value as u64),
+        }
+    }
 }
 
 impl Limits {
@@ -122,14 +155,14 @@ impl Limits {
         let number = value.parse().ok().filter(|number| (1..=MOST).contains(number));
         let number =
             number.ok_or_else(|| format!("the limit `{name}` is a whole number from 1 to {MOST}, not `{value}`"))?;
-        *(limit.at)(self) = number.saturating_mul(limit.unit);
+        limit.change(self, number);
         Ok(())
     }
 
     /// Every limit that can be changed: its name, its default, and what it is.
     pub fn changeable() -> Vec<(&'static str, usize, &'static str)> {
         let mut defaults = Self::default();
-        CHANGEABLE.iter().map(|limit| (limit.name, *(limit.at)(&mut defaults) / limit.unit, limit.about)).collect()
+        CHANGEABLE.iter().map(|limit| (limit.name, limit.value(&mut defaults), limit.about)).collect()
     }
 }
 
@@ -143,6 +176,7 @@ impl Default for Limits {
             head_time: Duration::from_secs(15),
             body_timeout: Duration::from_secs(20),
             body_rate: 16 << 10,
+            wrong_tokens: 20,
             idle_connection: Duration::from_secs(180),
             stalled: Duration::from_secs(60),
             sessions: 1000,
@@ -178,8 +212,14 @@ mod tests {
             let mut limits = Limits::default();
             limits.set(&format!("{name}={}", default + 1)).unwrap();
             let limit = CHANGEABLE.iter().find(|limit| limit.name == name).unwrap();
-            assert_eq!(*(limit.at)(&mut limits), (default + 1) * limit.unit, "{name}");
+            assert_eq!(limit.value(&mut limits), default + 1, "{name}");
         }
+        let mut limits = Limits::default();
+        for limit in ["body-seconds=3", "body-kb-per-second=2", "wrong-tokens-per-minute=5", "sessions=7"] {
+            limits.set(limit).unwrap();
+        }
+        assert_eq!((limits.body_timeout, limits.body_rate), (Duration::from_secs(3), 2048));
+        assert_eq!((limits.wrong_tokens, limits.sessions), (5, 7));
     }
 
     #[test]

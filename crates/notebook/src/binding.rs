@@ -19,7 +19,8 @@ use crate::problem::Fault;
 use holding::Holding;
 pub use pattern::{MAX_PATTERN_LENGTH, bindings_for, fuzz_glob, matches_path};
 
-/// Bindings may hold at so many places: a document of many headings with the same words has many.
+/// Bindings may hold at so many places: a document of many headings with the same words has many. With more of them the
+/// document is refused, for nobody could tell what the rest is bound to.
 const MOST_PLACES: usize = 100_000;
 
 /// A part of a document.
@@ -98,6 +99,8 @@ pub struct Bindings<'a> {
     holding: Holding,
     /// What is wrong with those that the document makes.
     pub faults: Vec<Fault>,
+    /// The first binding that would hold at more places than allowed. No block of the document is run then.
+    pub(crate) excess: Option<Fault>,
 }
 
 /// A binding and one of the places that it is for.
@@ -127,25 +130,26 @@ impl<'a> Bindings<'a> {
             placed.push(place(document, binding, lines));
         }
         let mut names = HeadingNames::of(document);
-        for binding in from_matter {
-            let places = places(document, &mut names, &binding.section, MOST_PLACES.saturating_sub(placed.len()));
-            if places.is_empty() {
-                let Origin::FrontMatter { line } = binding.origin else { continue };
+        let mut excess = (placed.len() > MOST_PLACES).then(|| too_many_places(placed[MOST_PLACES].binding.origin));
+        for binding in from_matter.iter().chain(registered) {
+            // One more than allowed, so that too many are noticed.
+            let left = MOST_PLACES.saturating_sub(placed.len());
+            let places = places(document, &mut names, &binding.section, left + 1);
+            if let Origin::FrontMatter { line } = binding.origin
+                && places.is_empty()
+            {
                 faults.push(Fault { line, what: format!("there is {} to bind", absent(&binding.section)) });
+            }
+            if places.len() > left {
+                excess.get_or_insert_with(|| too_many_places(binding.origin));
+                break;
             }
             placed.extend(places.into_iter().map(|lines| place(document, binding.clone(), lines)));
         }
-        for binding in registered {
-            let places = places(document, &mut names, &binding.section, MOST_PLACES.saturating_sub(placed.len()));
-            placed.extend(places.into_iter().map(|lines| place(document, binding.clone(), lines)));
-        }
-        if placed.len() >= MOST_PLACES {
-            let what = format!("bindings hold at more than {MOST_PLACES} places of the document; the rest is ignored");
-            faults.push(Fault { line: 1, what });
-        }
+        faults.extend(excess.clone());
         faults.extend(contradictions(&placed));
         let holding = Holding::of(&placed);
-        Self { document, placed, holding, faults }
+        Self { document, placed, holding, faults, excess }
     }
 
     /// What a line is bound to.
@@ -214,6 +218,11 @@ impl fmt::Display for Bound {
         }
         write!(to, "{origin} binds {section}")
     }
+}
+
+fn too_many_places(origin: Origin) -> Fault {
+    let what = format!("bindings hold at more than {MOST_PLACES} places of the document, so none of its blocks is run");
+    Fault { line: origin.line(), what }
 }
 
 fn place(document: &Document, binding: Binding, lines: Range<usize>) -> Placed {

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::document::{Document, Fence};
 use crate::problem::{Fault, Problem, Trouble};
-use crate::schema;
+use crate::schema::PropertyRule;
 use crate::toolbox::Server;
 use crate::yaml::{self, Entry, Node, Value};
 
@@ -221,28 +221,46 @@ pub(crate) fn read_question(fence: &Fence) -> Result<(String, Wishes), Problem> 
 }
 
 impl Written {
-    /// Tells parameters and wishes apart. What the schema knows as a parameter, or was said behind the language
-    /// already, is no wish.
+    /// Tells arguments and display hints apart. `display` and `format` in the body are hints only if the tool's schema
+    /// forbids an argument of that name: no argument is ever lost. If the schema leaves that open (see
+    /// [`PropertyRule::Unspecified`]), a value that is a valid hint is both. What was said behind the language already
+    /// is no hint.
     pub(crate) fn sorted(&self, schema: Option<&serde_json::Value>) -> Result<(Node, Wishes), Problem> {
-        let is_free = |name: &str| schema.is_none_or(|schema| !schema::has_property(schema, name));
+        let rule = |name: &str| schema.map_or(PropertyRule::Unspecified, |schema| PropertyRule::of(schema, name));
         let mut wishes = self.from_info;
         let mut parameters = Vec::new();
         for entry in &self.entries {
-            match (entry.key.as_str(), schema) {
-                ("display", Some(_)) if self.from_info.display.is_none() && is_free("display") => {
-                    wishes.display = Some(wish(entry)?);
+            let is_argument = match entry.key.as_str() {
+                "display" if self.from_info.display.is_none() => {
+                    take_hint(entry, rule("display"), &mut wishes.display)?
                 }
-                ("format", Some(_)) if self.from_info.format.is_none() && is_free("format") => {
-                    wishes.format = Some(wish(entry)?);
-                }
-                // If nobody knows the tool's parameters, only what can hardly be one is a wish.
-                ("display", None) if self.from_info.display.is_none() && wish::<Display>(entry).is_ok() => {
-                    wishes.display = Some(wish(entry)?);
-                }
-                _ => parameters.push(entry.clone()),
+                "format" if self.from_info.format.is_none() => take_hint(entry, rule("format"), &mut wishes.format)?,
+                _ => true,
+            };
+            if is_argument {
+                parameters.push(entry.clone());
             }
         }
         Ok((Node { line: self.tool_line, value: Value::Map(parameters) }, wishes))
+    }
+}
+
+/// Reads a display hint from the body of a block. Returns whether the entry is an argument of the tool.
+fn take_hint<T: FromStr<Err = &'static str>>(
+    entry: &Entry,
+    rule: PropertyRule,
+    hint: &mut Option<T>,
+) -> Result<bool, Problem> {
+    match rule {
+        PropertyRule::Allowed => Ok(true),
+        PropertyRule::Unspecified => {
+            *hint = wish(entry).ok();
+            Ok(true)
+        }
+        PropertyRule::Forbidden => {
+            *hint = Some(wish(entry)?);
+            Ok(false)
+        }
     }
 }
 

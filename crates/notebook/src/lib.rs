@@ -28,9 +28,9 @@
 //!
 //! # Options of a block
 //!
-//! `display` (`inline`, `block`, `collapsed`) and `format` (`text`, `json`, `markdown`) may stand among the parameters,
-//! unless the tool has a parameter of that name. Behind the language they are always ours:
-//! ```` ```github tool=search display=collapsed ````.
+//! Behind the language, `display` (`inline`, `block`, `collapsed`) and `format` (`text`, `json`, `markdown`) say how the
+//! result is shown: ```` ```github tool=search display=collapsed ````. Among the parameters they are arguments of the
+//! tool unless its schema forbids arguments of these names.
 
 mod apply;
 mod binding;

@@ -81,7 +81,8 @@ impl OutlineBlock {
 }
 
 impl OutlineSection {
-    /// Why the server is the one that it is, in words.
+    /// Why the server is the one that it is, in words. Assistants are not meant: in a section that is bound to nothing
+    /// they may use all servers.
     pub fn why(&self) -> String {
         why(self.bound.as_ref(), self.server.as_deref())
     }

@@ -56,7 +56,10 @@ pub fn place(document: &Document, servers: &[Server], bindings: &Bindings<'_>, l
     let enabled = || servers.iter().filter(|server| server.is_enabled).map(|server| &server.name);
     let server = bound.as_ref().map(|bound| &bound.binding.server).or_else(|| enabled().next()).cloned();
     let is_unclear = bound.is_none() && !bindings.faults.is_empty();
-    let is_allowed = |name: &&String| bound.as_ref().map_or(!is_unclear, |bound| bound.binding.server == **name);
+    let is_allowed = |name: &&String| {
+        let is_bound_to = |bound: &Bound| bound.binding.server == **name;
+        bindings.excess.is_none() && bound.as_ref().map_or(!is_unclear, is_bound_to)
+    };
     let heading = |place: &usize| {
         let heading = &document.headings[*place];
         format!("{} {}", "#".repeat(heading.level), heading.text)

@@ -111,8 +111,9 @@ impl Plan {
         let steps = selected.into_iter().map(|block| {
             let bound = bindings.at(block.fence.first_line);
             let unclear = bindings.unclear().filter(|_| bound.is_none() && block.addressee == Addressee::Assistant);
-            let unclear = unclear.map(|why| Problem::new(Trouble::Refused, block.fence.first_line, why));
-            let problem = untouchable(block.fence, force).or(unclear);
+            let refusal = bindings.excess.as_ref().map(|excess| excess.what.clone()).or(unclear);
+            let refusal = refusal.map(|why| Problem::new(Trouble::Refused, block.fence.first_line, why));
+            let problem = untouchable(block.fence, force).or(refusal);
             let task = problem.map_or_else(|| task(block, &table, bound.as_ref()), Err);
             let title = title(block.fence, &task);
             let (place, count) = same.place_of(block.fence);
@@ -183,7 +184,7 @@ impl Step {
     /// Looks the tool up and checks the parameters, on a thread for that.
     pub(crate) async fn ready(&self, toolbox: &impl Toolbox) -> Result<Ready, Problem> {
         let (server, written) = match self.task.as_ref().map_err(Clone::clone)? {
-            Task::Ask { question, wishes } => match toolbox.nobody_to_ask() {
+            Task::Ask { question, wishes } => match toolbox.nobody_to_ask().await {
                 None => {
                     let action = Action::Ask(question.clone());
                     return Ok(Ready { action, wishes: *wishes, not_checked: None });

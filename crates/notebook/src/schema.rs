@@ -101,9 +101,39 @@ fn outcome(schema: &Value, parameters: &Node, json: &str, interrupt: &Interrupt)
     }
 }
 
-/// Whether a schema names a property.
-pub(crate) fn has_property(schema: &Value, name: &str) -> bool {
-    schema.get("properties").and_then(|properties| properties.get(name)).is_some()
+/// What a schema says about a property of this name at its top level.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PropertyRule {
+    /// The schema lists it, or allows any property.
+    Allowed,
+    /// The schema lists other properties and does not say whether there may be more.
+    Unspecified,
+    /// The schema allows no such property.
+    Forbidden,
+}
+
+impl PropertyRule {
+    pub(crate) fn of(schema: &Value, name: &str) -> Self {
+        let Value::Object(schema) = schema else {
+            return if *schema == Value::Bool(false) { Self::Forbidden } else { Self::Allowed };
+        };
+        let listed = schema.get("properties").and_then(Value::as_object);
+        // Other schemas and patterns may allow the name; the check of the arguments decides then.
+        let has = |keywords: &[&str]| keywords.iter().any(|keyword| schema.contains_key(*keyword));
+        let is_composed = has(&["$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "dependentSchemas"]);
+        let says_no = |keyword: &str| schema.get(keyword) == Some(&Value::Bool(false));
+        if listed.is_some_and(|listed| listed.contains_key(name)) || has(&["patternProperties"]) {
+            Self::Allowed
+        } else if says_no("additionalProperties") || says_no("unevaluatedProperties") && !is_composed {
+            Self::Forbidden
+        } else if has(&["additionalProperties", "unevaluatedProperties"]) || is_composed {
+            Self::Allowed
+        } else if listed.is_some_and(|listed| !listed.is_empty()) {
+            Self::Unspecified
+        } else {
+            Self::Allowed
+        }
+    }
 }
 
 fn fault(violation: &Violation, instance: &Value, parameters: &Node) -> Fault {
@@ -111,7 +141,16 @@ fn fault(violation: &Violation, instance: &Value, parameters: &Node) -> Fault {
     let node = parameters.nearest(path.iter().map(String::as_str));
     let unexpected = violation.unexpected.as_deref().and_then(|key| node.entry(key));
     let line = unexpected.map_or_else(|| line_of_key(parameters, path).unwrap_or(node.line), |entry| entry.line);
-    Fault { line, what: described(violation, instance) }
+    Fault { line, what: format!("{}{}", described(violation, instance), display_hint(violation)) }
+}
+
+/// Where a display hint must be written if the schema takes its name for an argument's.
+fn display_hint(violation: &Violation) -> &'static str {
+    match violation.path.first().or(violation.unexpected.as_ref()).map(String::as_str) {
+        Some("display") => "; to choose how the result is shown, write `display=...` behind the language of the block",
+        Some("format") => "; to choose how the result is shown, write `format=...` behind the language of the block",
+        _ => "",
+    }
 }
 
 fn described(violation: &Violation, instance: &Value) -> String {
@@ -153,7 +192,7 @@ fn is_yes_or_no(word: &str) -> bool {
 mod tests {
     use serde_json::json;
 
-    use super::{ArgumentCheck, Interrupt, Wrong, check_arguments, outcome};
+    use super::{ArgumentCheck, Interrupt, PropertyRule, Wrong, check_arguments, outcome};
     use crate::yaml::{Fault, Node, parse};
 
     fn looked_at(schema: &serde_json::Value, parameters: &Node) -> Result<(), Wrong> {
@@ -212,6 +251,32 @@ mod tests {
             for (fault, (line, part)) in found.iter().zip(expected) {
                 assert!(fault.line == line && fault.what.contains(part), "{yaml}: {fault:?}");
             }
+        }
+    }
+
+    #[test]
+    fn a_schema_allows_forbids_or_leaves_open_what_it_does_not_list() {
+        use PropertyRule::{Allowed, Forbidden, Unspecified};
+        for (schema, expected) in [
+            (json!({ "type": "object" }), Allowed),
+            (json!({ "type": "object", "properties": {} }), Allowed),
+            (json!({}), Allowed),
+            (json!(null), Allowed),
+            (json!(true), Allowed),
+            (json!(false), Forbidden),
+            (json!({ "properties": { "format": {} }, "additionalProperties": false }), Allowed),
+            (json!({ "properties": { "a": {} }, "additionalProperties": true }), Allowed),
+            (json!({ "properties": { "a": {} }, "additionalProperties": {} }), Allowed),
+            (json!({ "properties": { "a": {} }, "additionalProperties": { "type": "string" } }), Allowed),
+            (json!({ "patternProperties": { "^f": {} }, "additionalProperties": false }), Allowed),
+            (json!({ "allOf": [{ "properties": { "format": {} } }], "unevaluatedProperties": false }), Allowed),
+            (json!({ "properties": { "a": {} }, "anyOf": [{}, {}] }), Allowed),
+            (json!({ "properties": { "a": {} } }), Unspecified),
+            (json!({ "properties": { "a": {} }, "additionalProperties": false }), Forbidden),
+            (json!({ "properties": { "a": {} }, "unevaluatedProperties": false }), Forbidden),
+            (json!({ "allOf": [{ "properties": { "format": {} } }], "additionalProperties": false }), Forbidden),
+        ] {
+            assert_eq!(PropertyRule::of(&schema, "format"), expected, "{schema}");
         }
     }
 

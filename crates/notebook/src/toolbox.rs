@@ -124,8 +124,8 @@ pub trait Toolbox: Sync {
     }
 
     /// Why nobody can be asked, if that is known beforehand. Blocks for the assistant are not run then.
-    fn nobody_to_ask(&self) -> Option<&str> {
-        None
+    fn nobody_to_ask(&self) -> impl Future<Output = Option<String>> + Send {
+        ready(None)
     }
 
     /// Why a call to this server would fail now, if that is known without making one. Only a dry run asks.

@@ -1,6 +1,6 @@
 //! Which server a place in a document is bound to, for every kind of binding, nesting and override.
 
-use notebook::{Binding, Bindings, Document, Origin, Section, outline};
+use notebook::{Binding, Bindings, Document, Origin, Plan, Section, Selection, outline, place};
 
 use crate::world::{run_text, servers};
 
@@ -260,4 +260,33 @@ fn a_map_as_json_is_what_editors_expect() {
             "version": map.version
         })
     );
+}
+
+#[test]
+fn bindings_at_too_many_places_are_an_error_of_the_document() {
+    let block = "# Last\n\n```echo\ntool: say\nwords: x\n```\n";
+    for (headings, is_too_many) in [(99_999, false), (100_000, true)] {
+        let matter = "---\nmcp:\n- heading: H\n  server: echo\n- heading: Last\n  server: other\n---\n";
+        let text = format!("{matter}{}{block}", "# H\n".repeat(headings));
+        let document = Document::parse(text.as_str());
+        let bindings = Bindings::of(&document, &[]);
+        let plan = Plan::new(&document, &servers(), &bindings, &Selection::default(), false).unwrap();
+        let problem = plan.steps[0].problem().unwrap().to_string();
+        let line = text.lines().position(|line| line == "```echo").unwrap() + 1;
+        let allowed = place(&document, &servers(), &bindings, line).allowed_servers;
+        if is_too_many {
+            assert!(problem.contains("more than 100000 places"), "{problem}");
+            assert_eq!(
+                bindings.faults.iter().map(|fault| fault.line).collect::<Vec<_>>(),
+                [5],
+                "{:?}",
+                bindings.faults
+            );
+            assert!(allowed.is_empty(), "{allowed:?}");
+        } else {
+            assert!(problem.contains("only tools of `other` may run here"), "{problem}");
+            assert!(bindings.faults.is_empty(), "{:?}", bindings.faults);
+            assert_eq!(allowed, ["other"]);
+        }
+    }
 }

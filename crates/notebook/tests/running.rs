@@ -77,6 +77,77 @@ fn faults_are_told_with_the_lines_of_the_document() {
     }
 }
 
+/// A server with one tool, of which nothing is known but this.
+struct OneTool(Lookup);
+
+impl Toolbox for OneTool {
+    fn servers(&self) -> Vec<Server> {
+        servers()
+    }
+
+    async fn find(&self, _server: &str, _tool: &str) -> Lookup {
+        self.0.clone()
+    }
+
+    async fn call(&self, request: &Request) -> Result<String, Failure> {
+        Ok(json!({ "content": [{ "type": "text", "text": format!("got {}", request.arguments) }] }).to_string())
+    }
+}
+
+#[test]
+fn format_and_display_in_the_body_are_arguments_unless_the_schema_forbids_them() {
+    let run = |lookup: Lookup, block: &str| {
+        let (applied, report) = run_with(block, &OneTool(lookup), &[], &Selection::default(), false);
+        let request = report.finished[0].request.as_ref().map(|request| request.arguments.clone());
+        (request, applied.text.contains("<details>"), report)
+    };
+    let lists_other = json!({ "properties": { "words": { "type": "string" } } });
+    let forbids_more = json!({ "properties": { "words": { "type": "string" } }, "additionalProperties": false });
+    let any = [
+        json!({ "type": "object" }),
+        json!({ "type": "object", "additionalProperties": true }),
+        json!({ "properties": { "words": {} }, "additionalProperties": { "type": "string" } }),
+        json!({ "properties": { "display": {}, "format": {} }, "additionalProperties": false }),
+    ];
+    let block = "```echo\ntool: t\ndisplay: collapsed\nformat: json\n```\n";
+    for schema in any {
+        let (arguments, is_collapsed, _) = run(Lookup::Found(schema.clone()), block);
+        assert_eq!(arguments.as_deref(), Some(r#"{"display":"collapsed","format":"json"}"#), "{schema}");
+        assert!(!is_collapsed, "{schema}");
+    }
+    // Who says nothing about further parameters gets them, and they count as hints as well.
+    for lookup in [Lookup::Found(lists_other.clone()), Lookup::Unknown] {
+        let (arguments, is_collapsed, _) = run(lookup, block);
+        assert_eq!(arguments.as_deref(), Some(r#"{"display":"collapsed","format":"json"}"#));
+        assert!(is_collapsed);
+    }
+    // What is no hint is not refused where it may be an argument.
+    let other = "```echo\ntool: t\ndisplay: 4k\nformat: [csv]\n```\n";
+    for lookup in [Lookup::Found(lists_other), Lookup::Found(json!({ "type": "object" })), Lookup::Unknown] {
+        let (arguments, _, report) = run(lookup, other);
+        assert_eq!(arguments.as_deref(), Some(r#"{"display":"4k","format":["csv"]}"#));
+        assert!(report.is_success());
+    }
+    let (arguments, is_collapsed, _) = run(Lookup::Found(forbids_more.clone()), block);
+    assert_eq!((arguments.as_deref(), is_collapsed), (Some("{}"), true));
+    let (_, _, report) = run(Lookup::Found(forbids_more), other);
+    assert_eq!(report.finished[0].status, Status::Refused);
+    // Behind the language they are hints, whatever the schema says; in the body of the same block, arguments.
+    let both = "```echo display=collapsed format=text\ntool: t\ndisplay: wide\nformat: csv\n```\n";
+    let (arguments, is_collapsed, _) = run(Lookup::Found(json!({ "type": "object" })), both);
+    assert_eq!((arguments.as_deref(), is_collapsed), (Some(r#"{"display":"wide","format":"csv"}"#), true));
+}
+
+#[test]
+fn an_argument_that_does_not_fit_says_where_a_hint_is_written() {
+    let schema = json!({ "type": "object", "additionalProperties": { "type": "integer" } });
+    let block = "```echo\ntool: t\ndisplay: collapsed\n```\n";
+    let report = run_with(block, &OneTool(Lookup::Found(schema)), &[], &Selection::default(), false).1;
+    let problem = report.finished[0].problem.as_ref().unwrap();
+    assert_eq!((problem.trouble, problem.faults[0].line), (Trouble::BadArguments, 3));
+    assert!(problem.to_string().contains("write `display=...` behind the language"), "{problem}");
+}
+
 #[test]
 fn a_dry_run_checks_everything_and_calls_nothing() {
     let text = "```echo\ntool: say\nwords: x\n```\n\n```echo\ntool: say\n```\n";

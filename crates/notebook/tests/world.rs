@@ -31,7 +31,7 @@ pub(crate) fn servers() -> Vec<Server> {
 }
 
 fn schema(tool: &str) -> Option<Value> {
-    let open = json!({ "type": "object" });
+    let takes_nothing = json!({ "type": "object", "additionalProperties": false });
     let known = [
         "json",
         "image",
@@ -47,7 +47,6 @@ fn schema(tool: &str) -> Option<Value> {
         "numbers",
         "nothing",
         "control",
-        "back",
     ];
     match tool {
         "say" => Some(json!({
@@ -58,7 +57,8 @@ fn schema(tool: &str) -> Option<Value> {
         })),
         "lines" => Some(json!({ "type": "object", "properties": { "count": { "type": "integer", "maximum": 1000 } } })),
         "shown" => Some(json!({ "type": "object", "properties": { "display": { "type": "string" } } })),
-        _ => known.contains(&tool).then_some(open),
+        "back" => Some(json!({ "type": "object" })),
+        _ => known.contains(&tool).then_some(takes_nothing),
     }
 }
 

@@ -12,8 +12,10 @@
 //!   and items were evaluated
 //! - `pattern`: regular expressions of ECMA-262 in linear time; `format`: the values of `format`
 //! - `number` and `equality`: what JSON Schema says about numbers and equal values; `message`: bounded texts
+//! - `copy`: copies of parts of a schema within a bound, for whoever shows schemas
 
 mod compile;
+mod copy;
 mod equality;
 mod evaluate;
 mod format;
@@ -29,6 +31,7 @@ mod steps;
 
 use serde_json::Value;
 
+pub use copy::CopyBudget;
 pub use message::Violation;
 
 /// The bounds of one check, compilation included.

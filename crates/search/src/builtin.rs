@@ -3,11 +3,11 @@
 use crate::embedder::{EmbedError, Embedder};
 use crate::minilm::{self, MiniLm};
 
-/// The vectors of the built-in skills: for each its fingerprint, in hexadecimal digits, and its numbers. A test tells
-/// when they are out of date, and how they are made anew.
+/// The vectors of the built-in skills: for each its fingerprint in hexadecimal digits, how many vectors it has (one byte),
+/// and their numbers. A test tells when they are out of date, and how they are made anew.
 const SKILLS: &[u8] = include_bytes!("../model/skills.bin");
 const FINGERPRINT: usize = 16;
-const NUMBER: usize = size_of::<f32>();
+const VECTOR: usize = minilm::HIDDEN * size_of::<f32>();
 
 /// The built-in sentence model.
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,16 +26,24 @@ impl Embedder for BuiltIn {
         MiniLm::shared().embed(texts)
     }
 
-    fn known_skill(&self, fingerprint: &str) -> Option<Vec<f32>> {
+    fn known_skill(&self, fingerprint: &str) -> Option<Vec<Vec<f32>>> {
         known_skill(SKILLS, fingerprint)
     }
 }
 
-fn known_skill(known: &[u8], fingerprint: &str) -> Option<Vec<f32>> {
-    let mut rows = known.chunks_exact(FINGERPRINT + minilm::HIDDEN * NUMBER);
-    let row = rows.find(|row| row.starts_with(fingerprint.as_bytes()))?;
-    let (numbers, _) = row[FINGERPRINT..].as_chunks();
-    Some(numbers.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect())
+fn known_skill(mut known: &[u8], fingerprint: &str) -> Option<Vec<Vec<f32>>> {
+    loop {
+        let (mark, rest) = known.split_at_checked(FINGERPRINT)?;
+        let (count, rest) = rest.split_first()?;
+        let (vectors, rest) = rest.split_at_checked(usize::from(*count) * VECTOR)?;
+        if mark == fingerprint.as_bytes() {
+            let number = |bytes: &[u8; 4]| f32::from_le_bytes(*bytes);
+            return Some(
+                vectors.chunks_exact(VECTOR).map(|it| it.as_chunks().0.iter().map(number).collect()).collect(),
+            );
+        }
+        known = rest;
+    }
 }
 
 #[cfg(test)]
@@ -51,8 +59,9 @@ mod tests {
         let mut fresh = Vec::new();
         for skill in &skills {
             fresh.extend(fingerprint(std::slice::from_ref(skill)).bytes());
-            let vector = made.vector(&skill.id).expect("every skill has a vector");
-            fresh.extend(vector.iter().flat_map(|number| number.to_le_bytes()));
+            let vectors = made.own_vectors(&skill.id).expect("every skill has vectors");
+            fresh.push(u8::try_from(vectors.len()).expect("no skill has so many examples"));
+            fresh.extend(vectors.iter().flat_map(|vector| vector.iter()).flat_map(|number| number.to_le_bytes()));
         }
         if std::env::var_os("MCP_UPDATE_SKILLS").is_some() {
             std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/model/skills.bin"), &fresh).unwrap();
@@ -64,7 +73,9 @@ mod tests {
                 panic!("the skill `{}` has changed: MCP_UPDATE_SKILLS=1 cargo test -p search the_vectors", skill.id)
             });
             let new = known_skill(&fresh, &mark).expect("it was just made");
-            assert!(known.iter().zip(&new).all(|(known, new)| (known - new).abs() < 1e-4), "{}", skill.id);
+            assert_eq!(known.len(), skill.examples.len() + 1, "{}", skill.id);
+            let numbers = known.iter().flatten().zip(new.iter().flatten());
+            assert!(numbers.into_iter().all(|(known, new)| (known - new).abs() < 1e-4), "{}", skill.id);
         }
         assert_eq!(SKILLS.len(), fresh.len(), "skills that are no more: MCP_UPDATE_SKILLS=1 cargo test -p search");
     }

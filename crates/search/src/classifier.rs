@@ -15,6 +15,11 @@ const BY_NEARNESS: f32 = 3.7;
 const BY_LEAD: f32 = 14.3;
 const OFFSET: f32 = -2.9;
 
+/// An example of a skill that is nearer to a tool than all the skill's words together by more than this says almost the same
+/// as the tool; how much of the rest counts.
+const NEARER_BY: f32 = 0.1;
+const BY_EXAMPLE: f32 = 0.7;
+
 /// A tool whose best skill is less certain than this has no primary skill.
 pub const LEAST_PRIMARY: f32 = 0.5;
 /// A second or third skill that is less certain is not worth telling.
@@ -34,8 +39,9 @@ pub struct Classifier {
 struct Known {
     id: String,
     document: Document,
-    /// From its own words: by this it is told whether a tool has it.
+    /// From its own words, and from each of its examples: by these it is told whether a tool has it.
     seed: Vec<f32>,
+    examples: Vec<Vec<f32>>,
     /// From its words and its members: by this requests find it.
     vector: Vec<f32>,
 }
@@ -62,8 +68,10 @@ impl Classifier {
     pub fn new(skills: &[Skill], embedder: &dyn Embedder) -> Result<Self, EmbedError> {
         let mut known = Vec::with_capacity(skills.len());
         for skill in skills {
-            let seed = match embedder.known_skill(&fingerprint(std::slice::from_ref(skill))) {
-                Some(known) => normalized(&known),
+            let (seed, examples) = match embedder.known_skill(&fingerprint(std::slice::from_ref(skill))) {
+                Some(known) => known.split_first().map_or((None, Vec::new()), |(seed, examples)| {
+                    (normalized(seed), examples.iter().filter_map(|example| normalized(example)).collect())
+                }),
                 None => embedded(skill, embedder)?,
             };
             let document = Document {
@@ -73,7 +81,7 @@ impl Classifier {
             };
             // A skill without a direction can be found by its words, but no tool is near it.
             let seed = seed.unwrap_or_else(|| vec![0.0; embedder.dimension()]);
-            known.push(Known { id: skill.id.clone(), document, vector: seed.clone(), seed });
+            known.push(Known { id: skill.id.clone(), document, vector: seed.clone(), seed, examples });
         }
         let mut classifier = Self { skills: known, index: Index::new(embedder.dimension()) };
         classifier.refresh_index();
@@ -118,13 +126,21 @@ impl Classifier {
         self.skills.iter().find(|skill| skill.id == id).map(|skill| skill.vector.as_slice())
     }
 
+    /// What a skill was told by: the vector of its own words, then those of its examples.
+    #[cfg(test)]
+    pub(crate) fn own_vectors(&self, id: &str) -> Option<Vec<&[f32]>> {
+        let skill = self.skills.iter().find(|skill| skill.id == id)?;
+        let examples = skill.examples.iter().map(Vec::as_slice);
+        Some(std::iter::once(skill.seed.as_slice()).chain(examples).collect())
+    }
+
     /// The skills of a tool with this vector, by the skills' own words: members have no say in it, or what was taken for one
     /// once would make itself ever more certain. None if it is no vector of the classifier's model.
     pub fn classify(&self, vector: &[f32]) -> Classification {
         let Some(vector) = normalized(vector) else { return Classification::default() };
         let of_this_model = self.skills.iter().filter(|skill| skill.seed.len() == vector.len());
         let mut near: Vec<(f32, &str)> =
-            of_this_model.map(|skill| (dot(&skill.seed, &vector), skill.id.as_str())).collect();
+            of_this_model.map(|skill| (skill.nearness(&vector), skill.id.as_str())).collect();
         near.sort_by(|one, other| other.0.total_cmp(&one.0).then_with(|| one.1.cmp(other.1)));
         let lead = |place: usize| {
             // The best is compared with the second, the others with the best.
@@ -145,18 +161,33 @@ impl Classifier {
     }
 }
 
-fn embedded(skill: &Skill, embedder: &dyn Embedder) -> Result<Option<Vec<f32>>, EmbedError> {
+impl Known {
+    /// How near it is to a tool's vector. An example that says nearly the same as the tool counts more than all of the
+    /// skill's words, which are about other things as well.
+    fn nearness(&self, vector: &[f32]) -> f32 {
+        let whole = dot(&self.seed, vector);
+        let best = self.examples.iter().map(|example| dot(example, vector)).fold(whole, f32::max);
+        whole + BY_EXAMPLE * (best - whole - NEARER_BY).max(0.0)
+    }
+}
+
+/// The vector of a skill's own words, if it has a direction, and those of its examples.
+type SkillVectors = (Option<Vec<f32>>, Vec<Vec<f32>>);
+
+fn embedded(skill: &Skill, embedder: &dyn Embedder) -> Result<SkillVectors, EmbedError> {
     let summary = format!("{}: {}", skill.name, skill.description);
     let texts: Vec<&str> = std::iter::once(&summary).chain(&skill.examples).map(String::as_str).collect();
     let vectors = embedder.embed(&texts)?;
-    Ok(vectors.split_first().and_then(|(summary, examples)| seed(summary, examples)))
+    let Some((summary, examples)) = vectors.split_first() else { return Ok((None, Vec::new())) };
+    let examples: Vec<Vec<f32>> = examples.iter().filter_map(|example| normalized(example)).collect();
+    Ok((seed(summary, &examples), examples))
 }
 
 /// The vector of a skill's own words: half what it says of itself, half its examples.
 fn seed(summary: &[f32], examples: &[Vec<f32>]) -> Option<Vec<f32>> {
     let summary = normalized(summary)?;
     let mut middle = vec![0.0; summary.len()];
-    for example in examples.iter().filter_map(|example| normalized(example)) {
+    for example in examples {
         middle.iter_mut().zip(example).for_each(|(sum, number)| *sum += number);
     }
     let Some(middle) = normalized(&middle) else { return Some(summary) };

@@ -31,6 +31,8 @@ pub struct Document {
     pub description: String,
     /// The names of its parameters.
     pub parameters: Vec<String>,
+    /// What its server says of itself; the same for all tools of a server.
+    pub about_server: String,
 }
 
 /// Names the text that a vector was made from: the same text has the same, on every machine.

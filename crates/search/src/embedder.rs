@@ -20,9 +20,9 @@ pub trait Embedder: Send + Sync {
     /// If there are no vectors to be had now. The index goes on with words alone.
     fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError>;
 
-    /// The vector of a skill with this fingerprint, if it was made beforehand: what never changes need not be made at
-    /// every start.
-    fn known_skill(&self, fingerprint: &str) -> Option<Vec<f32>> {
+    /// The vectors of a skill with this fingerprint, if they were made beforehand: what never changes need not be made at
+    /// every start. The first is that of all its words together, the others are those of its examples.
+    fn known_skill(&self, fingerprint: &str) -> Option<Vec<Vec<f32>>> {
         let _unknown = fingerprint;
         None
     }

@@ -7,6 +7,7 @@ use crate::document::{Document, NameMark, TextHash};
 use crate::elsewhere::Told;
 use crate::lexical::{Lexicon, Slot, alone};
 use crate::query::{Query, near, whole_and_best};
+use crate::servers::Servers;
 use crate::text::Word;
 use crate::vectors::Vectors;
 
@@ -22,6 +23,10 @@ const NAME_SAID: f32 = 0.5;
 /// A name that is less of a request is said by the way.
 const LEAST_SHARE: f32 = 0.4;
 
+/// How much of what is lacking in words a tool is given whose server is what the request is about. By words alone nothing:
+/// the server's name is among the words of its tools already.
+const SERVER_SAID: f32 = 0.95;
+
 /// Tools by key. Of equal tools the one with the smaller key comes first, so results do not depend on the order in which
 /// tools came.
 pub struct Index<K> {
@@ -30,11 +35,15 @@ pub struct Index<K> {
     free: Vec<Slot>,
     lexicon: Lexicon,
     vectors: Vectors,
+    /// Whose the tools are; nothing if these are servers themselves.
+    servers: Option<Box<Servers>>,
 }
 
 struct Entry<K> {
     key: K,
     document: Document,
+    /// The place of its server among the servers.
+    server: Option<Slot>,
     hash: TextHash,
     names: [Option<NameMark>; 2],
     /// The words of its name that are not its server's.
@@ -79,12 +88,18 @@ pub struct Lacking<'a, K> {
 impl<K: Clone + Eq + Hash + Ord> Index<K> {
     /// An empty index for vectors of one model. Without a model the dimension may be zero.
     pub fn new(dimension: usize) -> Self {
+        Self { servers: Some(Box::new(Servers::new(dimension))), ..Self::without_servers(dimension) }
+    }
+
+    /// An empty index of what belongs to no server.
+    pub(crate) fn without_servers(dimension: usize) -> Self {
         Self {
             slots: HashMap::new(),
             tools: Vec::new(),
             free: Vec::new(),
             lexicon: Lexicon::default(),
             vectors: Vectors::new(dimension),
+            servers: None,
         }
     }
 
@@ -102,13 +117,17 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
     pub fn insert(&mut self, key: K, document: Document) {
         let hash = document.text_hash();
         let known = self.slots.get(&key).copied();
-        if let Some(entry) = known.and_then(|slot| self.tools[slot as usize].as_ref()) {
-            if entry.document == document {
-                return;
-            }
-            let slot = self.slots[&key];
+        if self.document(&key).is_some_and(|known| *known == document) {
+            return;
+        }
+        // First, so that a server is not forgotten between the old text of its only tool and the new one.
+        let server = self.servers.as_mut().and_then(|servers| servers.insert(&document));
+        if let Some((slot, entry)) = known.and_then(|slot| Some((slot, self.tools[slot as usize].take()?))) {
             if entry.hash != hash {
                 self.vectors.clear(slot);
+            }
+            if let Some(servers) = &mut self.servers {
+                servers.remove(&entry.document);
             }
             self.lexicon.remove(slot);
         }
@@ -117,7 +136,7 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
         self.lexicon.insert(slot, words.iter().map(|(word, weight)| (word.as_str(), *weight)));
         self.slots.insert(key.clone(), slot);
         let (names, own_words) = (document.names(), document.own_words());
-        self.tools[slot as usize] = Some(Entry { key, document, hash, names, own_words });
+        self.tools[slot as usize] = Some(Entry { key, document, server, hash, names, own_words });
     }
 
     fn empty_slot(&mut self) -> Slot {
@@ -135,6 +154,9 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
     /// Forgets all vectors. The next ones may be of any length, as long as all are.
     pub fn forget_vectors(&mut self) {
         self.vectors = Vectors::new(0);
+        if let Some(servers) = &mut self.servers {
+            servers.forget_vectors();
+        }
     }
 
     /// Takes a tool out. Says whether it was there.
@@ -142,7 +164,10 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
         let Some(slot) = self.slots.remove(key) else { return false };
         self.lexicon.remove(slot);
         self.vectors.clear(slot);
-        self.tools[slot as usize] = None;
+        let entry = self.tools[slot as usize].take();
+        if let (Some(servers), Some(entry)) = (&mut self.servers, entry) {
+            servers.remove(&entry.document);
+        }
         self.free.push(slot);
         true
     }
@@ -153,6 +178,27 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
         let Some(slot) = self.slots.get(key).copied() else { return false };
         let is_current = self.tools[slot as usize].as_ref().is_some_and(|entry| entry.hash == hash);
         is_current && self.vectors.set(slot, vector)
+    }
+
+    /// Some of the servers that have no vector yet, by name. Tools are found without, but not by what their server is for.
+    pub fn servers_lacking(&self, count: usize) -> Vec<Lacking<'_, String>> {
+        self.servers.as_ref().map(|servers| servers.lacking(count)).unwrap_or_default()
+    }
+
+    /// Gives a server its vector, as [`Index::set_vector`] does a tool.
+    pub fn set_server_vector(&mut self, server: &String, hash: TextHash, vector: &[f32]) -> bool {
+        self.servers.as_mut().is_some_and(|servers| servers.set_vector(server, hash, vector))
+    }
+
+    /// The text of a tool.
+    pub(crate) fn document(&self, key: &K) -> Option<&Document> {
+        let slot = self.slots.get(key)?;
+        self.tools[*slot as usize].as_ref().map(|entry| &entry.document)
+    }
+
+    /// The place of a tool.
+    pub(crate) fn slot_of(&self, key: &K) -> Option<Slot> {
+        self.slots.get(key).copied()
     }
 
     /// A tool's vector, of length one.
@@ -207,6 +253,33 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
         self.ranked(query, limits, admits, compared)
     }
 
+    /// How well everything fits a request, by place.
+    pub(crate) fn scores(&self, query: &Query) -> Vec<f32> {
+        let nearness = self.vectors.nearness(query.vectors(), near);
+        let scoring = self.scoring(query);
+        let score = |(slot, entry): (usize, &Option<Entry<K>>)| {
+            entry.as_ref().map_or(0.0, |_| scoring.of(slot, nearness.get(slot).copied().flatten()))
+        };
+        self.tools.iter().enumerate().map(score).collect()
+    }
+
+    fn scoring(&self, query: &Query) -> Scoring {
+        let parts = self.scores_of_parts(query);
+        let lexical = self.lexical_scores(query, &parts);
+        let worth = query.stems().map(|stems| self.lexicon.worth(stems)).collect();
+        Scoring { parts, lexical, worth }
+    }
+
+    /// How much the server of each tool has to do with a request.
+    fn relevance(&self, query: &Query) -> Vec<f32> {
+        let relevance = self.servers.as_ref().map(|servers| servers.relevance(query)).unwrap_or_default();
+        let of_tool = |entry: &Option<Entry<K>>| {
+            let server = entry.as_ref().and_then(|entry| entry.server);
+            server.and_then(|server| relevance.get(server as usize).copied()).unwrap_or(0.0)
+        };
+        self.tools.iter().map(of_tool).collect()
+    }
+
     /// The best by what was compared: nothing for what plays no part, and no number for what has no vector.
     fn ranked(
         &self,
@@ -215,21 +288,12 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
         admits: impl Fn(&K) -> bool,
         compared: impl Fn(&K, Slot) -> Option<Option<f32>>,
     ) -> Vec<Hit<K>> {
-        let parts = self.scores_of_parts(query);
-        let lexical = self.lexical_scores(query, &parts);
-        let worth: Vec<f32> = query.stems().map(|stems| self.lexicon.worth(stems)).collect();
-        let by_words = |slot: usize| match lexical[slot] {
-            lexical if lexical >= BY_NAME => BY_NAME,
-            _ => whole_and_best(&mut parts.iter().zip(&worth).map(|(part, worth)| alone(part[slot], *worth))),
-        };
+        let scoring = self.scoring(query);
         let mut found: Vec<(f32, Option<f32>, Slot, &K)> = Vec::new();
         for (slot, entry) in (0..).zip(&self.tools) {
             let Some(entry) = entry.as_ref().filter(|entry| admits(&entry.key)) else { continue };
             let Some(vector) = compared(&entry.key, slot) else { continue };
-            let score = match vector {
-                Some(vector) => fused(lexical[slot as usize], vector),
-                None => by_words(slot as usize),
-            };
+            let score = scoring.of(slot as usize, vector);
             if score > 0.0 && score >= limits.least_score {
                 found.push((score, vector, slot, &entry.key));
             }
@@ -248,7 +312,7 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
         let hit = |(score, vector, slot, key): (f32, Option<f32>, Slot, &K)| Hit {
             key: key.clone(),
             score,
-            lexical: lexical[slot as usize],
+            lexical: scoring.lexical[slot as usize],
             vector,
             words: self.matched(query, slot),
         };
@@ -280,6 +344,7 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
     }
 
     fn lexical_scores(&self, query: &Query, parts: &[Vec<f32>]) -> Vec<f32> {
+        let relevance = self.relevance(query);
         let is_named = |entry: &Option<Entry<K>>| {
             entry.as_ref().is_some_and(|entry| query.name().is_some() && entry.names.contains(&query.name()))
         };
@@ -289,7 +354,8 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
             }
             let score = whole_and_best(&mut parts.iter().map(|part| part[slot]));
             let share = entry.as_ref().map_or(0.0, |entry| share_of_name(&entry.own_words, query.words()));
-            score + (1.0 - score) * NAME_SAID * share
+            let score = score + (1.0 - score) * NAME_SAID * share;
+            score + (1.0 - score) * SERVER_SAID * relevance[slot]
         };
         self.tools.iter().enumerate().map(score).collect()
     }
@@ -302,6 +368,30 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
             }
         }
         words
+    }
+}
+
+/// What tools score for one request.
+struct Scoring {
+    /// For each part of the request how well each tool fits its words.
+    parts: Vec<Vec<f32>>,
+    /// How well the words of each tool fit.
+    lexical: Vec<f32>,
+    /// What the words of each part are worth.
+    worth: Vec<f32>,
+}
+
+impl Scoring {
+    /// The score of a tool whose vector is so near; by words alone, if it has none.
+    fn of(&self, slot: usize, vector: Option<f32>) -> f32 {
+        match (vector, self.lexical[slot]) {
+            (Some(vector), lexical) => fused(lexical, vector),
+            (None, lexical) if lexical >= BY_NAME => BY_NAME,
+            (None, _) => {
+                let parts = self.parts.iter().zip(&self.worth);
+                whole_and_best(&mut parts.map(|(part, worth)| alone(part[slot], *worth)))
+            }
+        }
     }
 }
 

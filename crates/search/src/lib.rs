@@ -7,7 +7,7 @@
 //!   same, read when it is needed; `sentence_model`: one of somebody's own choosing; `bert`: what all of them are
 //! - `vectors`: vectors in memory, compared exactly; `matrix`: the arithmetic of both
 //! - `document`, `query`: what is read of a tool and of a request
-//! - `index`: all of it together
+//! - `index`: all of it together; `servers`: what the servers of tools have to do with a request
 //! - `elsewhere`: the seam to whatever keeps vectors elsewhere and compares them there
 //! - `skills`, `classifier`: what tools are for, and searching by that
 //!
@@ -20,7 +20,7 @@
 //! let model = search::MiniLm::shared();
 //! let mut index = Index::new(search::Embedder::dimension(model));
 //! let tool = |name: &str, description: &str| Document {
-//!     server: "github".into(), name: name.into(), description: description.into(), parameters: vec![],
+//!     server: "github".into(), name: name.into(), description: description.into(), ..Document::default()
 //! };
 //! index.insert(1, tool("create_issue", "Open a new issue in a repository"));
 //! index.insert(2, tool("merge_pull_request", "Merge a pull request"));
@@ -54,6 +54,7 @@ mod matrix;
 mod minilm;
 mod query;
 mod sentence_model;
+mod servers;
 mod skills;
 mod text;
 mod vectors;

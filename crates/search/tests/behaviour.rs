@@ -29,7 +29,7 @@ const ALWAYS: &str = "the built-in model always answers";
 const TEN: Limits = Limits { count: 10, least_score: 0.0 };
 
 fn document(server: &str, name: &str, description: &str) -> Document {
-    Document { server: server.into(), name: name.into(), description: description.into(), parameters: Vec::new() }
+    Document { server: server.into(), name: name.into(), description: description.into(), ..Document::default() }
 }
 
 /// An index without vectors.
@@ -55,6 +55,15 @@ fn embed_lacking(index: &mut Index<usize>) {
     known.extend(hashes.into_iter().zip(embed_documents(MiniLm::shared(), &documents).expect(ALWAYS)));
     for (key, hash, _) in lacking {
         assert!(index.set_vector(&key, hash, &known[&hash]));
+    }
+    let servers: Vec<_> = index
+        .servers_lacking(usize::MAX)
+        .iter()
+        .map(|server| (server.key.clone(), server.hash, server.document.clone()))
+        .collect();
+    for (server, hash, document) in servers {
+        let vector = embed_documents(MiniLm::shared(), &[&document]).expect(ALWAYS).remove(0);
+        assert!(index.set_server_vector(&server, hash, &vector));
     }
 }
 

@@ -85,14 +85,19 @@ impl Service {
         names
     }
 
-    /// The names of tools that can be called now and have `part` in their name, so many of them at most.
+    /// The names of tools that can be called now and have every word of `part` in their name, so many of them at most.
     pub fn tool_names_with(&self, part: &str, most: usize) -> Vec<String> {
         let view = self.aggregator.fleet.view();
         let part = part.to_lowercase();
+        let words: Vec<&str> = part.split_whitespace().collect();
+        let has_all = |name: &String| {
+            let name = name.to_lowercase();
+            words.iter().all(|word| name.contains(word))
+        };
         let names = view.snapshot.listed(Kind::Tool, NameStyle::Canonical);
         names
             .map(|route| view.snapshot.listed_name(Kind::Tool, route, NameStyle::Canonical))
-            .filter(|name| part.is_empty() || name.to_lowercase().contains(&part))
+            .filter(has_all)
             .take(most)
             .collect()
     }

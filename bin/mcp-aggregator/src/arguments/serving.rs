@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use aggregator::Surface;
 use clap::Args;
 
-use super::limits::LimitArguments;
 use super::{ConfigArgument, NameArguments, one_of};
 use crate::advisers::AdviserArguments;
 use crate::assistant::AssistantArguments;
@@ -78,6 +77,7 @@ Limits of clients (--limit NAME=VALUE, or several in MCP_AGGREGATOR_LIMITS; what
   sessions=1000                sessions at once; sessions-per-token=500
   requests-per-session=256     requests that wait for their answers
   body-mb=64                   one request
+  body-seconds=20              a body may stall or trickle so long; body-kb-per-second=16 is no trickle
   received-mb=512              all requests that are not done with; received-mb-per-token=256
   unread-mb=1024               what clients have not read, or may read again; unread-mb-per-token=512
   kept-kb-per-session=4096     what one session keeps to be read again
@@ -85,6 +85,7 @@ Limits of clients (--limit NAME=VALUE, or several in MCP_AGGREGATOR_LIMITS; what
   id-bytes=1024                a request id, a progress token or a cursor
   subscriptions=20000          to resources; subscriptions-per-token=5000, subscriptions-per-session=1000
   uri-bytes=8192               a URI that is subscribed to
+  wrong-tokens-per-minute=20   of one address, before it has to wait
 
 Traces of calls, for an OpenTelemetry collector (OTLP, http/protobuf):
   OTEL_EXPORTER_OTLP_ENDPOINT          its address, as in http://127.0.0.1:4318; unset: no traces
@@ -156,8 +157,6 @@ pub(crate) struct ServeArguments {
     /// {"url", "mcp", "has_tokens", "reachable_by", "token_file", "pid"}
     #[arg(long, verbatim_doc_comment)]
     pub(crate) json: bool,
-    #[command(flatten)]
-    pub(crate) request_limits: LimitArguments,
     /// Log everything, not only warnings and errors
     #[arg(long)]
     pub(crate) debug: bool,

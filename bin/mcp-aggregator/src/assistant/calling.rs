@@ -1,11 +1,12 @@
 //! Who makes the calls of an assistant: a running service, or the servers of a config.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use assistant::{Hands, Mishap, Offer, Permission};
 use notebook::{ArgumentCheck, Extent, Request, Toolbox, check_arguments};
 use serde_json::{Map, Value};
 
+use super::finding::{ToolFinder, find_by_service};
 use super::{Consent, Offered, SOURCE};
 use crate::client::Client;
 use crate::documents::{ConfigTools, Execution};
@@ -33,6 +34,8 @@ pub(crate) struct CallingHands<'a> {
     consent: &'a Consent,
     /// Whose a tool is, and what its server calls it.
     whose: HashMap<String, (String, String)>,
+    /// Finds the tools of a config; a service has its own.
+    finder: Option<ToolFinder>,
 }
 
 impl<'a> CallingHands<'a> {
@@ -43,7 +46,8 @@ impl<'a> CallingHands<'a> {
             .iter()
             .map(|tool| (text(tool, "name"), (text(tool, "server_name"), text(tool, "tool_name"))))
             .collect();
-        Self { way, line, consent, whose }
+        let finder = matches!(way, Way::Config(_)).then(|| ToolFinder::of(offered.tools()));
+        Self { way, line, consent, whose, finder }
     }
 }
 
@@ -65,6 +69,17 @@ impl Hands for CallingHands<'_> {
             Extent::Stopped => Mishap::Stopped(failure.message),
             Extent::Failed | Extent::NotTried | Extent::RunOver => Mishap::Failed(failure.message),
         })
+    }
+
+    async fn find(&self, wish: &str, limit: usize) -> Result<Vec<String>, String> {
+        match (&self.way, &self.finder) {
+            (Way::Service { service, .. }, _) => {
+                let servers: BTreeSet<&str> = self.whose.values().map(|(server, _)| server.as_str()).collect();
+                find_by_service(service, wish, servers, |name| self.whose.contains_key(name), limit).await
+            }
+            (Way::Config(_), Some(finder)) => finder.find(wish, limit).await,
+            (Way::Config(_), None) => Ok(Vec::new()),
+        }
     }
 
     async fn check(&self, offer: &Offer, arguments: &Map<String, Value>) -> Result<(), String> {

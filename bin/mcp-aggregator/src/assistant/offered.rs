@@ -149,6 +149,10 @@ impl Offered {
         if self.tools().is_empty() {
             say(format_args!("warning: there are no tools to be used here: {}", printable(self.why_none())));
         }
+    }
+
+    /// Tells that these are more tools than a model is told with ease, for who sends them all. `ask` does not.
+    pub(crate) fn tell_weight(&self) {
         if let Some(warning) = too_many(self.tools()) {
             say(format_args!("{warning}"));
         }

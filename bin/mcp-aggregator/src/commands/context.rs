@@ -25,6 +25,7 @@ pub(crate) fn run(arguments: &ContextArguments) -> Result<(), Failure> {
         })?,
     };
     offered.tell_oddities();
+    offered.tell_weight();
     if arguments.json {
         return output::print_json(&offered.0);
     }

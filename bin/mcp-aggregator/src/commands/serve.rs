@@ -68,7 +68,6 @@ pub(crate) fn run_announced(
         documents,
         name,
         json: _,
-        request_limits,
         debug,
         log_file,
         limits,
@@ -82,8 +81,7 @@ pub(crate) fn run_announced(
     })?;
     let tokens = tokens(token_file.as_deref(), environment::text(TOKEN_VARIABLE)?.as_deref())?;
     check_door(listen, tokens.is_some())?;
-    let auth_failures = Arc::new(request_limits.auth_failures()?);
-    let limits = request_limits.applied_to(limits)?;
+    let auth_failures = Arc::new(AuthFailures::new(limits.wrong_tokens));
     let options = session::options(&name, names.separator.separator, names.names, session::OF_MANY)?;
     let options = Options { surface, client_limits: limits.clients.clone(), ..options };
     let model = assistant.model(config.as_deref())?;

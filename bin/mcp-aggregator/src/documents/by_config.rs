@@ -62,6 +62,10 @@ impl Toolbox for ConfigTools {
         }
     }
 
+    async fn nobody_to_ask(&self) -> Option<String> {
+        self.answering.as_ref()?.missing().map(str::to_owned)
+    }
+
     async fn ask(&self, question: &Question) -> Result<Answer, Failure> {
         let nobody = || Failure::new("there is no assistant here");
         let answering = self.answering.as_ref().ok_or_else(nobody)?;

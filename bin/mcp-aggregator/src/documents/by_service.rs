@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::Method;
 use notebook::{Answer, Extent, Failure, Lookup, Question, Request, Server, Toolbox};
 use protocol::reply;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::Answering;
 use crate::assistant::{Offered, Wanted, Way};
@@ -92,6 +92,11 @@ impl Toolbox for ServiceTools {
         Execution { source: SOURCE, document, session }.of(&self.service, request).await
     }
 
+    async fn nobody_to_ask(&self) -> Option<String> {
+        let missing = self.answering.missing()?;
+        has_no_model(&self.service).await.then(|| missing.to_owned())
+    }
+
     async fn ask(&self, question: &Question) -> Result<Answer, Failure> {
         if self.answering.missing().is_some() {
             return self.answering.answer_by(&self.service, question, &self.session).await;
@@ -102,6 +107,14 @@ impl Toolbox for ServiceTools {
         let way = Way::Service { service: &self.service, document: Some(&self.document), session: &self.session };
         self.answering.answer(question, &offered, way).await
     }
+}
+
+/// Whether the service says that it has no model: a dry run of a question finds out without asking any.
+async fn has_no_model(service: &Client) -> bool {
+    let question = json!({ "text": "```assistant\n?\n```\n", "dry_run": true, "output": "none" });
+    // If it does not answer, asking it will say why.
+    let report = service.post("/documents/run", Some(&question)).await;
+    report.is_ok_and(|report| report["blocks"][0]["problem"]["trouble"] == "no_assistant")
 }
 
 /// Why a server cannot be called, as REST describes it. A call wakes one that sleeps, and waits for one that starts.

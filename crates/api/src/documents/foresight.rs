@@ -102,7 +102,7 @@ impl Toolbox for Known {
         Err(Failure::new("a look at a document calls nothing"))
     }
 
-    fn nobody_to_ask(&self) -> Option<&str> {
-        (!self.has_assistant).then_some(NO_MODEL)
+    async fn nobody_to_ask(&self) -> Option<String> {
+        (!self.has_assistant).then(|| NO_MODEL.to_owned())
     }
 }

@@ -102,8 +102,8 @@ impl Toolbox for ServiceTools {
         }
     }
 
-    fn nobody_to_ask(&self) -> Option<&str> {
-        self.asking.model.is_none().then_some(NO_MODEL)
+    async fn nobody_to_ask(&self) -> Option<String> {
+        self.asking.model.is_none().then(|| NO_MODEL.to_owned())
     }
 
     async fn ask(&self, question: &Question) -> Result<Answer, Failure> {

@@ -44,9 +44,7 @@ async fn page(visit: &Visit<'_>, name: &str, arguments: Option<String>, outcome:
     let tool = if name.is_empty() { None } else { choice::find(visit, name).await? };
     let bench = match &tool {
         Some(tool) => bench(visit, tool, arguments, outcome).await?,
-        None if name.is_empty() => html!(
-            r#"<div class="empty"><h2>Choose a tool</h2><p>Write its name above, or <a href="/tools">find one by what it does</a>.</p></div>"#
-        ),
+        None if name.is_empty() => choice::all(visit),
         None => choice::missing(visit, name).await?,
     };
     let body = html!(

@@ -87,11 +87,11 @@ fn actions(visit: &Visit<'_>, server: &ServerView) -> Html {
         buttons.add(&button("refresh", "Refresh tools", "quiet", None));
     }
     buttons.add(&button("test", "Test", "quiet", None));
+    match record.enabled {
+        true => buttons.add(&button("disable", "Disable", "quiet", None)),
+        false => buttons.add(&button("enable", "Enable", "", None)),
+    }
     if !is_fixed {
-        match record.enabled {
-            true => buttons.add(&button("disable", "Disable", "quiet", None)),
-            false => buttons.add(&button("enable", "Enable", "", None)),
-        }
         buttons.add(&button("remove", "Remove", "danger", Some(removal(&record.name))));
     }
     html!(r#"<form class="actions" method="post">{csrf}{buttons}</form>"#, csrf = visit.csrf(), buttons = buttons)
@@ -156,7 +156,7 @@ fn facts(visit: &Visit<'_>, server: &ServerView, health: &ServerHealth) -> Html 
         fact(
             "Comes from",
             text(match record.origin {
-                registry::Origin::Config => "the config file, and is changed there".to_owned(),
+                registry::Origin::Config => "the config file; it is changed there, but can be disabled here".to_owned(),
                 _ => "the registry".to_owned(),
             }),
         ),

@@ -12,15 +12,12 @@
 
 use std::cell::Cell;
 
+use schema::CopyBudget;
 use serde_json::{Map, Value, json};
 
 /// How deep a schema is followed, and into how many parts: those that contain themselves end there.
 const DEEPEST: usize = 12;
 const MOST_PARTS: usize = 2000;
-
-/// How many values are copied for one tool. References copy what they lead to, each time, so a small schema can stand for a
-/// huge one; no provider takes a tool of this size.
-const MOST_COPIED: usize = 100_000;
 
 const KEPT: [&str; 15] = [
     "title",
@@ -45,8 +42,7 @@ const FORMATS: [&str; 6] = ["date-time", "enum", "float", "double", "int32", "in
 /// The same schema in the words Gemini knows, as far as it can be said in them.
 pub(super) fn schema(schema: &Value) -> Value {
     let top = super::object::with_plain_top(schema);
-    let mut said =
-        Translation { root: schema, parts: Cell::new(0), copies: Cell::new(MOST_COPIED) }.translated(&top, 0);
+    let mut said = Translation { root: schema, parts: Cell::new(0), copies: CopyBudget::default() }.translated(&top, 0);
     said.insert("type".to_owned(), "object".into());
     Value::Object(said)
 }
@@ -55,17 +51,17 @@ struct Translation<'s> {
     root: &'s Value,
     /// How many were seen so far.
     parts: Cell<usize>,
-    /// How many values may still be copied.
-    copies: Cell<usize>,
+    /// What may still be copied for one tool.
+    copies: CopyBudget,
 }
 
 impl Translation<'_> {
     /// A copy of a schema's members; `None` if it is no object, or too much was copied already.
     fn copy(&self, schema: &Value) -> Option<Map<String, Value>> {
-        let members = schema.as_object()?;
-        let size = size_up_to(schema, self.copies.get())?;
-        self.copies.set(self.copies.get() - size);
-        Some(members.clone())
+        match schema.is_object().then(|| self.copies.copy(schema))?? {
+            Value::Object(members) => Some(members),
+            _ => None,
+        }
     }
 
     fn translated(&self, schema: &Value, depth: usize) -> Map<String, Value> {
@@ -171,23 +167,6 @@ impl Translation<'_> {
         }
         Some(whole)
     }
-}
-
-/// So many bytes of a text count as one value.
-const TEXT_BYTES: usize = 64;
-
-/// How many values there are in a value, itself included, where a long text counts as several; `None` if they are more than
-/// `most`.
-fn size_up_to(value: &Value, most: usize) -> Option<usize> {
-    let left = most.checked_sub(1)?;
-    let add = |sum: usize, part: &Value| Some(sum + size_up_to(part, left.checked_sub(sum)?)?);
-    let within = match value {
-        Value::Object(members) => members.values().try_fold(0, add)?,
-        Value::Array(elements) => elements.iter().try_fold(0, add)?,
-        Value::String(text) => Some(text.len() / TEXT_BYTES).filter(|&parts| parts <= left)?,
-        _ => 0,
-    };
-    Some(within + 1)
 }
 
 /// Adds what is not said yet; properties and what is required of both count.
@@ -313,21 +292,18 @@ mod tests {
     }
 
     #[test]
-    fn the_values_of_a_value_are_counted_up_to_a_bound() {
-        let value = json!({"a": [1, 2, {}], "b": null});
-        assert_eq!(size_up_to(&value, 6), Some(6));
-        assert_eq!((size_up_to(&value, 5), size_up_to(&value, 0)), (None, None));
-    }
-
-    #[test]
     fn what_is_copied_has_a_bound_whatever_references_say() {
         let many: Map<String, Value> = (0..1000).map(|n| (format!("p{n}"), json!({"$ref": "#/$defs/large"}))).collect();
         let names: Vec<Value> = (0..1000).map(|n| format!("r{n}").into()).collect();
         let given = json!({"type": "object", "properties": many, "$defs": {"large": {"required": names}}});
-        let translation = Translation { root: &given, parts: Cell::new(0), copies: Cell::new(MOST_COPIED) };
+        let translation = Translation { root: &given, parts: Cell::new(0), copies: CopyBudget::default() };
         let said = translation.translated(&given, 0);
         assert_eq!(said["properties"].as_object().unwrap().len(), 1000, "each is there, but not all have members");
-        assert!(translation.copies.get() < 1002, "as much as allowed was copied, and no more");
+        assert_eq!(
+            translation.copies.copy(&given["$defs"]["large"]),
+            None,
+            "as much as allowed was copied, and no more"
+        );
     }
 
     #[test]

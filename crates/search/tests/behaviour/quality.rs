@@ -32,6 +32,7 @@ pub(crate) fn tools() -> Vec<(Tool, Document)> {
             name: tool.name.clone(),
             description: tool.description.clone(),
             parameters: tool.parameters.keys().cloned().collect(),
+            about_server: String::new(),
         };
         (tool, document)
     });
@@ -62,12 +63,12 @@ fn quality(read: impl Fn(&str) -> Query) -> [f64; 3] {
     sums.map(|sum| sum / requests.len() as f64 * 100.0)
 }
 
-// What was measured, less about one request: 55.6, 92.4 and 73.8 by words and meaning, 37.0, 63.2 and 49.8 by words.
+// What was measured, less about one request: 56.8, 92.4 and 74.2 by words and meaning, 37.0, 63.8 and 50.0 by words.
 
 #[test]
 fn by_words_and_meaning_most_requests_find_their_tool() {
     let [first, recall, ndcg] = quality(embedded);
-    assert!(first >= 54.0 && recall >= 91.0 && ndcg >= 72.8, "{first:.1} {recall:.1} {ndcg:.1}");
+    assert!(first >= 55.5 && recall >= 91.0 && ndcg >= 73.2, "{first:.1} {recall:.1} {ndcg:.1}");
 }
 
 #[test]

@@ -28,8 +28,8 @@ fn most_tools_of_real_servers_get_the_right_skill() {
         primary += usize::from(found.primary().is_some());
         right += usize::from(found.primary() == Some(&tool.category));
     }
-    // Measured: 75, 84, 70 and 64 of 88.
-    assert!(first >= 74 && told >= 83 && primary >= 68 && right >= 62, "{first} {told} {primary} {right}");
+    // Measured: 79, 85, 71 and 69 of 88.
+    assert!(first >= 78 && told >= 84 && primary >= 70 && right >= 68, "{first} {told} {primary} {right}");
 }
 
 #[test]
@@ -55,4 +55,44 @@ fn a_skill_is_found_by_its_members_but_they_have_no_say_in_who_has_it() {
     assert_eq!(classifier.classify(&odd), told, "what a tool is for does not depend on what was told before");
     classifier.recompute(std::iter::empty());
     assert_eq!(score(&classifier), before);
+}
+
+/// Tools that many servers have, with the skill that people expect them to have.
+const COMMON: [(&str, &str, &str); 24] = [
+    ("create_issue", "Create a new GitHub issue", "issue-tracking"),
+    ("issue_write", "Create a new or update an existing issue in a GitHub repository.", "issue-tracking"),
+    ("list_issues", "List issues in a repository", "issue-tracking"),
+    ("close_issue", "Close an issue of a repository", "issue-tracking"),
+    ("add_issue_comment", "Add a comment to a specific issue in a GitHub repository.", "issue-tracking"),
+    ("list_repositories", "List repositories of a user", "source-control"),
+    ("list_user_repos", "List repositories of a user", "source-control"),
+    ("get_repository", "Get information about a GitHub repository", "source-control"),
+    ("search_repositories", "Search for GitHub repositories", "source-control"),
+    ("create_branch", "Create a new branch in a GitHub repository", "source-control"),
+    ("list_commits", "Get list of commits of a branch in a GitHub repository", "source-control"),
+    ("create_pull_request", "Create a new pull request in a GitHub repository", "source-control"),
+    ("git_status", "Shows the working tree status", "source-control"),
+    ("read_file", "Read the complete contents of a file from the file system", "files"),
+    ("list_directory", "Get a detailed listing of all files and directories in a specified path", "files"),
+    ("fetch", "Fetches a URL from the internet and extracts its contents as markdown", "web-browsing"),
+    ("query", "Run a read-only SQL query", "databases"),
+    ("get_current_time", "Get current time in a specific timezone", "calendar-and-time"),
+    ("create_entities", "Create multiple new entities in the knowledge graph", "knowledge"),
+    ("send_email", "Send an email", "email"),
+    ("slack_post_message", "Post a new message to a Slack channel", "chat"),
+    ("brave_web_search", "Performs a web search using the Brave Search API", "web-search"),
+    ("browser_click", "Perform click on a web page", "web-browsing"),
+    ("create_event", "Create a calendar event", "calendar-and-time"),
+];
+
+#[test]
+fn common_tools_have_the_primary_skill_that_people_expect() {
+    let wrong: Vec<String> = COMMON
+        .iter()
+        .filter_map(|(name, description, expected)| {
+            let found = CLASSIFIER.classify(&vector(name, description));
+            (found.primary() != Some(*expected)).then(|| format!("{name}, {description}: {:?}", found.skills))
+        })
+        .collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }

@@ -1,6 +1,6 @@
 //! Tools come, change and go.
 
-use search::{Index, Limits, Query, TextHash};
+use search::{Document, Index, Limits, Query, TextHash};
 
 use crate::{TEN, by_meaning, by_words, document, embed_lacking, embedded, find, keys};
 
@@ -178,4 +178,39 @@ fn a_request_without_letters_means_nothing() {
     for nothing in ["!!!???", "\u{0}", " … "] {
         assert!(find(&index, nothing).is_empty(), "{nothing:?}");
     }
+}
+
+#[test]
+fn what_a_server_is_for_counts_for_its_tools() {
+    let memory = "Stores what is said in a knowledge graph";
+    let tools = [
+        ("memory", "create_entities", "Create multiple new entities in the knowledge graph"),
+        ("memory", "add_observations", "Add new observations to existing entities in the knowledge graph"),
+        ("memory", "read_graph", "Read the entire knowledge graph"),
+        ("time", "get_current_time", "Get current time in a specific timezone"),
+        ("fetch", "fetch", "Fetches a URL from the internet and extracts its contents as markdown"),
+        ("everything", "printEnv", "Prints all environment variables, helpful for debugging MCP server configuration"),
+        ("everything", "echo", "Echoes back the input"),
+        (
+            "thinking",
+            "sequentialthinking",
+            "A detailed tool for dynamic and reflective problem-solving through thoughts",
+        ),
+        ("filesystem", "write_file", "Create a new file or completely overwrite an existing file with new content"),
+        ("git", "git_add", "Adds file contents to the staging area"),
+    ];
+    let documents: Vec<Document> = tools
+        .iter()
+        .map(|(server, name, description)| {
+            let about_server = if *server == "memory" { memory.to_owned() } else { String::new() };
+            Document { about_server, ..document(server, name, description) }
+        })
+        .collect();
+    let index = by_meaning(&documents);
+    for request in ["remember something", "remember something about Anna", "memory"] {
+        let found = find(&index, request);
+        assert_eq!(tools[found[0].key].0, "memory", "{request}: {:?}", keys(&found));
+    }
+    // A server that fits takes nothing from a tool that fits better.
+    assert_eq!(tools[find(&index, "what time is it")[0].key].1, "get_current_time");
 }

@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use registry::{Embedding, Page, ServerId, ToolFilter};
-use search::{Document, EmbedError, Embedder, embed_documents};
+use registry::{Embedding, Page, ServerId, ServerRecord, ToolFilter};
+use search::{Document, EmbedError, Embedder, TextHash, embed_documents};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::time::{Instant, sleep, sleep_until};
@@ -21,6 +21,8 @@ use crate::{Error, Event};
 
 /// How many tools get their vectors at once: little enough that news are not kept waiting.
 const AT_ONCE: usize = 16;
+/// Bytes of a server's instructions that count as what it says of itself: what it is for comes first.
+const MOST_INSTRUCTIONS: usize = 400;
 /// How long what was discovered may take to be written down before the library looks at what there is.
 const WRITING: Duration = Duration::from_secs(2);
 /// How long to wait before the database, or the model, is tried again; the model after longer and longer.
@@ -210,7 +212,13 @@ impl Finder {
     async fn read(&self, stale: &mut Stale) -> Result<(), Error> {
         if stale.everything {
             let tools = self.house.store.tools(&ToolFilter::default(), Page::ALL).await?.items;
-            self.change(move |library| library.replace_all(tools)).await?;
+            let about: Vec<_> =
+                self.house.all().iter().map(|handle| (handle.id, about(&handle.shown().record))).collect();
+            self.change(move |library| {
+                library.describe_servers(about);
+                library.replace_all(tools);
+            })
+            .await?;
             self.recall().await?;
             self.change(Library::has_been_read).await?;
             stale.everything = false;
@@ -220,7 +228,13 @@ impl Finder {
             let is_written = self.house.records.caught_up(server, WRITING).await;
             let filter = ToolFilter { server: Some(server), ..ToolFilter::default() };
             let tools = self.house.store.tools(&filter, Page::ALL).await?.items;
-            self.change(move |library| library.replace(server, tools)).await?;
+            let handle = self.house.find(&server.to_string()).ok();
+            let about = handle.map(|handle| (server, about(&handle.shown().record)));
+            self.change(move |library| {
+                library.describe_servers(about);
+                library.replace(server, tools);
+            })
+            .await?;
             if !is_written {
                 return Err(Error::Internal { what: "what was discovered is not written down yet".to_owned() });
             }
@@ -247,7 +261,20 @@ impl Finder {
         if model.is_resting() {
             return false;
         }
-        let lacking = self.library.read().unwrap_or_else(PoisonError::into_inner).lacking(AT_ONCE);
+        let (lacking, servers) = {
+            let library = self.library.read().unwrap_or_else(PoisonError::into_inner);
+            (library.lacking(AT_ONCE), library.servers_lacking(AT_ONCE))
+        };
+        if lacking.is_empty() && !servers.is_empty() {
+            match self.embed_servers(embedder, servers).await {
+                Ok(()) => model.has_worked(),
+                Err(error) => {
+                    self.wellness.failed(error.to_string());
+                    model.has_failed(&error);
+                }
+            }
+            return !model.is_resting();
+        }
         if lacking.is_empty() {
             if self.wellness.trouble().is_some() {
                 self.look_at_model(embedder, model).await;
@@ -290,7 +317,8 @@ impl Finder {
     async fn embed(&self, embedder: Arc<dyn Embedder>, lacking: Vec<Lacking>) -> Result<Option<(usize, usize)>, Error> {
         let library = Arc::clone(&self.library);
         let making = tokio::task::spawn_blocking(move || -> Result<Made, EmbedError> {
-            let vectors = vectors_of(&*embedder, &lacking)?;
+            let documents: Vec<&Document> = lacking.iter().map(|lacking| &lacking.document).collect();
+            let vectors = vectors_of(&*embedder, &documents)?;
             let mut library = library.write().unwrap_or_else(PoisonError::into_inner);
             let lengths = vectors.iter().flatten().map(|vector| (library.dimension(), vector.len()));
             let turned = lengths.into_iter().find(|(before, now)| *before != 0 && before != now);
@@ -318,6 +346,26 @@ impl Finder {
         Ok(turned)
     }
 
+    /// Makes the vectors of what servers say of themselves. They are few, and kept nowhere.
+    async fn embed_servers(
+        &self,
+        embedder: Arc<dyn Embedder>,
+        servers: Vec<(String, TextHash, Document)>,
+    ) -> Result<(), Error> {
+        let library = Arc::clone(&self.library);
+        let making = tokio::task::spawn_blocking(move || -> Result<(), EmbedError> {
+            let documents: Vec<&Document> = servers.iter().map(|(_, _, document)| document).collect();
+            let vectors = vectors_of(&*embedder, &documents)?;
+            let mut library = library.write().unwrap_or_else(PoisonError::into_inner);
+            for ((server, hash, _), vector) in servers.iter().zip(vectors) {
+                library.set_server_vector(server, *hash, vector.as_deref());
+            }
+            Ok(())
+        });
+        let broke = |_| Error::Internal { what: "the model broke".to_owned() };
+        making.await.map_err(broke)?.map_err(|error| Error::Internal { what: with_causes(&error) })
+    }
+
     /// Changes the library away from the thread that moves calls.
     pub(super) async fn change(&self, change: impl FnOnce(&mut Library) + Send + 'static) -> Result<(), Error> {
         let library = Arc::clone(&self.library);
@@ -332,9 +380,8 @@ impl Finder {
 
 /// The vectors of some tools. Where the model wants none of them, each is tried alone: one odd text must not cost others
 /// their vectors.
-fn vectors_of(embedder: &dyn Embedder, lacking: &[Lacking]) -> Result<Vec<Option<Vec<f32>>>, EmbedError> {
-    let documents: Vec<&Document> = lacking.iter().map(|lacking| &lacking.document).collect();
-    match embed_documents(embedder, &documents) {
+fn vectors_of(embedder: &dyn Embedder, documents: &[&Document]) -> Result<Vec<Option<Vec<f32>>>, EmbedError> {
+    match embed_documents(embedder, documents) {
         Err(error) if error.is_about_the_texts => {}
         made => return Ok(made?.into_iter().map(Some).collect()),
     }
@@ -350,6 +397,16 @@ fn vectors_of(embedder: &dyn Embedder, lacking: &[Lacking]) -> Result<Vec<Option
         made => Ok(made?.pop()),
     };
     documents.iter().map(alone).collect()
+}
+
+/// What a server says of itself: its own name and title, what it is for, and how its instructions begin.
+fn about(record: &ServerRecord) -> String {
+    let info = record.server_info.as_ref();
+    let said = |member: &str| info.and_then(|info| info[member].as_str());
+    let own_name = said("name").filter(|name| *name != record.name);
+    let instructions = said("instructions").map(|text| &text[..text.floor_char_boundary(MOST_INSTRUCTIONS)]);
+    let parts = [own_name, said("title"), record.description.as_deref(), said("description"), instructions];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(". ")
 }
 
 /// A vector as it is kept: its numbers in little-endian order.

@@ -105,8 +105,12 @@ pub(super) struct Library {
     index: Index<ToolId>,
     books: HashMap<ToolId, Book>,
     by_point: HashMap<PointId, ToolId>,
+    /// What servers say of themselves.
+    about_servers: HashMap<ServerId, String>,
     /// Texts of which the model makes no vector.
     given_up: HashMap<ToolId, TextHash>,
+    /// The same of servers.
+    servers_given_up: HashMap<String, TextHash>,
     /// Whether the registry was read as a whole at least once.
     is_read: bool,
 }
@@ -117,9 +121,16 @@ impl Library {
             index: Index::new(dimension),
             books: HashMap::new(),
             by_point: HashMap::new(),
+            about_servers: HashMap::new(),
             given_up: HashMap::new(),
+            servers_given_up: HashMap::new(),
             is_read: false,
         }
+    }
+
+    /// What servers say of themselves. It counts for tools that are put in afterwards.
+    pub(super) fn describe_servers(&mut self, about: impl IntoIterator<Item = (ServerId, String)>) {
+        self.about_servers.extend(about);
     }
 
     /// A server has these tools now, and no others.
@@ -154,6 +165,7 @@ impl Library {
             name: tool.original_name.clone(),
             description: tool.description.clone().unwrap_or_default(),
             parameters: tool.input_schema.as_ref().map(|schema| parameters(schema.get())).unwrap_or_default(),
+            about_server: self.about_servers.get(&tool.source_server_id).cloned().unwrap_or_default(),
         };
         let hash = document.text_hash();
         self.index.insert(tool.id, document);
@@ -199,6 +211,21 @@ impl Library {
     /// Gives a tool the vector that was made for its text. Says no if it is none.
     pub(super) fn set_vector(&mut self, tool: ToolId, hash: TextHash, vector: &[f32]) -> bool {
         self.index.set_vector(&tool, hash, vector)
+    }
+
+    /// Some servers that have no vector yet: their names, and what they say of themselves.
+    pub(super) fn servers_lacking(&self, count: usize) -> Vec<(String, TextHash, Document)> {
+        let lacking = self.index.servers_lacking(usize::MAX).into_iter();
+        let is_tried = |name: &String, hash: TextHash| self.servers_given_up.get(name) == Some(&hash);
+        let lacking = lacking.filter(|lacking| !is_tried(lacking.key, lacking.hash)).take(count);
+        lacking.map(|lacking| (lacking.key.clone(), lacking.hash, lacking.document.clone())).collect()
+    }
+
+    /// Gives a server the vector that was made of what it says of itself; without one, it is not tried again.
+    pub(super) fn set_server_vector(&mut self, server: &String, hash: TextHash, vector: Option<&[f32]>) {
+        if !vector.is_some_and(|vector| self.index.set_server_vector(server, hash, vector)) {
+            self.servers_given_up.insert(server.clone(), hash);
+        }
     }
 
     /// A text has no vector, and is not tried again.

@@ -73,19 +73,28 @@ fn section(section: &OutlineSection) -> Html {
             )
         })
         .collect();
+    let (server, why) = server_and_why(section);
     html!(
-        r##"<li class="level-{level}"><a class="heading" href="#line-{line}">{heading}</a><span class="sub">{server} <span>{why}</span></span><ol>{blocks}</ol></li>"##,
+        r##"<li class="level-{level}"><a class="heading" href="#line-{line}">{heading}</a><span class="sub"><span class="tag">{server}</span> <span>{why}</span></span><ol>{blocks}</ol></li>"##,
         level = section.level,
         line = section.line,
         heading = clip(heading, 80),
-        server = server_tag(section.server.as_deref()),
-        why = section.why(),
+        server = server,
+        why = why,
         blocks = blocks,
     )
 }
 
-fn server_tag(server: Option<&str>) -> Html {
-    html!(r#"<span class="tag">{}</span>"#, server.unwrap_or("no server"))
+/// The server of a section, and why it is that one. Assistants in a section that is bound to nothing may use all servers.
+fn server_and_why(section: &OutlineSection) -> (&str, String) {
+    let is_free = |block: &OutlineBlock| block.addressee == Addressee::Assistant && block.bound.is_none();
+    match &section.server {
+        Some(first) if section.blocks.iter().any(is_free) => {
+            ("all servers", format!("not bound; `mcp` means `{first}`, the first enabled server"))
+        }
+        Some(server) => (server, section.why()),
+        None => ("no server", section.why()),
+    }
 }
 
 fn badge(block: &OutlineBlock) -> Option<Html> {
@@ -125,7 +134,10 @@ fn why(block: &OutlineBlock, section: &OutlineSection) -> String {
         (Addressee::Server(_), None) => "named by the block".to_owned(),
         (Addressee::AnyServer, Some(bound)) => bound.to_string(),
         (Addressee::AnyServer, None) => section.why(),
-        (Addressee::Assistant, _) => format!("a model answers, with tools of: {}", section.why()),
+        (Addressee::Assistant, Some(bound)) => {
+            format!("a model answers, with the tools of `{}`: {bound}", bound.binding.server)
+        }
+        (Addressee::Assistant, None) => "a model answers, with the tools of all enabled servers: not bound".to_owned(),
     }
 }
 
@@ -216,5 +228,20 @@ mod tests {
         let shown = column(&outline).0;
         assert!(shown.contains("binds"), "{shown}");
         assert_eq!(fences(&outline).len(), 4);
+    }
+
+    #[test]
+    fn an_assistant_that_may_use_all_servers_is_labelled_so() {
+        let ask = "```assistant\nWell?\n```\n";
+        let document = Document::parse(format!("# Free\n{ask}# Bound\n<!-- mcp: second -->\n\n{ask}"));
+        let servers = ["first", "second"].map(|name| Server { name: name.to_owned(), is_enabled: true });
+        let outline = outline(&document, &servers, &Bindings::of(&document, &[]));
+        let blocks = fences(&outline);
+        let (free, bound) = (&blocks[&2].0, &blocks[&8].0);
+        assert!(free.contains("all enabled servers") && !free.contains("first"), "{free}");
+        assert!(bound.contains("with the tools of `second`"), "{bound}");
+        let column = column(&outline).0;
+        assert!(column.contains(r#"<span class="tag">all servers</span>"#), "{column}");
+        assert!(column.contains(r#"<span class="tag">second</span>"#) && !column.contains(">first<"), "{column}");
     }
 }

@@ -16,6 +16,8 @@ use crate::visit::Visit;
 const SUGGESTED: usize = 200;
 /// So many are named instead of one that is not there.
 const INSTEAD: usize = 30;
+/// So many tools are listed where none is chosen yet.
+const LISTED: usize = 100;
 
 /// The tool of a full name, as we write it or as clients see it.
 pub(super) async fn find(visit: &Visit<'_>, name: &str) -> Result<Option<ToolRecord>, Error> {
@@ -37,26 +39,70 @@ pub(crate) fn suggest(visit: &Visit<'_>) -> Reply {
     Reply::Bare(StatusCode::OK, suggested(visit, visit.query.said("part").unwrap_or_default()))
 }
 
-/// What to say of a name that no tool has.
+/// The tools there are, where none is named.
+pub(super) fn all(visit: &Visit<'_>) -> Html {
+    match listed(visit, "") {
+        Some(list) => html!(
+            r#"<div id="choices"><h2>Choose a tool</h2>{list}<p class="hint">Or <a href="/tools">find one by what it does</a>.</p></div>"#,
+            list = list,
+        ),
+        None => html!(
+            r#"<div class="empty"><h2>No tools</h2><p>No connected server offers a tool. <a href="/">Look at the servers</a>, or <a href="/add">add one</a>.</p></div>"#
+        ),
+    }
+}
+
+/// What to say of a name that no tool has: the tools that have it in their names, or those that may be meant.
 pub(super) async fn missing(visit: &Visit<'_>, name: &str) -> Result<Html, Error> {
-    let (why, others) = match owner(visit, name).await? {
+    let owner = owner(visit, name).await?;
+    if let Some(list) = listed(visit, name) {
+        let why = match &owner {
+            Some(server) if server != name => Some(of_server(visit, server, name).await?.0),
+            _ => None,
+        };
+        return Ok(html!(
+            r#"<div id="choices"><h2>Tools with <code>{name}</code> in their names</h2>{why}{list}</div>"#,
+            name = clip(name, 120),
+            why = why,
+            list = list,
+        ));
+    }
+    let (why, others) = match owner {
         Some(server) => of_server(visit, &server, name).await?,
         None => (html!("<p>No server is called so either.</p>"), found(visit, name).await),
     };
-    let links: Html = others
-        .iter()
-        .map(|other| {
-            let path = form::address("/playground", &[("tool", other)]);
-            html!(r#"<li><a href="{path}">{name}</a></li>"#, path = path, name = clip(other, 120))
-        })
-        .collect();
-    let list = (!others.is_empty()).then(|| html!(r#"<h3>Did you mean</h3><ul class="plain">{}</ul>"#, links));
+    let list = (!others.is_empty()).then(|| html!("<h3>Did you mean</h3>{}", links(&others)));
     Ok(html!(
         r#"<div class="empty" id="missing"><h2>There is no tool <code>{name}</code></h2>{why}{list}<p><a href="/tools">Look for another one.</a></p></div>"#,
         name = clip(name, 120),
         why = why,
         list = list,
     ))
+}
+
+/// The tools whose names have a part in them, if there are any.
+fn listed(visit: &Visit<'_>, part: &str) -> Option<Html> {
+    let mut names = visit.service().tool_names_with(part, LISTED + 1);
+    let has_more = names.len() > LISTED;
+    names.truncate(LISTED);
+    let more = has_more.then(|| {
+        html!(
+            r#"<p class="hint">The first {} are listed; write a longer part of the name to find the others.</p>"#,
+            LISTED
+        )
+    });
+    (!names.is_empty()).then(|| html!("{}{}", links(&names), more))
+}
+
+fn links(names: &[String]) -> Html {
+    let items: Html = names
+        .iter()
+        .map(|name| {
+            let path = form::address("/playground", &[("tool", name)]);
+            html!(r#"<li><a href="{path}">{name}</a></li>"#, path = path, name = clip(name, 120))
+        })
+        .collect();
+    html!(r#"<ul class="plain">{}</ul>"#, items)
 }
 
 /// In how many ways a full name is cut into server and tool. Real names have a handful of dots.
@@ -99,12 +145,8 @@ fn alike(one: &str, other: &str) -> usize {
     one.chars().zip(other.chars()).take_while(|(one, other)| one.eq_ignore_ascii_case(other)).count()
 }
 
-/// Tools whose names have it in them, or that are found by such words.
+/// Tools that are found by such words.
 async fn found(visit: &Visit<'_>, name: &str) -> Vec<String> {
-    let named = visit.service().tool_names_with(name, INSTEAD);
-    if !named.is_empty() {
-        return named;
-    }
     let wanted = Wanted {
         query: name.chars().take(200).collect(),
         limit: 5,

@@ -39,7 +39,7 @@ pub(super) fn section(visit: &Visit<'_>, server: &ServerView, draft: Option<&Dra
     let title = Html(title.to_owned());
     if record.origin == registry::Origin::Config {
         return html!(
-            r#"{title}<p class="muted">It comes from the config file and is changed there. Secrets are masked.</p><pre class="block" tabindex="0">{masked}</pre></section>"#,
+            r#"{title}<p class="muted">It comes from the config file and is changed there; only whether it is enabled is changed here. Secrets are masked.</p><pre class="block" tabindex="0">{masked}</pre></section>"#,
             title = title,
             masked = masked,
         );

@@ -1,9 +1,9 @@
 //! A JSON Schema in words: what each member may be, its limits, and what is inside of it. References within the schema
 //! are followed, so that what libraries generate reads like what people write.
 
-use std::cell::Cell;
 use std::collections::HashSet;
 
+use schema::CopyBudget;
 use serde_json::{Map, Value};
 
 use super::definition::cut;
@@ -21,15 +21,12 @@ const PARTS: usize = 32;
 /// So many kinds are told that a value may be, and so deep.
 const KINDS: usize = 8;
 const DEEPEST_KIND: usize = 3;
-/// So many values of a schema are copied for one table: references copy what they lead to, each time, so a small schema can
-/// stand for a huge one.
-const COPIES: usize = 100_000;
 /// So many choices are named.
 const CHOICES: usize = 20;
 
 /// The members of an object as a table, with those of the objects inside of it below them.
 pub(super) fn table(schema: &Value) -> Html {
-    let whole = Whole { root: schema, copies: Cell::new(COPIES) };
+    let whole = Whole { root: schema, copies: CopyBudget::default() };
     let mut table = Table { whole: &whole, rows: Html::default(), count: 0, patience: PATIENCE };
     table.members(&whole.resolved(schema), 0);
     if table.count == 0 {
@@ -47,39 +44,15 @@ pub(super) fn table(schema: &Value) -> Html {
 /// A whole schema, which its references lead into.
 struct Whole<'s> {
     root: &'s Value,
-    /// How many values may still be copied.
-    copies: Cell<usize>,
+    /// What may still be copied for one table.
+    copies: CopyBudget,
 }
 
 impl Whole<'_> {
     /// A copy of a part; nothing known of it if too much was copied already.
     fn copy(&self, part: &Value) -> Value {
-        let left = self.copies.get();
-        match size_up_to(part, left) {
-            Some(size) => {
-                self.copies.set(left - size);
-                part.clone()
-            }
-            None => Value::Object(Map::new()),
-        }
+        self.copies.copy(part).unwrap_or_else(|| Value::Object(Map::new()))
     }
-}
-
-/// So many bytes of a text count as one value.
-const TEXT_BYTES: usize = 64;
-
-/// How many values there are in a value, itself included, where a long text counts as several; `None` if they are more than
-/// `most`.
-fn size_up_to(value: &Value, most: usize) -> Option<usize> {
-    let left = most.checked_sub(1)?;
-    let add = |sum: usize, part: &Value| Some(sum + size_up_to(part, left.checked_sub(sum)?)?);
-    let within = match value {
-        Value::Object(members) => members.values().try_fold(0, add)?,
-        Value::Array(elements) => elements.iter().try_fold(0, add)?,
-        Value::String(text) => Some(text.len() / TEXT_BYTES).filter(|&parts| parts <= left)?,
-        _ => 0,
-    };
-    Some(within + 1)
 }
 
 struct Table<'s> {

@@ -1,0 +1,96 @@
+//! One call that a model wants: what it means, and how it goes.
+
+use std::time::{Duration, Instant};
+
+use models::{ToolCall, ToolResult};
+
+use crate::content;
+use crate::offer::{Hands, Mishap, Offer, Permission};
+use crate::search_surface;
+
+/// A call that can be made.
+#[derive(Debug, Clone)]
+pub(crate) enum Prepared {
+    /// Of the tool at this place among those offered.
+    Call { place: usize, arguments: String },
+    /// For tools that fit these words, so many at most.
+    Search { query: String, limit: usize },
+    /// For all that is known of the tool at this place.
+    Describe { place: usize },
+}
+
+/// A call that is not made.
+pub(crate) struct Unmade {
+    /// What the model is told instead of a result.
+    pub(crate) why: String,
+    pub(crate) kind: Kind,
+}
+
+/// Why a call is not made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The model got something wrong that it can mend.
+    Mistake,
+    /// The same was asked for before.
+    Repeat,
+    /// No more calls may be made.
+    Spent,
+}
+
+/// How a call went.
+pub(crate) enum Went {
+    /// It was made, and gave this.
+    Made(ToolResult),
+    /// It was not made; the model is told why.
+    Unmade(ToolResult),
+    /// Somebody stopped it: everything ends.
+    Stopped(String),
+}
+
+/// The same was asked for before.
+pub(crate) fn repeated() -> Unmade {
+    let why = "this was called with the same arguments before, and its result is above. Do not call it again; answer with \
+               what you know, or try something else.";
+    Unmade { why: why.to_owned(), kind: Kind::Repeat }
+}
+
+/// Makes one call, if it may be made; and how long that took.
+pub(crate) async fn one_call(
+    call: &ToolCall,
+    prepared: &Result<Prepared, Unmade>,
+    offers: &[Offer],
+    hands: &impl Hands,
+) -> (Went, Duration) {
+    let (offer, arguments) = match prepared {
+        Ok(Prepared::Call { place, arguments }) => (&offers[*place], arguments),
+        Ok(Prepared::Describe { place }) => {
+            let text = search_surface::described(&offers[*place].tool);
+            return (Went::Made(ToolResult::text(call, text)), Duration::ZERO);
+        }
+        Ok(Prepared::Search { query, limit }) => {
+            let began = Instant::now();
+            let result = match hands.find(query, *limit).await {
+                Ok(names) => {
+                    let named = |name: &String| offers.iter().find(|offer| offer.tool.name == *name);
+                    ToolResult::text(call, search_surface::found(names.iter().filter_map(named)))
+                }
+                Err(why) => ToolResult::error(call, format!("the search failed: {why}")),
+            };
+            return (Went::Made(result), began.elapsed());
+        }
+        Err(Unmade { why, .. }) => return (Went::Unmade(ToolResult::error(call, why)), Duration::ZERO),
+    };
+    if offer.is_destructive
+        && let Permission::Refused(why) = hands.permit(offer, arguments).await
+    {
+        return (Went::Unmade(ToolResult::error(call, why)), Duration::ZERO);
+    }
+    // Whoever thinks about a permission takes their time; that is no time of the call.
+    let began = Instant::now();
+    let went = match hands.call(&offer.tool.name, arguments).await {
+        Ok(result) => Went::Made(content::result(call, &result)),
+        Err(Mishap::Failed(why)) => Went::Made(ToolResult::error(call, why)),
+        Err(Mishap::Stopped(why)) => Went::Stopped(why),
+    };
+    (went, began.elapsed())
+}

@@ -1,0 +1,67 @@
+//! Servers, compared with requests like tools: what a request has in common with a server counts a little for all of the
+//! server's tools.
+
+use std::collections::HashMap;
+
+use crate::document::{Document, TextHash};
+use crate::index::{Index, Lacking};
+use crate::lexical::Slot;
+use crate::query::Query;
+
+/// A server that scores no more than this has nothing to do with a request.
+const LEAST_SCORE: f32 = 0.15;
+
+/// The servers that have tools in an index.
+pub(crate) struct Servers {
+    index: Index<String>,
+    /// How many tools each has.
+    tools: HashMap<String, usize>,
+}
+
+impl Servers {
+    pub(crate) fn new(dimension: usize) -> Self {
+        Self { index: Index::without_servers(dimension), tools: HashMap::new() }
+    }
+
+    /// Takes note of a tool; the slot of its server, unless it has none.
+    pub(crate) fn insert(&mut self, tool: &Document) -> Option<Slot> {
+        if tool.server.is_empty() {
+            return None;
+        }
+        *self.tools.entry(tool.server.clone()).or_default() += 1;
+        let known = self.index.document(&tool.server);
+        if known.is_none_or(|known| known.description != tool.about_server) {
+            let (name, description) = (tool.server.clone(), tool.about_server.clone());
+            self.index.insert(tool.server.clone(), Document { name, description, ..Document::default() });
+        }
+        self.index.slot_of(&tool.server)
+    }
+
+    /// A tool is gone. A server without tools is forgotten.
+    pub(crate) fn remove(&mut self, tool: &Document) {
+        let Some(count) = self.tools.get_mut(&tool.server) else { return };
+        *count -= 1;
+        if *count == 0 {
+            self.tools.remove(&tool.server);
+            self.index.remove(&tool.server);
+        }
+    }
+
+    pub(crate) fn forget_vectors(&mut self) {
+        self.index.forget_vectors();
+    }
+
+    pub(crate) fn lacking(&self, count: usize) -> Vec<Lacking<'_, String>> {
+        self.index.lacking(count)
+    }
+
+    pub(crate) fn set_vector(&mut self, server: &String, hash: TextHash, vector: &[f32]) -> bool {
+        self.index.set_vector(server, hash, vector)
+    }
+
+    /// How much each server has to do with a request, by its slot, from 0 to 1.
+    pub(crate) fn relevance(&self, query: &Query) -> Vec<f32> {
+        let relevance = |score: f32| ((score - LEAST_SCORE) / (1.0 - LEAST_SCORE)).clamp(0.0, 1.0);
+        self.index.scores(query).into_iter().map(relevance).collect()
+    }
+}
