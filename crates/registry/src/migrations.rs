@@ -29,7 +29,7 @@ macro_rules! migrations {
 }
 
 /// All there are, in order.
-const MIGRATIONS: &[Migration] = migrations![1 "0001_registry", 2 "0002_lean_executions", 3 "0003_skills", 4 "0004_judgements", 5 "0005_switches", 6 "0006_sizes"];
+const MIGRATIONS: &[Migration] = migrations![1 "0001_registry", 2 "0002_lean_executions", 3 "0003_skills", 4 "0004_judgements", 5 "0005_switches", 6 "0006_sizes", 8 "0008_clients"];
 
 /// Another program that starts at the same time is waited for, and it may have much to change.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -191,6 +191,11 @@ mod tests {
                 "0006_sizes",
                 "792915372b6b968c2fb4d7b4aea8c85b3fd06b19006a5b89c67d1dac67c178fa",
                 "97fcd12cdef5293a01d2f4366b1317143ab3bc3074dea6d3e213c591ea8ea7b4",
+            ),
+            (
+                "0008_clients",
+                "b544215e93cda32cfcf83cdea96c68b9fe9b60ec1e139f3401063b2b36c587e0",
+                "4a3f2df12021029e61a1095245a0b6eade3213b9dafae7fa4d62ad329b839343",
             ),
         ];
         let sums = MIGRATIONS.iter().map(|it| (it.name, checksum(it.sqlite), checksum(it.postgres)));
