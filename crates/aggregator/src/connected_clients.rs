@@ -201,9 +201,10 @@ mod tests {
         let clients = ConnectedClients::default();
         let session = clients.begin_session("editor", Some("1.2"), Revision::V2025_11_25, &"me".into());
         session.count_call();
-        let [only] = &clients.all()[..] else { panic!("{clients:?}") };
+        let seen = clients.all();
+        let [only] = &seen[..] else { panic!("{clients:?}") };
         assert_eq!((only.version(), only.revision(), only.calls()), (Some("1.2"), "2025-11-25", 1));
-        drop((session, clients.all()));
+        drop((session, seen));
         assert_eq!(names(&clients), Vec::<String>::new());
     }
 
