@@ -2,6 +2,7 @@
 //!
 //! - [`pages`]: what every page must be; [`deeds`]: what can be done on them; [`door`]: who may
 //! - [`hostile`]: what servers say stays text; [`documents`]: documents that run tools
+//! - [`items`]: clients, prompts, resources, and times
 //! - [`scriptless`]: what scripts would do, done by pages
 //! - [`usage`]: what servers use, and what they say on the side; [`many`]: pages with very much to show
 
@@ -9,6 +10,7 @@ mod deeds;
 pub(crate) mod documents;
 mod door;
 pub(crate) mod hostile;
+mod items;
 mod many;
 mod pages;
 mod scriptless;

@@ -4,6 +4,7 @@
 //! - [`away`]: those elsewhere that are gone
 //! - [`story`]: the whole of it, with restarts in between, on either database
 //! - [`tools`]: what there is, and calls; [`executions`]: the account of them; [`skills`]: what tools are for
+//! - [`items`]: prompts, resources, connected clients and restarts
 //! - [`documents`]: Markdown documents that run tools; [`assistant`]: what an assistant may use
 //! - [`expensive`]: documents and schemas that would take for ever
 //! - [`overview`]: state, health, settings, audit, metrics; [`events`]: what happens, as it happens
@@ -21,6 +22,7 @@ mod documents;
 mod events;
 mod executions;
 mod expensive;
+mod items;
 mod mistakes;
 mod overview;
 mod registry_file;

@@ -1,12 +1,14 @@
 //! The verbs of `mcp-aggregator` for registered servers, by a running service and on the registry itself.
 //!
 //! - [`running`]: what a running service is asked to do; [`alone`]: what can be done while none runs
+//! - [`verbs`]: what else there is to do: logs, settings, clients, prompts, resources
 //! - [`import`]: the servers of other programs; [`backup`]: the whole registry, out and in
 
 mod alone;
 mod backup;
 mod import;
 mod running;
+mod verbs;
 
 use std::fs;
 use std::path::{Path, PathBuf};

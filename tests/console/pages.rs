@@ -5,7 +5,7 @@ use testkit::puppet::{Puppet, Spec};
 use super::Visitor;
 use crate::rest::Rest;
 
-const PAGES: [&str; 11] = [
+const PAGES: [&str; 14] = [
     "/",
     "/servers/fake",
     "/tools",
@@ -13,6 +13,9 @@ const PAGES: [&str; 11] = [
     "/tools/fake/echo",
     "/playground?tool=fake.echo",
     "/executions",
+    "/clients",
+    "/prompts",
+    "/resources",
     "/documents",
     "/add",
     "/settings",

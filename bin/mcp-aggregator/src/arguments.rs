@@ -2,6 +2,7 @@
 //!
 //! - `serving`, `demo`: what serves all servers as one; `trying`: what looks at tools and tries them
 //! - `servers`: servers that are registered; `exchange`: what comes from elsewhere and goes there
+//! - `items`: prompts and resources; `clients`: MCP clients
 //! - `documents`, `assistant`: documents that run tools, and a model that may use them
 //! - `care`: what looks after all of it; `manual`: what is about this program
 //! - `help`: how all of it is explained; `wrapping`: at the width of a terminal;
@@ -9,10 +10,12 @@
 
 pub(crate) mod assistant;
 pub(crate) mod care;
+pub(crate) mod clients;
 pub(crate) mod demo;
 pub(crate) mod documents;
 pub(crate) mod exchange;
 pub(crate) mod help;
+pub(crate) mod items;
 pub(crate) mod manual;
 mod mistyped;
 pub(crate) mod servers;
@@ -30,15 +33,17 @@ use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand}
 
 use self::assistant::{AskArguments, ContextArguments};
 use crate::pasted;
-use care::{CallsArguments, DoctorArguments, TopArguments};
+use care::{CallsArguments, DoctorArguments, SettingsArguments, TopArguments};
+use clients::{ClientArguments, ClientsArguments};
 use demo::{DemoArguments, DemoServerArguments};
 use documents::{DocArguments, RunArguments};
 use exchange::{ExportArguments, ImportArguments};
+use items::{PromptsArguments, ResourcesArguments};
 use manual::{CompletionsArguments, ManArguments, NamesArguments};
 use mistyped::refuse;
 use servers::{
     AddArguments, ConnectArguments, DisableArguments, DisconnectArguments, EnableArguments, HistoryArguments,
-    ListArguments, RemoveArguments, ShowArguments, StatusArguments, TestArguments,
+    ListArguments, LogsArguments, RemoveArguments, RestartArguments, ShowArguments, StatusArguments, TestArguments,
 };
 use serving::{ServeArguments, StdioArguments};
 use trying::{CallArguments, CheckArguments, SearchArguments, SkillsArguments, ToolsArguments};
@@ -109,11 +114,18 @@ pub(crate) enum Command {
     Disable(DisableArguments),
     Connect(ConnectArguments),
     Disconnect(DisconnectArguments),
+    Restart(RestartArguments),
+    Logs(LogsArguments),
     Test(TestArguments),
     History(HistoryArguments),
     Status(StatusArguments),
     Search(SearchArguments),
     Skills(SkillsArguments),
+    Prompts(PromptsArguments),
+    Resources(ResourcesArguments),
+    Settings(SettingsArguments),
+    Client(ClientArguments),
+    Clients(ClientsArguments),
     Import(ImportArguments),
     Export(ExportArguments),
     Doctor(DoctorArguments),

@@ -115,6 +115,13 @@ impl Client {
         })
     }
 
+    /// Sends a request and gives the bytes of a good answer, as they came.
+    pub(crate) async fn ask_bytes(&self, path: &str, body: &Value) -> Result<Bytes, Denial> {
+        let what = format!("waiting for the service at {}", self.url);
+        let asking = self.ask(Method::POST, path, Bytes::from(body.to_string()), PATIENCE);
+        progress::shown(&what, Box::pin(asking)).await
+    }
+
     /// Sends a request, and gives the bytes of a good answer.
     pub(crate) async fn ask(&self, method: Method, path: &str, body: Bytes, limit: Duration) -> Result<Bytes, Denial> {
         let response = self.send(method, path, body, limit).await?;
@@ -200,6 +207,40 @@ impl Client {
 }
 
 impl Client {
+    /// Reads events for as long as they come and `hear` wants more.
+    pub(crate) async fn follow(
+        &self,
+        path: &str,
+        hear: &mut (dyn FnMut(&str, &Value) -> Result<bool, Failure> + Send),
+    ) -> Result<(), Failure> {
+        let failed =
+            |why: &dyn std::fmt::Display| Failure::new(format!("could not ask the service at {}: {why}", self.url));
+        let mut headers = self.headers();
+        headers.push(("Accept".to_owned(), "text/event-stream".to_owned()));
+        let exchange = Exchange::new(&format!("{}{PREFIX}{path}", self.url), headers).map_err(|why| failed(&why))?;
+        let mut reply = exchange.listen().await.map_err(|error| failed(&error))?;
+        if reply.status() != 200 {
+            let status = StatusCode::from_u16(reply.status()).unwrap_or(StatusCode::BAD_GATEWAY);
+            let body = reply.whole().await.map_err(|error| failed(&error))?;
+            let refused = refusal::told(&self.url, status, &body);
+            return Err(match refused.kind.as_deref() {
+                Some("SERVER_NOT_FOUND") => self.with_servers_like_it(refused).await,
+                _ => refused,
+            });
+        }
+        let mut events = Events::default();
+        while let Some(bytes) = reply.next().await {
+            events.push(&bytes.map_err(|error| failed(&error))?);
+            while let Some(event) = events.next_event() {
+                let Ok(data) = serde_json::from_slice(&event.data) else { continue };
+                if !hear(&event.kind, &data)? {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// What happens there from now on, piece by piece, for as long as it is listened to. If that cannot be: why.
     pub(crate) async fn events(&self) -> Result<remote::Reply, String> {
         let exchange = remote::Exchange::new(&format!("{}{PREFIX}/events", self.url), self.headers())?;

@@ -4,9 +4,11 @@
 //! - [`entry`]: what we are in the words of each client
 //! - `scan`: where things stand in such a text
 //! - [`file`]: the file, what it was before, and what we made of it
+//! - [`duplicates`]: servers of the client that we serve, too
 //! - [`diff`]: what would change, for people; [`mask`]: without secrets
 
 pub(crate) mod diff;
+pub(crate) mod duplicates;
 pub(crate) mod edit;
 pub(crate) mod entry;
 pub(crate) mod file;

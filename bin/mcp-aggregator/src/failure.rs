@@ -41,12 +41,28 @@ impl Failure {
         self
     }
 
-    /// The same for machines, always in this shape; only `data` may be absent.
+    /// Of a call: a stable word for what went wrong, and whether the same call may be made again without harm. What is
+    /// known already stays.
+    pub(crate) fn of_call(mut self, reason: &str, is_safe_to_retry: bool) -> Self {
+        let data = self.data.get_or_insert_with(|| Box::new(json!({})));
+        if let Value::Object(members) = &mut **data {
+            members.entry("reason").or_insert_with(|| json!(reason));
+            members.entry("safeToRetry").or_insert_with(|| json!(is_safe_to_retry));
+        }
+        self
+    }
+
+    /// The same for machines, always in this shape; only `data`, and what is said of calls alone, may be absent.
     pub(crate) fn to_json(&self) -> Value {
         let Self { code, message, hint, data, .. } = self;
         let hint = hint.as_deref().map(pasted::completed);
         let mut error = json!({"code": self.word(), "message": message, "hint": hint, "exit_status": code});
         if let Some(data) = data {
+            for member in ["reason", "safeToRetry"] {
+                if let Some(value) = data.get(member) {
+                    error[member] = value.clone();
+                }
+            }
             error["data"] = Value::clone(data);
         }
         json!({ "error": error })
@@ -86,5 +102,10 @@ mod tests {
         let with_data = Failure { data: Some(Box::new(json!({"a": 1}))), ..Failure::new("no") };
         assert_eq!(with_data.to_json()["error"]["data"]["a"], 1);
         assert_eq!(with_data.to_json()["error"]["code"], "FAILED");
+        let of_call = with_data.of_call("answer_lost", false).of_call("other", true).to_json();
+        assert_eq!(
+            (&of_call["error"]["reason"], &of_call["error"]["safeToRetry"]),
+            (&json!("answer_lost"), &json!(false))
+        );
     }
 }

@@ -4,7 +4,7 @@ use registry::{
     AuditNote, BindingId, BindingRecord, ConnectionConfig, Error, Existing, NewBinding, NewServer, Origin, Page,
     Secrets, Section, ServerFilter, ServerPatch, ServerRecord, Store, ToolFilter, Transaction,
 };
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use service::Problem;
 use service::servers::Registration;
 
@@ -93,6 +93,27 @@ pub(crate) async fn import(store: &Store, backup: &Value) -> Result<Value, Failu
     let report = change.import(backup, Existing::Kept).await.map_err(failed)?;
     commit(change, note("registry.import", "registry", json!({ "added": report.added }))).await?;
     Ok(json!(report))
+}
+
+pub(crate) async fn settings(store: &Store) -> Result<Value, Failure> {
+    Ok(json!(service::settings::kept(store).await.map_err(refused)?))
+}
+
+pub(crate) async fn change_settings(store: &Store, changes: Map<String, Value>) -> Result<Value, Failure> {
+    let by = service::Actor { name: WHO.into() };
+    Ok(json!(service::settings::change_kept(store, &by, changes).await.map_err(refused)?))
+}
+
+/// As a running service would refuse it.
+fn refused(error: service::Error) -> Failure {
+    match error {
+        service::Error::Validation { problems } => match refuse(&problems) {
+            Err(failure) => failure.of_kind("VALIDATION_ERROR"),
+            Ok(()) => Failure::new("the settings are not valid"),
+        },
+        service::Error::Registry(error) => failed(error),
+        error => Failure::new(with_causes(&error)),
+    }
 }
 
 pub(crate) async fn bindings(store: &Store) -> Result<Vec<Value>, Failure> {

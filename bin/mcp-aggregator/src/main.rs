@@ -5,14 +5,15 @@
 //! - [`session`]: the servers of a config, running for the length of one command
 //! - [`lives`]: how servers live that are no programs of ours
 //! - [`conversation`]: questions to them, asked the way every client asks
+//! - [`own_path`]: the path under which this program was started
 //! - [`owners`], [`suggestion`]: from what a user typed to the servers, or the names, that may be meant
-//! - [`tool_arguments`], [`answer`]: what goes into a call and what comes out of it
+//! - [`tool_arguments`], [`answer`]: what goes into a call and what comes out of it; [`tool_cost`]: what tools cost a model
 //! - [`access`]: who can reach the service, by tokens ([`admission`]) or without ([`local_token`]); [`rest`]: the REST API beside it; [`storage`]: where the registry is
 //! - [`target`]: where a command about registered servers is carried out: by a running service ([`client`], [`refusal`]),
 //!   found by its [`service_file`], or on the registry itself ([`local`]); [`shown`]: its answers in columns
 //! - [`documents`]: Markdown documents that run tools
 //! - [`mod@assistant`]: a model that may use tools
-//! - [`import`]: the servers of other programs
+//! - [`import`]: the servers of other programs; [`mcp_servers`]: an export as they read it
 //! - [`advisers`]: models elsewhere that help to find tools
 //! - [`client_config`]: the configs of other programs, changed so that they use us, and back
 //! - [`traces`]: where traces of calls are sent
@@ -45,8 +46,10 @@ mod import;
 mod lives;
 mod local;
 mod local_token;
+mod mcp_servers;
 mod model_folder;
 mod output;
+mod own_path;
 mod owners;
 mod pasted;
 mod progress;
@@ -60,6 +63,7 @@ mod table;
 mod target;
 mod tenancy;
 mod tool_arguments;
+mod tool_cost;
 mod top;
 mod traces;
 mod vectors_elsewhere;
@@ -95,11 +99,18 @@ fn main() -> ExitCode {
         Command::Disable(arguments) => commands::switch::disable(&arguments.one),
         Command::Connect(arguments) => commands::connection::connect(&arguments),
         Command::Disconnect(arguments) => commands::connection::disconnect(&arguments.one, arguments.force),
+        Command::Restart(arguments) => commands::connection::restart(&arguments.one, arguments.force),
+        Command::Logs(arguments) => commands::logs::run(&arguments),
         Command::Test(arguments) => commands::trial::run(&arguments),
         Command::History(arguments) => commands::history::run(&arguments),
         Command::Status(arguments) => commands::status::run(&arguments),
         Command::Search(arguments) => commands::search::run(&arguments),
         Command::Skills(arguments) => commands::skills::run(&arguments),
+        Command::Prompts(arguments) => commands::prompts::run(&arguments),
+        Command::Resources(arguments) => commands::resources::run(&arguments),
+        Command::Settings(arguments) => commands::settings::run(&arguments),
+        Command::Client(arguments) => commands::client::run(&arguments),
+        Command::Clients(arguments) => commands::clients::run(&arguments),
         Command::Import(arguments) => commands::import::run(&arguments),
         Command::Export(arguments) => commands::export::run(&arguments),
         Command::Doctor(arguments) => commands::doctor::run(&arguments),

@@ -26,6 +26,17 @@ pub(crate) fn print(data: &[u8]) -> Result<(), Failure> {
     }
 }
 
+/// Writes `data` to stdout as [`print`] does; whether somebody still reads.
+pub(crate) fn print_while_read(data: &[u8]) -> Result<bool, Failure> {
+    HAS_PRINTED.store(true, Ordering::Relaxed);
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(data).and_then(|()| stdout.flush()) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Failure::new(format!("could not write to stdout: {error}"))),
+    }
+}
+
 /// Whether anything has been written to stdout.
 pub(crate) fn has_printed() -> bool {
     HAS_PRINTED.load(Ordering::Relaxed)

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use crate::admission::TOKEN_VARIABLE;
 use crate::failure::Failure;
+use crate::pasted;
 use crate::table::printable;
 
 /// An answer that is no success.
@@ -82,11 +83,26 @@ fn hint(code: &str, said: &str, context: &Value) -> Option<String> {
         }
         "EXECUTION_STOPPED" => Some("`mcp-aggregator calls allow` allows them again".to_owned()),
         "EXECUTION_NOT_FOUND" => Some("`mcp-aggregator calls --json` lists the latest calls with their ids".to_owned()),
+        "EXECUTION_TIMEOUT" if context["limit"] == "server" => name("server_name")
+            .map(|name| format!("raise the `timeout` (milliseconds) in the configuration of server `{name}`")),
+        "EXECUTION_TIMEOUT" => Some(longer(context)),
         "TOOL_NOT_FOUND" => Some("`mcp-aggregator tools` lists all tools".to_owned()),
         "DATABASE_UNAVAILABLE" if said.contains("disk of the database is full") => Some(NO_ROOM.to_owned()),
         "DATABASE_UNAVAILABLE" | "LIMIT_REACHED" => Some("try again in a moment".to_owned()),
         _ => None,
     }
+}
+
+/// How a call is given twice the time that was not enough.
+fn longer(context: &Value) -> String {
+    let millis = context["timeout_ms"].as_u64().unwrap_or(30_000).saturating_mul(2).min(86_400_000);
+    let tool = format!("{}.{}", text(&context["server_name"]), text(&context["tool_name"]));
+    format!(
+        "`mcp-aggregator call --timeout {} {}` gives this call more time, `mcp-aggregator settings timeout_ms {millis}` \
+         every call",
+        millis.div_ceil(1000),
+        pasted::quoted(&tool),
+    )
 }
 
 #[cfg(test)]
@@ -119,6 +135,18 @@ mod tests {
         let full = r#"{"detail":"could not register a server: the disk of the database is full","error_code":"DATABASE_UNAVAILABLE"}"#;
         assert!(said(full).ends_with("hint: make room on the disk of the registry, and try again"), "{}", said(full));
         assert!(said(r#"{"detail":"busy","error_code":"DATABASE_UNAVAILABLE"}"#).ends_with("try again in a moment"));
+    }
+
+    #[test]
+    fn a_call_that_timed_out_is_told_with_how_to_raise_the_limit() {
+        let late = |context: &str| {
+            said(&format!(r#"{{"detail":"too slow","error_code":"EXECUTION_TIMEOUT","context":{context}}}"#))
+        };
+        let hint = late(r#"{"server_name":"git","tool_name":"log","timeout_ms":30000}"#);
+        assert!(hint.contains("`mcp-aggregator call --timeout 60 git.log`"), "{hint}");
+        assert!(hint.contains("`mcp-aggregator settings timeout_ms 60000`"), "{hint}");
+        let own = late(r#"{"server_name":"git","tool_name":"log","limit":"server"}"#);
+        assert!(own.contains("`timeout` (milliseconds) in the configuration of server `git`"), "{own}");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Servers in columns, as REST describes them.
 
+use registry::Timestamp;
 use serde_json::Value;
 
 use crate::colour;
@@ -28,12 +29,10 @@ pub(crate) fn status(object: &Value) -> String {
     colour::of_status(&word).map_or_else(|| word.clone(), |colour| colour.paint(&word))
 }
 
-/// A point in time as people read it: `2026-07-28 12:00:00Z`.
+/// A point in time on the clock of who reads it: `2026-07-28 14:00:00`. JSON has it in UTC.
 pub(crate) fn moment(object: &Value, key: &str) -> String {
     let written = text(object, key);
-    let Some((day, time)) = written.split_once('T') else { return written };
-    let time = time.trim_end_matches('Z').split('.').next().unwrap_or_default();
-    format!("{day} {time}Z")
+    written.parse().map_or(written, |moment: Timestamp| moment.local("%Y-%m-%d %H:%M:%S"))
 }
 
 /// How a server is reached: its command line, its address, or its image. Secrets are masked already.
@@ -131,7 +130,8 @@ mod tests {
     #[test]
     fn times_are_short_and_missing_things_are_dashes() {
         let object = json!({"at": "2026-07-28T12:00:00.123456Z", "none": null, "number": 5});
-        assert_eq!(moment(&object, "at"), "2026-07-28 12:00:00Z");
+        let local: Timestamp = "2026-07-28T12:00:00Z".parse().unwrap();
+        assert_eq!(moment(&object, "at"), local.local("%Y-%m-%d %H:%M:%S"));
         assert_eq!((text(&object, "none").as_str(), text(&object, "number").as_str()), ("-", "5"));
         assert_eq!(moment(&object, "none"), "-");
     }

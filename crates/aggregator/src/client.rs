@@ -16,6 +16,7 @@ use tokio::task::AbortHandle;
 use upstream::Party;
 
 use crate::answering::Answering;
+use crate::connected_clients::ConnectedClient;
 use crate::level::Level;
 use crate::questions::Questions;
 use crate::surface::{Found, Grown, Surface};
@@ -71,6 +72,8 @@ struct State {
     /// The lists it has asked for, so that it wants to know when they change.
     listed: [bool; 4],
     level: Option<Level>,
+    /// What is kept of it where it is kept who is connected.
+    connected: Option<Arc<ConnectedClient>>,
     /// What it has found, where that is added to its list.
     grown: Grown,
     /// Requests that wait for something of ours, by ticket.
@@ -109,6 +112,7 @@ impl Client {
             is_initialized: false,
             listed: [false; 4],
             level: None,
+            connected: None,
             grown: Grown::default(),
             parked: HashMap::new(),
             last_ticket: 0,
@@ -194,7 +198,18 @@ impl Client {
 
     /// Its introduction was not accepted.
     pub fn not_introduced(&self) {
-        self.lock().introduction = None;
+        let mut state = self.lock();
+        state.introduction = None;
+        state.connected = None;
+    }
+
+    /// What is kept of it where it is kept who is connected.
+    pub fn connected(&self) -> Option<Arc<ConnectedClient>> {
+        self.lock().connected.clone()
+    }
+
+    pub(crate) fn set_connected(&self, connected: Option<Arc<ConnectedClient>>) {
+        self.lock().connected = connected;
     }
 
     /// A modern client tells its name with every request.

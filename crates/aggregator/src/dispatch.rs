@@ -14,6 +14,7 @@ use upstream::{Connection, ServerLimits};
 use crate::answering::Answering;
 use crate::client::{Client, era_of};
 use crate::client_limits::ClientLimits;
+use crate::connected_clients::{ConnectedClient, ConnectedClients};
 use crate::crossing::Crossings;
 use crate::fleet::Fleet;
 use crate::ledger::Ledger;
@@ -67,6 +68,8 @@ pub struct Aggregator {
     pub(crate) crossings: Arc<Crossings>,
     /// Where calls are entered, if anywhere.
     pub(crate) ledger: Option<Arc<dyn Ledger>>,
+    /// Who is connected, where calls are accounted for.
+    pub(crate) clients: Option<ConnectedClients>,
     guide: OnceLock<Arc<dyn Guide>>,
 }
 
@@ -105,18 +108,25 @@ impl Touched {
 impl Aggregator {
     /// The servers of `fleet`, presented as `options` say.
     pub fn new(fleet: Arc<Fleet>, options: Options) -> Arc<Self> {
-        Arc::new(Self { fleet, options, crossings: Arc::default(), ledger: None, guide: OnceLock::new() })
+        let (ledger, clients, guide) = (None, None, OnceLock::new());
+        Arc::new(Self { fleet, options, crossings: Arc::default(), ledger, clients, guide })
     }
 
     /// The same, with every call of a tool entered in `ledger`.
     pub fn accounting(fleet: Arc<Fleet>, options: Options, ledger: Arc<dyn Ledger>) -> Arc<Self> {
-        Arc::new(Self { fleet, options, crossings: Arc::default(), ledger: Some(ledger), guide: OnceLock::new() })
+        let (ledger, clients, guide) = (Some(ledger), Some(ConnectedClients::default()), OnceLock::new());
+        Arc::new(Self { fleet, options, crossings: Arc::default(), ledger, clients, guide })
     }
 
     /// From now on, `guide` knows which tools fit a wish, and clients can have the small surface. Only the first one
     /// counts.
     pub fn ask(&self, guide: Arc<dyn Guide>) {
         self.guide.get_or_init(|| guide);
+    }
+
+    /// Who is connected, in the order in which they came. Nobody where that is not kept.
+    pub fn connected_clients(&self) -> Vec<Arc<ConnectedClient>> {
+        self.clients.as_ref().map(ConnectedClients::all).unwrap_or_default()
     }
 
     /// Who knows which tools fit a wish.
@@ -145,6 +155,7 @@ impl Aggregator {
     /// The client is gone: everything it still waits for is given up, and so is what it follows.
     pub fn abandon(&self, client: &Arc<Client>) {
         const WHY: &str = "the client is gone";
+        client.set_connected(None);
         client.cancel_all_parked();
         self.crossings.abandon(client.number());
         self.fleet.places.for_each(|place| place.waiting.cancel_all(client.number()));
@@ -192,6 +203,12 @@ impl Aggregator {
             && let Err(problem) = problem::check_modern(message.line, params)
         {
             return message.to.say(&problem.answer(id.of(message.line)));
+        }
+        if era == Era::Modern
+            && let Some(clients) = self.clients.as_ref().filter(|_| message.client.baggage().is_none())
+        {
+            let connected = clients.note_request(message.line, params, message.client.principal());
+            message.client.set_connected(Some(connected));
         }
         if era == Era::Modern && message.client.is_alone() {
             message.client.is_modern();

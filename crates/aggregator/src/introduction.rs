@@ -45,6 +45,11 @@ impl Aggregator {
                 log_level: None,
             },
         );
+        if let Some(clients) = &self.clients {
+            let version = text_at(info.and_then(|info| member(line, info, "version")));
+            let connected = clients.begin_session(&name, version.as_deref(), revision, client.principal());
+            client.set_connected(Some(connected));
+        }
         let id = line.slice(id.start..id.end);
         self.when_known(client, to, id, move |aggregator, client| {
             let members = aggregator.described(client, Era::Legacy);

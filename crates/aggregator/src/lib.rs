@@ -7,6 +7,7 @@
 //! - [`answering`]: where the answer goes, and what the server says before
 //! - `attentive`: answers that are looked at on the way: one may begin a task, or have something asked of a person
 //! - [`client_limits`]: what one client, one identity and all clients may make us keep
+//! - [`connected_clients`]: who is connected, for programs that tell
 //! - [`way`]: the way to a client, whatever it is connected by
 //!
 //! The other methods: [`introduction`] (`initialize`, `server/discover`), [`listing`], [`resources`], [`subscriptions`],
@@ -28,6 +29,7 @@ pub mod batch;
 pub mod call;
 pub mod client;
 pub mod client_limits;
+pub mod connected_clients;
 pub mod crossing;
 pub mod cycle;
 pub mod dispatch;

@@ -76,6 +76,15 @@ impl Asked {
         Answer::page(all.get(offset..).unwrap_or_default(), all.len() as u64)
     }
 
+    /// What is wanted of a list that is there: a part of it, if only so many are wanted.
+    pub(crate) fn part_of<T: Serialize>(&self, all: &[T]) -> Answer {
+        let offset = usize::try_from(self.page().offset).unwrap_or(usize::MAX);
+        let rest = all.get(offset..).unwrap_or_default();
+        let limit =
+            if self.has_limit() { usize::try_from(self.page().limit).unwrap_or(usize::MAX) } else { usize::MAX };
+        Answer::page(&rest[..limit.min(rest.len())], all.len() as u64)
+    }
+
     /// Whether only so many are wanted.
     pub(crate) fn has_limit(&self) -> bool {
         self.query.contains_key("limit")

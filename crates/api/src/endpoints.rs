@@ -5,6 +5,7 @@ mod backup;
 mod bindings;
 pub(crate) mod documents;
 mod executions;
+mod items;
 mod overview;
 mod page;
 mod search;
@@ -19,6 +20,7 @@ pub(crate) fn all() -> Vec<Endpoint> {
     [
         group("Servers", servers::endpoints()),
         group("Tools", tools::endpoints()),
+        group("Prompts and resources", items::endpoints()),
         group("Search", search::endpoints()),
         group("Skills", skills::endpoints()),
         group("Executions", executions::endpoints()),

@@ -2,6 +2,7 @@
 
 pub(crate) mod documents;
 mod executions;
+mod items;
 mod keeping;
 mod overview;
 mod servers;
@@ -11,6 +12,7 @@ use serde_json::json;
 
 use crate::schema::Schema;
 pub(crate) use executions::call;
+pub(crate) use items::{prompt_request, resource_request};
 pub(crate) use keeping::{backup, new_binding};
 pub(crate) use overview::changed_settings;
 pub(crate) use servers::{force, registration, trial, update};
@@ -32,6 +34,9 @@ pub(crate) fn all() -> Vec<(&'static str, Schema)> {
         ("FoundTool", tools::found_tool()),
         ("Findings", tools::findings()),
         ("Skill", tools::skill()),
+        ("Prompt", items::prompt()),
+        ("Resource", items::resource()),
+        ("Client", items::client()),
         ("Health", servers::server_health()),
         ("HistoryEvent", servers::history_event()),
         ("TestReport", servers::test_report()),
@@ -137,7 +142,35 @@ mod tests {
             error_message: None,
             warning: None,
         };
+        let prompt = service::items::PromptView {
+            name: "a.b".to_owned(),
+            original_name: "b".to_owned(),
+            server_name: "a".to_owned(),
+            title: None,
+            description: None,
+            arguments: json!([]),
+        };
+        let resource = service::items::ResourceView {
+            uri: "file:///a".to_owned(),
+            name: None,
+            title: None,
+            description: None,
+            mime_type: None,
+            size: Some(5),
+            server_name: "a".to_owned(),
+        };
+        let client = service::clients::ClientView {
+            name: Some("editor".to_owned()),
+            version: None,
+            revision: "2025-11-25".to_owned(),
+            since: registry::Timestamp::now(),
+            calls: 3,
+            caller: None,
+        };
         for (schema, value) in [
+            (items::prompt(), json!(prompt)),
+            (items::resource(), json!(resource)),
+            (items::client(), json!(client)),
             (overview::settings(), json!(Settings::default())),
             (overview::state(), json!(state)),
             (executions::execution(), json!(execution)),

@@ -224,7 +224,7 @@ if (log) {
     if (data.server_id !== log.dataset.server && data.name !== log.dataset.name && data.server_name !== log.dataset.name) return;
     const line = document.createElement('div');
     // The clock of the other pages.
-    line.textContent = visible(`${new Date().toISOString().slice(11, 19)}  ${inWords(name, data)}`);
+    line.textContent = visible(`${new Date().toTimeString().slice(0, 8)}  ${inWords(name, data)}`);
     if (log.dataset.empty) { log.replaceChildren(); delete log.dataset.empty; }
     log.append(line);
     while (log.childElementCount > 500) log.firstChild.remove();

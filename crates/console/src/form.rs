@@ -40,6 +40,11 @@ impl Form {
         self.get(name).is_some()
     }
 
+    /// Names that begin so, without that beginning, and their values.
+    pub(crate) fn beginning_with<'f>(&'f self, start: &'f str) -> impl Iterator<Item = (&'f str, &'f str)> {
+        self.0.iter().filter_map(move |(name, value)| Some((name.strip_prefix(start)?, value.as_str())))
+    }
+
     /// Every value of a name.
     pub(crate) fn all<'f>(&'f self, name: &'f str) -> impl Iterator<Item = &'f str> {
         self.0.iter().filter(move |(known, _)| known == name).map(|(_, value)| value.as_str())

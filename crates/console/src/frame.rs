@@ -39,7 +39,14 @@ const PLACES: &[(&str, &str, &str)] = &[
     ("/", "Overview", "M3 11l9-7 9 7v9h-6v-6H9v6H3z"),
     ("/tools", "Tools", "M14 6a4 4 0 0 1 5-4l-3 3 3 3 3-3a4 4 0 0 1-5 5L8 19a2 2 0 0 1-3-3z"),
     ("/playground", "Playground", "M6 4l14 8-14 8z"),
+    ("/prompts", "Prompts", "M4 5h16v11H9l-5 4z"),
+    ("/resources", "Resources", "M4 6h6l2 2h8v11H4z"),
     ("/executions", "Executions", "M3 12h4l3-8 4 16 3-8h4"),
+    (
+        "/clients",
+        "Clients",
+        "M9 11a3 3 0 1 0 0-6 3 3 0 0 0 0 6zM3 20a6 6 0 0 1 12 0M16 11a3 3 0 0 0 0-6M17 14a6 6 0 0 1 4 6",
+    ),
     ("/documents", "Documents", "M4 4h7a1 1 0 0 1 1 1v15a2 2 0 0 0-2-2H4zM20 4h-7a1 1 0 0 0-1 1v15a2 2 0 0 1 2-2h6z"),
     ("/add", "Add server", "M12 4v16M4 12h16"),
     (

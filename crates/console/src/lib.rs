@@ -205,7 +205,7 @@ impl Console {
     /// Which calls curves and counts are of: those of the last half hour, or fewer if we are here for less.
     fn counted(&self) -> String {
         match Timestamp::now().since(self.opened_at) < pulse::SPAN {
-            true => format!("since {} UTC", words::minute(self.opened_at)),
+            true => format!("since {}", words::minute(self.opened_at)),
             false => "in half an hour".to_owned(),
         }
     }

@@ -3,11 +3,14 @@
 pub(crate) mod add;
 mod asking;
 pub(crate) mod audit;
+pub(crate) mod clients;
 pub(crate) mod documents;
 pub(crate) mod executions;
 pub(crate) mod login;
 pub(crate) mod overview;
 pub(crate) mod playground;
+pub(crate) mod prompts;
+pub(crate) mod resources;
 pub(crate) mod server;
 pub(crate) mod settings;
 pub(crate) mod system;
@@ -47,6 +50,11 @@ pub(crate) fn pretty(text: &str) -> String {
         Ok(value) if is_exact(&value) => serde_json::to_string_pretty(&value).unwrap_or_else(|_| text.to_owned()),
         _ => text.to_owned(),
     }
+}
+
+/// A text of several lines, cut if it is longer than so many letters.
+pub(crate) fn shortened(text: &str, most: usize) -> String {
+    text.char_indices().nth(most).map_or_else(|| text.to_owned(), |(at, _)| format!("{}…", &text[..at]))
 }
 
 /// Whether there may be numbers that a reader of JSON cannot hold.

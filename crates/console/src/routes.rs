@@ -3,7 +3,10 @@
 use http::{Method, Response, StatusCode};
 use service::Error;
 
-use crate::pages::{add, audit, documents, executions, login, overview, playground, server, settings, system, tools};
+use crate::pages::{
+    add, audit, clients, documents, executions, login, overview, playground, prompts, resources, server, settings,
+    system, tools,
+};
 use crate::reply::{self, Body, Reply};
 use crate::visit::Visit;
 use crate::{assets, form, frame, session};
@@ -17,7 +20,10 @@ const OURS: &[&str] = &[
     "add",
     "tools",
     "playground",
+    "prompts",
+    "resources",
     "executions",
+    "clients",
     "documents",
     "settings",
     "audit",
@@ -93,6 +99,11 @@ async fn run(visit: &Visit<'_>) -> Result<Reply, Error> {
         (&Method::GET, ["executions", "export.csv"]) => executions::export_csv(visit).await,
         (&Method::GET, ["executions", id]) => executions::show(visit, id).await,
         (&Method::POST, ["executions", id, "cancel"]) => executions::cancel(visit, id).await,
+        (&Method::GET, ["clients"]) => clients::show(visit),
+        (&Method::GET, ["prompts"]) => prompts::list(visit),
+        (&Method::GET, ["prompts", "get"]) => prompts::get(visit).await,
+        (&Method::GET, ["resources"]) => resources::list(visit),
+        (&Method::GET, ["resources", "read"]) => resources::read(visit).await,
         (&Method::GET, ["documents"]) => documents::show(visit).await,
         (&Method::GET, ["documents", "picture"]) => documents::picture(visit).await,
         (&Method::GET, ["documents", "file"]) => documents::file(visit).await,
@@ -130,6 +141,8 @@ fn failed(visit: &Visit<'_>, error: &Error) -> Response<Body> {
     let status = match error {
         Error::ServerNotFound { .. }
         | Error::ToolNotFound { .. }
+        | Error::PromptNotFound { .. }
+        | Error::ResourceNotFound { .. }
         | Error::ExecutionNotFound { .. }
         | Error::DocumentNotFound { .. } => StatusCode::NOT_FOUND,
         Error::Validation { .. } => StatusCode::UNPROCESSABLE_ENTITY,

@@ -83,37 +83,34 @@ pub(crate) fn moment(at: Timestamp) -> Html {
             span => format!("{} ago", long(span)),
         }
     };
-    let exact = exact(at);
+    timed(at, &html!("{}", said))
+}
+
+/// A moment to the second, on the service's own clock.
+pub(crate) fn exact(at: Timestamp) -> Html {
+    timed(at, &html!("{}", at.local("%Y-%m-%d %H:%M:%S")))
+}
+
+/// A moment of the day to the minute, on the service's own clock.
+pub(crate) fn minute(at: Timestamp) -> String {
+    at.local("%H:%M")
+}
+
+/// What is said of a moment, with the moment itself: in UTC for scripts, with its time zone for who points at it.
+fn timed(at: Timestamp, said: &Html) -> Html {
     html!(
-        r#"<time datetime="{iso}" title="{exact} UTC">{said}</time>"#,
+        r#"<time datetime="{iso}" title="{exact}">{said}</time>"#,
         iso = at.to_string(),
-        exact = exact,
+        exact = at.local("%Y-%m-%d %H:%M:%S %:z"),
         said = said
     )
-}
-
-/// A moment to the second, in UTC.
-pub(crate) fn exact(at: Timestamp) -> String {
-    at.to_string().get(..19).unwrap_or_default().replace('T', " ")
-}
-
-/// A moment of the day to the minute, in UTC.
-pub(crate) fn minute(at: Timestamp) -> String {
-    at.to_string().get(11..16).unwrap_or_default().to_owned()
 }
 
 /// A moment of the day to the millisecond; of another day than today with that.
 pub(crate) fn clock(at: Timestamp) -> Html {
-    let (iso, now) = (at.to_string(), Timestamp::now().to_string());
-    let (day, said) = (iso.get(..10).unwrap_or_default(), iso.get(11..23).unwrap_or_default());
-    let other_day = (now.get(..10) != Some(day)).then(|| html!(r#"{} <br>"#, day));
-    html!(
-        r#"<time datetime="{iso}" title="{exact} UTC">{other_day}{said}</time>"#,
-        iso = iso,
-        exact = exact(at),
-        other_day = other_day,
-        said = said
-    )
+    let day = at.local("%Y-%m-%d");
+    let other_day = (Timestamp::now().local("%Y-%m-%d") != day).then(|| html!(r#"{} <br>"#, day));
+    timed(at, &html!("{other_day}{said}", other_day = other_day, said = at.local("%H:%M:%S.%3f")))
 }
 
 /// A state with its colour, its sign and its word: colour alone tells nobody anything.
@@ -158,7 +155,9 @@ mod tests {
         assert_eq!([percent(0.0), percent(0.012), percent(0.5)], ["0 %", "1.2 %", "50 %"]);
         assert_eq!(tokens(401), "≈ 101");
         let old: Timestamp = "2024-02-03T04:05:06.789Z".parse().unwrap();
-        assert!(clock(old).0.contains(">2024-02-03 <br>04:05:06.789</time>"), "{:?}", clock(old));
+        let said = old.local(">%Y-%m-%d <br>%H:%M:%S.789</time>");
+        assert!(clock(old).0.contains(&said), "{:?}", clock(old));
+        assert!(clock(old).0.contains(r#"datetime="2024-02-03T04:05:06.789000Z""#), "{:?}", clock(old));
         assert!(!clock(Timestamp::now()).0.contains("<br>"));
     }
 }

@@ -32,6 +32,9 @@ pub struct ExecutionRecord {
     /// Who made it: a token's name, where there are tokens.
     #[serde(serialize_with = "shared_if_there")]
     pub caller: Option<Arc<str>>,
+    /// What the MCP client that made it calls itself.
+    #[serde(serialize_with = "shared_if_there")]
+    pub client: Option<Arc<str>>,
     /// The document it was made from.
     pub document_path: Option<String>,
     /// The line in that document.
@@ -73,6 +76,7 @@ impl ExecutionRecord {
             tool_name: tool_name.into(),
             source,
             caller: None,
+            client: None,
             document_path: None,
             section_line: None,
             status: ExecutionStatus::Pending,
@@ -129,7 +133,7 @@ pub struct ExecutionFilter {
 
 const ALL_COLUMNS: &str = "id, server_id, server_name, tool_name, source, caller, document_path, section_line, status, \
     submitted_at, started_at, completed_at, duration_us, retries, error_message, arguments, result, \
-    request_id, request_bytes, response_bytes";
+    request_id, request_bytes, response_bytes, client";
 
 const COLUMNS: Columns =
     Columns { columns: ALL_COLUMNS, tables: "mcp.executions", order: "submitted_at DESC, id DESC" };
@@ -207,5 +211,6 @@ fn understood(row: &mut Row) -> Result<ExecutionRecord, Mismatch> {
         request_id: row.take("request_id")?,
         request_bytes: row.take("request_bytes")?,
         response_bytes: row.take("response_bytes")?,
+        client: row.take("client")?,
     })
 }

@@ -31,7 +31,7 @@ macro_rules! migrations {
 }
 
 /// All there are, in order.
-const MIGRATIONS: &[Migration] = migrations![1 "0001_registry", 2 "0002_lean_executions", 3 "0003_skills", 4 "0004_judgements", 5 "0005_switches", 6 "0006_sizes", 7 "0007_retries"];
+const MIGRATIONS: &[Migration] = migrations![1 "0001_registry", 2 "0002_lean_executions", 3 "0003_skills", 4 "0004_judgements", 5 "0005_switches", 6 "0006_sizes", 7 "0007_retries", 8 "0008_clients"];
 
 /// Another program that starts at the same time is waited for, and it may have much to change.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -211,6 +211,11 @@ mod tests {
                 "0007_retries",
                 "212f9da24be7bac3d691e9cfcc253d830617582743bd6bb9631dd44a684f11c7",
                 "e5fffee62888433206656aa93ec24a9824ea1794b5a54d26bd03982a4521e4a5",
+            ),
+            (
+                "0008_clients",
+                "b544215e93cda32cfcf83cdea96c68b9fe9b60ec1e139f3401063b2b36c587e0",
+                "4a3f2df12021029e61a1095245a0b6eade3213b9dafae7fa4d62ad329b839343",
             ),
         ];
         let sums = MIGRATIONS.iter().map(|it| (it.name, checksum(it.sqlite), checksum(it.postgres)));

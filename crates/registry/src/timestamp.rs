@@ -4,6 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 
 /// Microseconds since 1970, written as RFC 3339 in UTC.
@@ -57,6 +59,27 @@ impl Timestamp {
         Self::from_micros(self.0.saturating_add(micros(span)))
     }
 
+    /// The same moment in the time zone of this machine (`TZ`, else the system's), written by a format of `strftime`.
+    pub fn local(self, format: &str) -> String {
+        self.in_zone(format, TimeZone::system())
+    }
+
+    fn in_zone(self, format: &str, zone: TimeZone) -> String {
+        let moment = jiff::Timestamp::from_microsecond(self.0).expect("kept within what can be written");
+        moment.to_zoned(zone).strftime(format).to_string()
+    }
+
+    /// A moment written without a time zone, as browsers send it (`2026-07-28T14:00`): it is meant in this machine's.
+    pub fn from_local(text: &str) -> Option<Self> {
+        Self::from_zone(text, &TimeZone::system())
+    }
+
+    fn from_zone(text: &str, zone: &TimeZone) -> Option<Self> {
+        let moment: DateTime = text.trim().parse().ok()?;
+        let moment = zone.to_ambiguous_timestamp(moment).compatible().ok()?;
+        Some(Self::from_micros(moment.as_microsecond()))
+    }
+
     /// How long after `earlier` this is; nothing if it is not after it.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
@@ -106,6 +129,18 @@ mod tests {
         let moment = Timestamp::from_micros(1_785_240_000_000_001);
         assert_eq!(moment.to_string(), "2026-07-28T12:00:00.000001Z");
         assert_eq!("2026-07-28T14:00:00.000001+02:00".parse::<Timestamp>().unwrap(), moment);
+    }
+
+    #[test]
+    fn a_moment_is_written_and_read_in_a_time_zone() {
+        let moment = Timestamp::from_micros(1_785_240_000_000_001);
+        let zone = || TimeZone::posix("IST-5:30").unwrap();
+        assert_eq!(moment.in_zone("%Y-%m-%d %H:%M:%S %:z", zone()), "2026-07-28 17:30:00 +05:30");
+        let noon: Timestamp = "2026-07-28T12:00:00Z".parse().unwrap();
+        for text in ["2026-07-28T17:30", "2026-07-28T17:30:00"] {
+            assert_eq!(Timestamp::from_zone(text, &zone()), Some(noon), "{text}");
+        }
+        assert_eq!(Timestamp::from_zone("", &zone()), None);
     }
 
     #[test]

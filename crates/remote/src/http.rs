@@ -118,7 +118,8 @@ impl Http {
     /// Sends a request with JSON, or nothing, in it once. Whatever comes back is an answer.
     pub(crate) async fn once(&self, method: Method, body: Bytes) -> Result<Response<Body>, Trouble> {
         let mut headers = self.headers.clone();
-        headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+        // Who wants something else says so.
+        headers.entry(ACCEPT).or_insert(HeaderValue::from_static("application/json"));
         if !body.is_empty() {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         }

@@ -217,6 +217,7 @@ impl Executions {
             origin: Origin {
                 source: call.source,
                 caller: Some(Arc::clone(&call.actor.name)),
+                client: None,
                 document: call.document.clone(),
             },
             arguments: keeps_payloads.then(|| call.arguments.clone()),

@@ -43,6 +43,26 @@ pub enum Error {
         /// The name it was looked for by.
         name: String,
     },
+    /// There is no such prompt.
+    #[error("there is no prompt `{name}`")]
+    PromptNotFound {
+        /// The name it was looked for by.
+        name: String,
+    },
+    /// Several servers have a prompt of that name.
+    #[error("several servers have a prompt `{name}`: {}", candidates.join(", "))]
+    PromptAmbiguous {
+        /// The name.
+        name: String,
+        /// The full names it could be.
+        candidates: Vec<String>,
+    },
+    /// No server has such a resource.
+    #[error("there is no resource `{uri}`")]
+    ResourceNotFound {
+        /// The address.
+        uri: String,
+    },
     /// There is no such skill, or it is switched off.
     #[error("there is no skill `{key}`")]
     SkillNotFound {
@@ -199,6 +219,9 @@ impl Error {
             Self::ServerAlreadyExists { .. } => "SERVER_ALREADY_EXISTS",
             Self::ServerReadOnly { .. } => "SERVER_READ_ONLY",
             Self::ToolNotFound { .. } => "TOOL_NOT_FOUND",
+            Self::PromptNotFound { .. } => "PROMPT_NOT_FOUND",
+            Self::PromptAmbiguous { .. } => "PROMPT_AMBIGUOUS",
+            Self::ResourceNotFound { .. } => "RESOURCE_NOT_FOUND",
             Self::SkillNotFound { .. } => "SKILL_NOT_FOUND",
             Self::ToolAmbiguous { .. } => "TOOL_AMBIGUOUS",
             Self::ServerUnavailable { .. } => "SERVER_UNAVAILABLE",
@@ -222,15 +245,42 @@ impl Error {
         }
     }
 
-    /// What it is about, for programs.
+    /// What it is about, for programs. Of a call that was not made it says so: then the same call may be made again.
     pub fn context(&self) -> Value {
+        let mut context = self.subject();
+        if let (Some(reason), Value::Object(members)) = (self.reason_not_called(), &mut context) {
+            members.insert("reason".to_owned(), json!(reason));
+            members.insert("safeToRetry".to_owned(), json!(true));
+        }
+        context
+    }
+
+    /// Why no server has seen the call. Errors of calls that may have reached one say so in their own context.
+    fn reason_not_called(&self) -> Option<&'static str> {
+        match self {
+            Self::ServerNotFound { .. } => Some("server_not_found"),
+            Self::ToolNotFound { .. } => Some("tool_not_found"),
+            Self::ToolAmbiguous { .. } => Some("tool_ambiguous"),
+            Self::ServerUnavailable { .. } => Some("server_unavailable"),
+            Self::ConnectionFailed { .. } => Some("server_unreachable"),
+            Self::SessionNotFound { .. } => Some("session_lost"),
+            Self::ExecutionStopped => Some("executions_stopped"),
+            _ => None,
+        }
+    }
+
+    fn subject(&self) -> Value {
         match self {
             Self::ServerNotFound { key } => json!({ "server": key }),
             Self::ServerAlreadyExists { name } | Self::ServerReadOnly { name } | Self::ToolNotFound { name } => {
                 json!({ "name": name })
             }
+            Self::PromptNotFound { name } => json!({ "name": name }),
+            Self::ResourceNotFound { uri } => json!({ "uri": uri }),
             Self::SkillNotFound { key } => json!({ "skill": key }),
-            Self::ToolAmbiguous { name, candidates } => json!({ "name": name, "candidates": candidates }),
+            Self::ToolAmbiguous { name, candidates } | Self::PromptAmbiguous { name, candidates } => {
+                json!({ "name": name, "candidates": candidates })
+            }
             Self::ServerUnavailable { server_id, name, status, .. }
             | Self::ConnectionFailed { server_id, name, status, .. }
             | Self::SessionNotFound { server_id, name, status, .. } => {

@@ -361,6 +361,10 @@ impl Ledger for Executions {
         let arguments =
             call.params.filter(|_| keeps_payloads).and_then(|params| member(call.line, params, "arguments"));
         let principal = call.client.principal();
+        let connected = call.client.connected();
+        if let Some(connected) = &connected {
+            connected.count_call();
+        }
         let asked = Asked {
             place: call.server,
             server: self.name_of(call.server),
@@ -368,6 +372,7 @@ impl Ledger for Executions {
             origin: Origin {
                 source: Source::Mcp,
                 caller: (!principal.is_empty()).then(|| Arc::clone(principal)),
+                client: connected.and_then(|connected| connected.name()),
                 document: None,
             },
             arguments: arguments.and_then(|span| outcome::kept(span.of(call.line))),

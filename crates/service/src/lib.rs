@@ -13,6 +13,7 @@
 //! - `layer.rs`: the config file as a read-only layer of servers; `trial.rs`: a server tried apart from all others
 //! - [`calls`]: a tool called from here; [`executions`]: the account of all calls: limits, stop, history;
 //!   `recorder.rs`: writes it down
+//! - [`items`]: prompts and resources; [`clients`]: the MCP clients that are connected
 //! - [`finding`]: tools found by words and by meaning; skills, and which tools have them
 //! - [`bindings`]: which server a part of a document may use
 //! - [`metrics`]: numbers for whoever watches; [`traces`]: spans of calls, for a collector
@@ -24,6 +25,7 @@ mod audit;
 pub mod backup;
 pub mod bindings;
 pub mod calls;
+pub mod clients;
 pub mod containers;
 pub mod error;
 pub mod events;
@@ -32,6 +34,7 @@ pub mod executions;
 mod fake;
 pub mod finding;
 mod household;
+pub mod items;
 mod keeper;
 mod layer;
 pub mod metrics;

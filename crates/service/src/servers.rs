@@ -121,6 +121,13 @@ impl Service {
         Ok(view(&handle))
     }
 
+    /// Disconnects it, as [`Service::disconnect`] does, and connects it again; waits for how that goes.
+    pub async fn restart(&self, by: &Actor, id_or_name: &str, force: bool) -> Result<ServerView, Error> {
+        let key = id_or_name.to_owned();
+        let handle = to_the_end(Arc::clone(&self.house).restart(by.clone(), key, force)).await?;
+        Ok(self.view_with_tools(&handle).await)
+    }
+
     /// Allows it to be connected, forgets failures, and connects it: waits up to 1.5 s for how that goes.
     pub async fn enable(&self, by: &Actor, id_or_name: &str) -> Result<ServerView, Error> {
         let handle = to_the_end(Arc::clone(&self.house).switch(by.clone(), id_or_name.to_owned(), true)).await?;

@@ -357,6 +357,21 @@ impl Keeper {
     }
 }
 
+/// The settings that a registry has, while no service runs.
+pub async fn kept(store: &Store) -> Result<Settings, Error> {
+    Ok((*Keeper::load(store).await?.now()).clone())
+}
+
+/// Changes the settings that a registry has, while no service runs: for the next one. What is wrong is told, and then
+/// nothing is changed.
+pub async fn change_kept(store: &Store, by: &Actor, changes: Map<String, Value>) -> Result<Settings, Error> {
+    let changed = kept(store).await?.changed(&changes).map_err(|problems| Error::Validation { problems })?;
+    let mut change = store.transaction("change settings").await?;
+    change.put_settings(changed.to_keep()).await?;
+    audit::commit(change, audit::note(by, "settings.change", None, Some(Value::Object(changes)))).await?;
+    Ok(changed)
+}
+
 impl Service {
     /// The settings as they are now.
     pub fn settings(&self) -> Settings {

@@ -110,3 +110,32 @@ pub(crate) enum CallsVerb {
     Allow,
     Cancel,
 }
+
+/// Print the settings of the service, or one of them, or change one.
+///
+/// A running service applies a change at once. Without one, the registry is changed, for the next start.
+/// docs/security.md describes the settings that limit something.
+#[derive(Debug, Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  mcp-aggregator settings
+  mcp-aggregator settings timeout_ms
+  mcp-aggregator settings timeout_ms 60000
+  mcp-aggregator settings pinned_tools github.search_issues,time.get_current_time
+  mcp-aggregator settings timeout_ms default"
+)]
+pub(crate) struct SettingsArguments {
+    /// The setting
+    #[arg(value_name = "KEY")]
+    pub(crate) key: Option<String>,
+    /// Its new value: JSON or text, items of a list separated by commas; `default` resets it
+    #[arg(value_name = "VALUE", allow_hyphen_values = true)]
+    pub(crate) value: Option<String>,
+    /// Print JSON: all settings, or {KEY: VALUE}
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) target: TargetArguments,
+}

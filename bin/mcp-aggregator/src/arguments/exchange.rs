@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use crate::target::TargetArguments;
 
@@ -41,16 +41,21 @@ pub(crate) struct ImportArguments {
 
 /// Print the whole registry as JSON: servers, settings and bindings, for `import`.
 ///
-/// Without --secrets, credentials are masked, and servers that have some are switched off where this is imported.
+/// Without --secrets, credentials are masked, and servers that have some are disabled where this is imported.
+/// With `--format mcp` only the servers are printed, as the `mcpServers` that MCP clients read.
 #[derive(Debug, Args)]
 #[command(
     verbatim_doc_comment,
     after_help = "\
 Examples:
   mcp-aggregator export > registry.json
-  mcp-aggregator export --secrets | ssh other mcp-aggregator import /dev/stdin"
+  mcp-aggregator export --secrets | ssh other mcp-aggregator import /dev/stdin
+  mcp-aggregator export --format mcp --secrets > mcp.json"
 )]
 pub(crate) struct ExportArguments {
+    /// The whole registry for `import`, or plain `mcpServers` for MCP clients
+    #[arg(long, value_name = "registry|mcp", value_enum, default_value_t = ExportFormat::Registry, hide_possible_values = true)]
+    pub(crate) format: ExportFormat,
     /// With credentials as they are: keep the output to yourself
     #[arg(long)]
     pub(crate) secrets: bool,
@@ -59,4 +64,11 @@ pub(crate) struct ExportArguments {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) target: TargetArguments,
+}
+
+/// How a registry is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExportFormat {
+    Registry,
+    Mcp,
 }

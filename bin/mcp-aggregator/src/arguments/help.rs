@@ -72,11 +72,43 @@ Exit status:
 /// The verbs, by what somebody wants who reads the list. Each stands in one group; a test sees to it.
 const GROUPS: &[(&str, &[&str])] = &[
     ("Serve", &["serve", "stdio", "demo"]),
-    ("Look and try", &["check", "doctor", "status", "top", "tools", "call", "calls", "search", "skills"]),
-    ("Servers", &["add", "remove", "list", "show", "enable", "disable", "connect", "disconnect", "test", "history"]),
-    ("Other programs", &["import", "export"]),
+    (
+        "Look and try",
+        &[
+            "check",
+            "doctor",
+            "status",
+            "top",
+            "tools",
+            "call",
+            "calls",
+            "search",
+            "skills",
+            "prompts",
+            "resources",
+            "clients",
+        ],
+    ),
+    (
+        "Servers",
+        &[
+            "add",
+            "remove",
+            "list",
+            "show",
+            "enable",
+            "disable",
+            "connect",
+            "disconnect",
+            "restart",
+            "logs",
+            "test",
+            "history",
+        ],
+    ),
+    ("Other programs", &["client", "import", "export"]),
     ("Documents", &["run", "doc", "ask", "context"]),
-    ("This program", &["completions", "man", "help"]),
+    ("This program", &["settings", "completions", "man", "help"]),
 ];
 
 /// The command with its verbs in groups.

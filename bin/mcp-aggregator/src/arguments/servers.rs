@@ -1,10 +1,8 @@
 //! The command line of the verbs for servers that are registered: most work on a running service or on the registry.
 
-use std::path::PathBuf;
-
-use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
 
+use super::clients::ClientOptions;
 use crate::target::TargetArguments;
 
 /// Add a server.
@@ -191,31 +189,16 @@ pub(crate) struct DisableArguments {
     pub(crate) one: OneServer,
 }
 
-/// Options that count for clients only.
-const FOR_CLIENTS: &str = "For a client";
-/// What a client calls us unless it is told otherwise.
-pub(crate) const USUAL_ENTRY: &str = "all";
-
-/// Connect a server; or an MCP client to us: claude-desktop, claude-code, cursor or vscode.
+/// Connect a server. A client is made to use mcp-aggregator by `client add`.
 ///
-/// A registered server of that name comes first. Else the four words mean programs: their config is changed so
-/// that they use the running service (with its token, if it has one), or start us themselves (--stdio).
-/// Only our entry is written; comments and everything else in the file stay. What the file was is kept beside it
-/// for --undo; if somebody has changed it since, --undo only takes our entry out.
-/// Files of a project are made to be shared: there the token is a reference to MCP_AGGREGATOR_TOKEN, which must be
-/// set where the client is started.
+/// The words claude-desktop, claude-code, cursor and vscode, where no registered server has that name, mean the
+/// clients: then this is `client add`, with its options.
 #[derive(Debug, Args)]
 #[command(
     verbatim_doc_comment,
     after_help = "\
 Examples:
-  mcp-aggregator connect memory                                connect a registered server
-  mcp-aggregator connect cursor --dry-run                      what would change in Cursor's config?
-  mcp-aggregator connect cursor
-  mcp-aggregator connect cursor --undo
-  mcp-aggregator connect vscode --project                      only for the project in this folder
-  mcp-aggregator connect claude-desktop --stdio --config mcp.json
-  mcp-aggregator connect claude-code --url http://mcp.example.com:8808 --token-file token",
+  mcp-aggregator connect memory",
     mut_arg("server", |server| server
         .value_name("SERVER | CLIENT")
         .help("The server, by name or id; or claude-desktop, claude-code, cursor, vscode"))
@@ -223,31 +206,8 @@ Examples:
 pub(crate) struct ConnectArguments {
     #[command(flatten)]
     pub(crate) one: OneServer,
-    /// The client starts us, instead of using a running service
-    #[arg(help_heading = FOR_CLIENTS, long, requires = "config", conflicts_with_all = ["url", "undo"])]
-    pub(crate) stdio: bool,
-    /// The servers, for --stdio
-    #[arg(help_heading = FOR_CLIENTS, long, value_name = "FILE", requires = "stdio")]
-    pub(crate) config: Option<PathBuf>,
-    /// In the client's config for the project in this folder, instead of the user's own
-    #[arg(help_heading = FOR_CLIENTS, long)]
-    pub(crate) project: bool,
-    /// What the client calls us
-    #[arg(help_heading = FOR_CLIENTS, long = "as", value_name = "NAME", default_value = USUAL_ENTRY, value_parser = NonEmptyStringValueParser::new())]
-    pub(crate) entry: String,
-    /// Show what would change, and change nothing
-    #[arg(help_heading = FOR_CLIENTS, long)]
-    pub(crate) dry_run: bool,
-    /// Give the file back as it was before
-    #[arg(help_heading = FOR_CLIENTS, long)]
-    pub(crate) undo: bool,
-}
-
-impl ConnectArguments {
-    /// Whether an option was given that only makes sense for clients.
-    pub(crate) fn is_about_a_client(&self) -> bool {
-        self.stdio || self.project || self.dry_run || self.undo || self.entry != USUAL_ENTRY
-    }
+    #[command(flatten, next_help_heading = "For a client, as `client add` has them")]
+    pub(crate) options: ClientOptions,
 }
 
 /// Disconnect a server until it is connected again, or the service starts anew.
@@ -306,4 +266,46 @@ pub(crate) struct StatusArguments {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) target: TargetArguments,
+}
+
+/// Print what a server writes to stderr. Needs a running service.
+///
+/// The last 200 lines of a server that the service starts as a program or in a container, without its secrets.
+#[derive(Debug, Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  mcp-aggregator logs memory
+  mcp-aggregator logs memory -f
+  mcp-aggregator logs memory --lines 20"
+)]
+pub(crate) struct LogsArguments {
+    #[command(flatten)]
+    pub(crate) one: OneServer,
+    /// Go on printing what it writes, until Ctrl-C; with --json, one object a line
+    #[arg(long, short)]
+    pub(crate) follow: bool,
+    /// Only the last lines of what is there
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) lines: Option<u32>,
+}
+
+/// Restart a server: disconnect it and connect it again. Needs a running service.
+///
+/// Calls that are under way have 30 s to finish.
+#[derive(Debug, Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  mcp-aggregator restart memory
+  mcp-aggregator restart memory --force"
+)]
+pub(crate) struct RestartArguments {
+    #[command(flatten)]
+    pub(crate) one: OneServer,
+    /// Cancel calls that are under way instead of waiting for them
+    #[arg(long)]
+    pub(crate) force: bool,
 }

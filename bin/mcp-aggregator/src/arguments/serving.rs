@@ -25,7 +25,7 @@ In the config of your MCP client:
 Examples:
   mcp-aggregator stdio --config mcp.json
   mcp-aggregator stdio --config mcp.json --names safe --log-file aggregator.log
-  mcp-aggregator connect claude-desktop --stdio --config mcp.json     writes that config"
+  mcp-aggregator client add claude-desktop --stdio --config mcp.json  writes that config"
 )]
 pub(crate) struct StdioArguments {
     #[command(flatten)]

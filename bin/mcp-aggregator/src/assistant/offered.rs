@@ -13,11 +13,10 @@ use crate::documents::{file_failed, whole_path};
 use crate::failure::Failure;
 use crate::output::say;
 use crate::table::printable;
+use crate::tool_cost::{listed_bytes, tokens};
 
 /// So many tools OpenAI takes; Anthropic's and local models choose badly among more.
 const MOST_TOLD_WITH_EASE: usize = 128;
-/// Roughly, in English and JSON.
-const LETTERS_OF_A_TOKEN: usize = 4;
 
 /// What is wanted, and with it what is not.
 #[derive(Debug, Default)]
@@ -74,12 +73,12 @@ impl Wanted {
 /// What is said of more tools than a model is told with ease. They are sent with every round.
 fn too_many(tools: &[Value]) -> Option<String> {
     let count = tools.len();
-    let letters =
-        || tools.iter().map(|tool| tool["description"].to_string().len() + tool["input_schema"].to_string().len());
     (count > MOST_TOLD_WITH_EASE).then(|| {
-        let tokens = letters().sum::<usize>() / LETTERS_OF_A_TOKEN / 1000;
+        // As `doctor` counts them.
+        let bytes = tools.iter().map(|tool| listed_bytes(tool, tool["tool_name"].as_str().unwrap_or_default())).sum();
+        let tokens = tokens(bytes);
         format!(
-            "warning: {count} tools go to the model with every round, some {tokens},000 tokens; some providers take no more \
+            "warning: {count} tools go to the model with every round, about {tokens} tokens; some providers take no more \
              than {MOST_TOLD_WITH_EASE}\nhint: --server or --skill leave out what the question does not need"
         )
     })
@@ -119,6 +118,7 @@ impl Offered {
                 "name": snapshot.listed_name(Kind::Tool, route, NameStyle::Canonical),
                 "description": definition["description"],
                 "input_schema": definition["inputSchema"],
+                "definition_bytes": item.definition.len(),
                 "is_read_only": says("readOnlyHint"),
                 "is_idempotent": says("idempotentHint"),
                 "is_destructive": says("destructiveHint") && !says("readOnlyHint"),
@@ -196,15 +196,19 @@ fn tool(described: &Value) -> Tool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::doctor;
 
     #[test]
     fn more_tools_than_a_model_chooses_from_with_ease_are_told_with_what_they_cost() {
-        let tool = json!({"description": "x".repeat(200), "input_schema": {"type": "object"}});
+        let tool = json!({"name": "a.b", "tool_name": "b", "definition_bytes": 218});
         assert_eq!(too_many(&vec![tool.clone(); 128]), None);
-        let told = too_many(&vec![tool; 400]).unwrap();
+        let told = too_many(&vec![tool.clone(); 400]).unwrap();
         assert!(
-            told.contains("400 tools") && told.contains("some 21,000 tokens") && told.contains("--server"),
+            told.contains("400 tools") && told.contains("about 22000 tokens") && told.contains("--server"),
             "{told}"
         );
+        let listed = vec![doctor::offered::Tool { name: "a.b".to_owned(), size: listed_bytes(&tool, "b") }; 400];
+        let findings = doctor::offered::examine(&listed);
+        assert!(findings.iter().any(|finding| finding.message.contains("about 22000 tokens")), "{findings:?}");
     }
 }

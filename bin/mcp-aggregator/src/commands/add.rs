@@ -1,6 +1,7 @@
 //! `add`: a server is registered and, where a service runs, connected.
 
 use std::io;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use registry::Transport;
@@ -17,7 +18,7 @@ use crate::session::Signals;
 use crate::shown::standing;
 use crate::table::printable;
 use crate::target::Target;
-use crate::{local, progress, session};
+use crate::{local, pasted, progress, session};
 
 /// How long the first start of a server is watched. Some are downloaded then.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -170,7 +171,32 @@ fn registration(arguments: &AddArguments) -> Result<Value, Failure> {
     {
         config.insert("lazy".to_owned(), json!(true));
     }
+    refuse_joined_words(&new, arguments.json.as_ref().is_some_and(Option::is_some))?;
     Ok(Value::Object(new))
+}
+
+/// A program and its arguments in one word is what a shell would take apart, but no shell reads it.
+fn refuse_joined_words(new: &Map<String, Value>, is_json: bool) -> Result<(), Failure> {
+    let Some(Value::Object(config)) = new.get("connection_config") else { return Ok(()) };
+    let Some(Value::String(command)) = config.get("command") else { return Ok(()) };
+    let words: Vec<&str> = command.split_whitespace().collect();
+    let [first, rest @ ..] = words.as_slice() else { return Ok(()) };
+    // A path may have blanks in it, and may be one on another machine.
+    let is_program = |path: &str| Path::new(path).is_file();
+    if rest.is_empty() || is_program(command) || (first.contains('/') && !is_program(first)) {
+        return Ok(());
+    }
+    let given = config.get("args").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+    let args: Vec<&str> = rest.iter().copied().chain(given).collect();
+    let apart = match is_json {
+        true => format!("`{}`", json!({"command": first, "args": args})),
+        false => {
+            let words = std::iter::once(*first).chain(args).map(pasted::quoted).collect::<Vec<_>>().join(" ");
+            format!("`-- {words}`")
+        }
+    };
+    let message = format!("`{}` is one word: the program and its arguments must be separate", printable(command));
+    Err(Failure::usage(message).with_hint(format!("write {apart}")))
 }
 
 /// Who gives an object says everything in it.

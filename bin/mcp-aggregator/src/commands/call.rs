@@ -13,7 +13,7 @@ use protocol::{escape, reply};
 use serde_json::{Value, json};
 
 use crate::arguments::trying::CallArguments;
-use crate::client::Client;
+use crate::client::{Client, Denial};
 use crate::conversation::{Answer, Conversation};
 use crate::failure::Failure;
 use crate::session::{self, Session};
@@ -25,14 +25,37 @@ use crate::{answer, config, exit, output, owners, progress, refusal, tool_argume
 const PROGRESS_TOKEN: &[u8] = b"1";
 /// Which way calls come to the service from here.
 const SOURCE: &str = "cli";
+/// Why a server that has a limit of its own gave no answer.
+const TOO_SLOW: &str = "server_too_slow";
 /// As long as the service may let a call take.
 const LONGEST_CALL: Duration = Duration::from_secs(86_500);
 
 pub(crate) fn run(arguments: &CallArguments) -> Result<(), Failure> {
     words::tell(arguments.debug);
-    match &arguments.config {
+    let called = match &arguments.config {
         Some(config) => by_config(arguments, config),
         None => by_service(arguments),
+    };
+    called.map_err(explained)
+}
+
+/// Whoever calls from a script learns whether it may call again. Where nobody said so, no server has seen the call.
+fn explained(failure: Failure) -> Failure {
+    let reason = match failure.code {
+        exit::USAGE => "usage".to_owned(),
+        exit::INTERRUPTED => "interrupted".to_owned(),
+        exit::TOOL_FAILED => "tool_error".to_owned(),
+        _ => failure.kind.as_deref().unwrap_or("not_called").to_ascii_lowercase(),
+    };
+    let may_have_run = matches!(failure.code, exit::INTERRUPTED | exit::TOOL_FAILED);
+    failure.of_call(&reason, !may_have_run)
+}
+
+/// The service was sent the call, or not.
+fn unanswered(denial: Denial) -> Failure {
+    match denial {
+        Denial::Absent(failure) => failure.of_call("service_unreachable", true),
+        Denial::Lost(failure) | Denial::Other(failure) => failure.of_call("answer_lost", false),
     }
 }
 
@@ -50,7 +73,7 @@ fn by_service(arguments: &CallArguments) -> Result<(), Failure> {
         call.extend(timeout.map(|seconds| ("timeout_ms", (seconds * 1000).to_string().into_bytes())));
         let body = Bytes::from(reply::object(call));
         let call = service.send(Method::POST, "/execute", body, LONGEST_CALL);
-        let answer = progress::shown(&format!("calling `{tool}`"), call).await?;
+        let answer = progress::shown(&format!("calling `{tool}`"), call).await.map_err(unanswered)?;
         if answer.status.is_success() {
             return Ok(answer.body);
         }
@@ -152,7 +175,7 @@ fn by_config(arguments: &CallArguments, config: &Path) -> Result<(), Failure> {
 }
 
 /// Leaves only the servers that could have the tool. If none could, all stay, to find out which name was meant.
-fn keep_only_needed(loaded: &mut Loaded, tool: &str, separator: &Separator) -> Result<(), Failure> {
+pub(super) fn keep_only_needed(loaded: &mut Loaded, tool: &str, separator: &Separator) -> Result<(), Failure> {
     let config = &mut loaded.config;
     let exactly = |server: &ServerName| owners::fits(tool, server.as_str(), separator);
     let nearly = |server: &ServerName| owners::nearly_fits(tool, server.as_str());
@@ -232,8 +255,17 @@ fn show(answer: &Answer, arguments: &CallArguments) -> Result<(), Failure> {
             let words = for_terminal(&words, io::stderr().is_terminal() && !arguments.raw);
             let failure = Failure::new(format!("`{tool}` was answered with an error: {words}"));
             // As REST tells it.
-            let data = json!({ "error": serde_json::from_slice::<Value>(error).ok() });
-            Err(Failure { data: Some(Box::new(data)), ..failure.of_kind("EXECUTION_FAILED") })
+            let told: Value = serde_json::from_slice(error).unwrap_or_default();
+            let (reason, safe) = (&told["data"]["reason"], &told["data"]["safeToRetry"]);
+            let reason = reason.as_str().unwrap_or("server_error").to_owned();
+            let is_safe = *safe == true;
+            let failure = match reason.as_str() {
+                TOO_SLOW => failure.with_hint("raise the `timeout` (milliseconds) of the server in the config"),
+                _ => failure,
+            };
+            let data = json!({ "error": told });
+            let failure = Failure { data: Some(Box::new(data)), ..failure.of_kind("EXECUTION_FAILED") };
+            Err(failure.of_call(&reason, is_safe))
         }
     }
 }

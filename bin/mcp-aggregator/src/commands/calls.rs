@@ -91,10 +91,12 @@ fn lines(calls: &[Value]) -> Vec<String> {
 fn row(call: &Value) -> [String; 5] {
     let took = call["duration_ms"].as_f64().map_or_else(|| "-".to_owned(), |ms| format!("{ms:.1} ms"));
     let tool = format!("{}.{}", text(call, "server_name"), text(call, "tool_name"));
-    // Whose token it was, if that says more than the way it came.
-    let by = match text(call, "caller") {
-        caller if ["-", "rest"].contains(&caller.as_str()) => text(call, "source"),
-        caller => format!("{} ({caller})", text(call, "source")),
+    // The client, and whose token it was, if that says more than the way it came.
+    let known = ["client", "caller"].map(|key| text(call, key));
+    let known: Vec<String> = known.into_iter().filter(|word| !["-", "rest"].contains(&word.as_str())).collect();
+    let by = match known.as_slice() {
+        [] => text(call, "source"),
+        known => format!("{} ({})", text(call, "source"), known.join(", ")),
     };
     [moment(call, "submitted_at"), shown::status(call), took, by, tool]
 }
@@ -113,14 +115,15 @@ mod tests {
         };
         let over = Some("2026-07-28T12:00:01Z");
         let calls = [call("executing", None, None), call("error", over, Some("no\nmore")), call("done", over, None)];
+        let asked = moment(&calls[0], "submitted_at");
         assert_eq!(
             lines(&calls)[1..],
             [
-                "2026-07-28 12:00:00Z  executing  1.2 ms  cli  git.log",
-                "  id: 0199",
-                "2026-07-28 12:00:00Z  error      1.2 ms  cli  git.log",
-                "  why: no",
-                "2026-07-28 12:00:00Z  done       1.2 ms  cli  git.log",
+                format!("{asked}  executing  1.2 ms  cli  git.log"),
+                "  id: 0199".to_owned(),
+                format!("{asked}  error      1.2 ms  cli  git.log"),
+                "  why: no".to_owned(),
+                format!("{asked}  done       1.2 ms  cli  git.log"),
             ]
         );
     }

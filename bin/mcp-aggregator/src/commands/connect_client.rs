@@ -1,22 +1,26 @@
-//! `connect` with the name of a client: its config is changed so that it uses this aggregator, and changed back.
+//! The config of a client is changed so that it uses this aggregator, and changed back.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
+use super::client::Request;
+use super::list;
 use crate::admission::TOKEN_VARIABLE;
-use crate::arguments::servers::{ConnectArguments, USUAL_ENTRY};
+use crate::arguments::clients::USUAL_ENTRY;
 use crate::client_config::diff::{Side, diff};
+use crate::client_config::duplicates::duplicates;
 use crate::client_config::edit::{self, Unfit};
 use crate::client_config::entry::{self, Way};
 use crate::client_config::file::{ClientFile, Since};
 use crate::client_config::mask;
 use crate::failure::Failure;
 use crate::import::clients::{Client, Machine};
-use crate::import::jsonc;
 use crate::import::plan::is_ours;
+use crate::import::{found_in, jsonc};
 use crate::output::{self, say};
+use crate::own_path::own_path;
 use crate::target::TokenFrom;
 use crate::{config, session, suggestion};
 
@@ -36,30 +40,65 @@ enum Change {
     Forget,
 }
 
-pub(crate) fn run(arguments: &ConnectArguments, client: Client) -> Result<(), Failure> {
-    let file = Machine::this().own_file(client, arguments.project).ok_or_else(|| no_file(client))?;
+/// What the client's config is to lead to.
+struct Wanted {
+    entry: Value,
+    has_token: bool,
+    /// The servers that the client gets by it, as REST describes them.
+    served: Vec<Value>,
+}
+
+/// What is to become of a client's file, and what is to be said about it.
+struct Plan {
+    change: Change,
+    has_token: bool,
+    /// Servers that the client has and gets from us, too.
+    duplicates: Vec<String>,
+}
+
+impl Plan {
+    /// Those that are removed from the client's config.
+    fn removed(&self, request: &Request<'_>) -> &[String] {
+        if request.replace { &self.duplicates } else { &[] }
+    }
+}
+
+pub(super) fn run(request: &Request<'_>) -> Result<(), Failure> {
+    let client = request.client;
+    let file = Machine::this().own_file(client, request.place.project).ok_or_else(|| no_file(client))?;
     let file = ClientFile::at(&file).map_err(|error| unreadable(&file, &error))?;
     let before = file.read().map_err(|error| unreadable(file.path(), &error))?;
-    let (change, has_token) = if arguments.undo {
-        (undoing(client, &file, before.as_deref(), &arguments.entry)?, false)
+    let plan = if request.undo {
+        let change = undoing(client, &file, before.as_deref(), &request.place.entry)?;
+        Plan { change, has_token: false, duplicates: Vec::new() }
     } else {
-        let (entry, has_token) = wanted_entry(arguments, client, &file)?;
-        (connecting(client, &file, before.as_deref(), &arguments.entry, &entry, &arguments.url_of(&entry))?, has_token)
+        adding(request, &file, before.as_deref())?
     };
-    if arguments.dry_run {
-        return show(arguments, client, &file, before.as_deref(), &change);
+    if request.place.dry_run {
+        return show(request, &file, before.as_deref(), &plan);
     }
-    carry_out(&file, &change)
+    carry_out(&file, &plan.change)
         .map_err(|error| Failure::new(format!("could not write {}: {error}", file.path().display())))?;
-    if has_token && arguments.project {
+    if plan.has_token && request.place.project {
         say(format_args!("hint: the token is not in the file: {} reads it from {TOKEN_VARIABLE}", client.word()));
         say(format_args!("hint: export it where {} is started; then the file may be shared", client.word()));
-    } else if has_token && file.is_open() {
+    } else if plan.has_token && file.is_open() {
         let path = file.path().display();
         say(format_args!("warning: {path} has the token in it now, and others on this machine can read it"));
         say(format_args!("hint: chmod 600 {path}"));
     }
-    tell(arguments, client, &file, &change)
+    tell(request, &file, &plan)
+}
+
+fn adding(request: &Request<'_>, file: &ClientFile, before: Option<&str>) -> Result<Plan, Failure> {
+    let wanted = wanted_entry(request, file)?;
+    let group = entry::group(request.client);
+    let known = jsonc::read(before.unwrap_or_default()).unwrap_or_default();
+    let mut duplicates = duplicates(&known, group, &wanted.served);
+    duplicates.retain(|name| *name != request.place.entry);
+    let removed: &[String] = if request.replace { &duplicates } else { &[] };
+    let change = connecting(request, file, before, &wanted.entry, removed)?;
+    Ok(Plan { change, has_token: wanted.has_token, duplicates })
 }
 
 fn no_file(client: Client) -> Failure {
@@ -78,29 +117,36 @@ fn unfit(path: &Path, why: &Unfit, by_hand: &str) -> Failure {
         .with_hint(format!("nothing was changed; by hand: {by_hand}"))
 }
 
-/// The entry that leads here, and whether it needs a token.
-fn wanted_entry(arguments: &ConnectArguments, client: Client, file: &ClientFile) -> Result<(Value, bool), Failure> {
-    if let Some(config) = &arguments.config {
+/// The entry that leads here.
+fn wanted_entry(request: &Request<'_>, file: &ClientFile) -> Result<Wanted, Failure> {
+    let client = request.client;
+    if let Some(config) = request.config {
         let config = absolute(config)?;
         if config.canonicalize().is_ok_and(|config| config == file.path()) {
             return Err(Failure::usage("that is the config of the client itself: it would start itself in a circle")
                 .with_hint("copy its servers into a file of their own, or `mcp-aggregator import` them"));
         }
         config::load(&config)?;
-        let program = std::env::current_exe().map_err(|error| Failure::new(format!("who are we? {error}")))?;
-        return Ok((entry::entry(client, &Way::Stdio { program: &program, config: &config }), false));
+        let program =
+            own_path().map_err(|error| Failure::new(format!("could not find the path of this program: {error}")))?;
+        let text = std::fs::read_to_string(&config).map_err(|error| unreadable(&config, &error))?;
+        let served = found_in(&jsonc::read(&text).unwrap_or_default(), "").into_iter();
+        let served = served.map(|found| Value::Object(found.registration)).collect();
+        let entry = entry::entry(client, &Way::Stdio { program: &program, config: &config });
+        return Ok(Wanted { entry, has_token: false, served });
     }
     session::block_on(async {
-        let service = arguments.one.target.service().await.map_err(|failure| {
+        let service = request.target()?.service().await.map_err(|failure| {
             let hint = "start one with `mcp-aggregator serve`, or let the client start us: --stdio --config FILE";
             failure.with_hint(hint)
         })?;
         // Whether it lets us in: the client would be refused, too.
         service.get("/state").await?;
-        let token = arguments.one.target.token_for_clients(service.url())?;
+        let served = list::servers_of(&service).await?;
+        let token = request.target()?.token_for_clients(service.url())?;
         let has_token = token.is_some();
         // What belongs to a project is made to be shared.
-        let written = token.map(|(token, from)| match (arguments.project, from) {
+        let written = token.map(|(token, from)| match (request.place.project, from) {
             (true, from) => {
                 if let TokenFrom::File(file) = from {
                     say(format_args!("hint: the token is in {}", file.display()));
@@ -109,7 +155,8 @@ fn wanted_entry(arguments: &ConnectArguments, client: Client, file: &ClientFile)
             }
             (false, _) => token,
         });
-        Ok((entry::entry(client, &Way::Http { url: service.url(), token: written.as_deref() }), has_token))
+        let entry = entry::entry(client, &Way::Http { url: service.url(), token: written.as_deref() });
+        Ok(Wanted { entry, has_token, served })
     })
 }
 
@@ -117,28 +164,26 @@ fn absolute(path: &Path) -> Result<PathBuf, Failure> {
     std::path::absolute(path).map_err(|error| unreadable(path, &error))
 }
 
-impl ConnectArguments {
-    /// Where an entry leads to, for telling whether another one leads there, too.
-    fn url_of(&self, entry: &Value) -> Option<String> {
-        entry["url"].as_str().map(|url| url.trim_end_matches("/mcp").to_owned())
-    }
+/// Where an entry leads to, for telling whether another one leads there, too.
+fn url_of(entry: &Value) -> Option<&str> {
+    entry["url"].as_str().map(|url| url.trim_end_matches("/mcp"))
 }
 
 fn connecting(
-    client: Client,
+    request: &Request<'_>,
     file: &ClientFile,
     before: Option<&str>,
-    name: &str,
     entry: &Value,
-    url: &Option<String>,
+    removed: &[String],
 ) -> Result<Change, Failure> {
-    let (text, group) = (before.unwrap_or_default(), entry::group(client));
+    let name = request.place.entry.as_str();
+    let (text, group) = (before.unwrap_or_default(), entry::group(request.client));
     let known = jsonc::read(text).unwrap_or_default();
     let existing = &known[group][name];
-    if existing == entry {
+    if existing == entry && removed.is_empty() {
         return Ok(Change::Nothing);
     }
-    if !existing.is_null() && !is_ours(existing, url.as_deref()) && !is_by_us(file, group, name, existing)? {
+    if !existing.is_null() && !is_ours(existing, url_of(entry)) && !is_by_us(file, group, name, existing)? {
         return Err(Failure::new(format!("{} has another server that is called `{name}`", file.path().display()))
             .with_hint("choose another name for us with --as NAME"));
     }
@@ -146,14 +191,38 @@ fn connecting(
     let is_known =
         !existing.is_null() && file.since().map_err(|error| unreadable(file.path(), &error))? == Since::Changed;
     let before = match is_known {
-        true => edit::take_out(text, group, name).ok(),
+        true => without_us(file, text, group, name)?.ok(),
         false => before.map(str::to_owned),
     };
-    edit::set(text, group, name, entry).map(|text| Change::Write { text, before }).map_err(|why| {
+    let added = edit::set(text, group, name, entry);
+    let alone = added.and_then(|text| removed.iter().try_fold(text, |text, name| edit::take_out(&text, group, name)));
+    alone.map(|text| Change::Write { text, before }).map_err(|why| {
         let whole = json!({ group: { name: entry } }).to_string();
         let shown = mask::masked(&whole, group).unwrap_or_default();
         unfit(file.path(), &why, &format!("put into it {shown}"))
     })
+}
+
+/// The text without our entry, and with the servers that we had removed, unless somebody put one of that name there.
+fn without_us(file: &ClientFile, text: &str, group: &str, name: &str) -> Result<Result<String, Unfit>, Failure> {
+    let removed = removed_before(file, group)?;
+    let known = jsonc::read(text).unwrap_or_default();
+    let missing = removed.iter().filter(|(name, _)| known[group][name.as_str()].is_null());
+    let taken_out = edit::take_out(text, group, name);
+    Ok(taken_out.and_then(|text| {
+        missing.into_iter().try_fold(text, |text, (name, entry)| edit::set(&text, group, name, entry))
+    }))
+}
+
+/// The servers that we removed from the file.
+fn removed_before(file: &ClientFile, group: &str) -> Result<Vec<(String, Value)>, Failure> {
+    let Some((written, Some(before))) = file.made().map_err(|error| unreadable(file.path(), &error))? else {
+        return Ok(Vec::new());
+    };
+    let (written, before) = (jsonc::read(&written).unwrap_or_default(), jsonc::read(&before).unwrap_or_default());
+    let entries = before[group].as_object().into_iter().flatten();
+    let removed = entries.filter(|(name, _)| written[group][name.as_str()].is_null());
+    Ok(removed.map(|(name, entry)| (name.clone(), entry.clone())).collect())
 }
 
 /// Whether an entry is as we wrote it, wherever it leads: the service may have moved since.
@@ -182,8 +251,11 @@ fn undoing(client: Client, file: &ClientFile, now: Option<&str>, name: &str) -> 
             several if several.iter().any(|one| one == name) => taken_out().map(Change::TakeOne),
             several => Err(not_there(path, name, several)),
         },
-        Since::Changed if known[group][name].is_null() => Ok(Change::Forget),
-        Since::Changed => taken_out().map(Change::TakeOut),
+        Since::Changed if known[group][name].is_null() && removed_before(file, group)?.is_empty() => Ok(Change::Forget),
+        Since::Changed => {
+            let by_hand = format!("take `{name}` out of `{group}`");
+            without_us(file, text, group, name)?.map(Change::TakeOut).map_err(|why| unfit(path, &why, &by_hand))
+        }
     }
 }
 
@@ -215,13 +287,8 @@ fn carry_out(file: &ClientFile, change: &Change) -> io::Result<()> {
 }
 
 /// What would change. Nobody's secrets are for the screen.
-fn show(
-    arguments: &ConnectArguments,
-    client: Client,
-    file: &ClientFile,
-    before: Option<&str>,
-    change: &Change,
-) -> Result<(), Failure> {
+fn show(request: &Request<'_>, file: &ClientFile, before: Option<&str>, plan: &Plan) -> Result<(), Failure> {
+    let (client, change) = (request.client, &plan.change);
     let path = file.path().display().to_string();
     let lines = match change {
         Change::Nothing | Change::Forget => Vec::new(),
@@ -232,14 +299,14 @@ fn show(
             differing(&path, client, before.unwrap_or_default(), earlier.as_deref().unwrap_or_default())
         }
     };
-    if arguments.one.json {
+    if request.json {
         let changed = !matches!(change, Change::Nothing | Change::Forget);
-        return output::print_json(
-            &json!({"client": client.word(), "file": path, "would_change": changed, "diff": lines}),
-        );
+        return output::print_json(&json!({"client": client.word(), "file": path, "would_change": changed,
+            "diff": lines, "duplicates": plan.duplicates, "removed": plan.removed(request)}));
     }
     output::print_lines(&lines)?;
     say(if lines.is_empty() { "nothing would change" } else { "nothing was changed: this is what would be" });
+    tell_duplicates(request, plan);
     Ok(())
 }
 
@@ -252,47 +319,60 @@ fn differing(path: &str, client: Client, before: &str, after: &str) -> Vec<Strin
     }
 }
 
-fn tell(arguments: &ConnectArguments, client: Client, file: &ClientFile, change: &Change) -> Result<(), Failure> {
+fn tell(request: &Request<'_>, file: &ClientFile, plan: &Plan) -> Result<(), Failure> {
+    let (client, change) = (request.client, &plan.change);
     let path = file.path().display();
-    if arguments.one.json {
+    if request.json {
         let backup = Some(file.backup()).filter(|backup| matches!(change, Change::Write { .. }) && backup.exists());
         let changed = !matches!(change, Change::Nothing | Change::Forget);
-        return output::print_json(
-            &json!({"client": client.word(), "file": file.path(), "changed": changed, "backup": backup}),
-        );
+        return output::print_json(&json!({"client": client.word(), "file": file.path(), "changed": changed,
+            "backup": backup, "duplicates": plan.duplicates, "removed": plan.removed(request)}));
     }
     let word = client.word();
+    let entry = request.place.entry.as_str();
     match change {
         Change::Nothing => say(format_args!("{word} is connected already: {path} is as it should be")),
         Change::GiveBack(Some(_)) => say(format_args!("{path} is as it was before")),
         Change::GiveBack(None) => say(format_args!("removed {path}, which was not there before")),
         Change::TakeOut(_) => {
-            say(format_args!("took `{}` out of {path}; it was changed since, and the rest stays", arguments.entry));
+            say(format_args!("took `{entry}` out of {path}; it was changed since, and the rest stays"));
         }
-        Change::TakeOne(_) => say(format_args!("took `{}` out of {path}", arguments.entry)),
+        Change::TakeOne(_) => say(format_args!("took `{entry}` out of {path}")),
         Change::Forget => {
-            say(format_args!(
-                "there is no `{}` in {path} any more; what was kept to undo it is removed",
-                arguments.entry
-            ));
+            say(format_args!("there is no `{entry}` in {path} any more; what was kept to undo it is removed"));
         }
         Change::Write { .. } => {
             say(format_args!("connected {word}: {path}"));
             if file.backup().exists() {
                 say(format_args!("what it was is in {}", file.backup().display()));
             }
-            let project = if arguments.project { " --project" } else { "" };
-            let entry = match arguments.entry.as_str() {
-                USUAL_ENTRY => String::new(),
-                name => format!(" --as '{name}'"),
-            };
+            for name in plan.removed(request) {
+                say(format_args!("removed `{name}` from it: mcp-aggregator serves it"));
+            }
+            let options = request.place_options();
             say(format_args!(
-                "hint: start {word} anew; `mcp-aggregator connect {word}{project}{entry} --undo` takes it back"
+                "hint: restart {word}; `mcp-aggregator client add {word}{options} --undo` restores its config"
             ));
-            if client == Client::ClaudeDesktop && !arguments.stdio {
+            if client == Client::ClaudeDesktop && request.config.is_none() {
                 say("hint: it starts programs only, so `npx mcp-remote` goes between; that needs Node");
             }
         }
     }
+    tell_duplicates(request, plan);
     Ok(())
+}
+
+/// Offers to remove what the client would have twice.
+fn tell_duplicates(request: &Request<'_>, plan: &Plan) {
+    if request.replace || plan.duplicates.is_empty() {
+        return;
+    }
+    let names = plan.duplicates.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    let (word, options) = (request.client.word(), request.add_options());
+    say(format_args!(
+        "warning: {word} has {names} by itself, which mcp-aggregator serves, too: it sees their tools twice"
+    ));
+    say(format_args!(
+        "hint: `mcp-aggregator client add {word}{options} --replace` removes them from its config; --undo restores them"
+    ));
 }

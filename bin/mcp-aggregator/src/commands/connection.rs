@@ -1,26 +1,33 @@
-//! `connect` and `disconnect`: what only a running service can do. Clients are connected by `connect_client`.
+//! `connect`, `disconnect` and `restart`: what only a running service can do.
 
+use super::client::{CLIENTS, Request};
 use super::switch::tell;
 use super::{connect_client, list, preparing};
 use crate::arguments::servers::{ConnectArguments, OneServer};
 use crate::client::encoded;
 use crate::failure::Failure;
 use crate::import::clients::Client;
+use crate::output::say;
 use crate::{progress, session};
-
-/// The programs that can be connected to us. Windsurf is none: where it keeps what is known to change.
-pub(super) const CLIENTS: [Client; 4] = [Client::ClaudeDesktop, Client::ClaudeCode, Client::Cursor, Client::VsCode];
 
 pub(crate) fn connect(arguments: &ConnectArguments) -> Result<(), Failure> {
     let one = &arguments.one;
     let client = CLIENTS.into_iter().find(|client| client.word() == one.server);
     match client {
-        Some(client) if arguments.is_about_a_client() || !is_registered(one)? => connect_client::run(arguments, client),
-        Some(_) | None if arguments.is_about_a_client() => {
+        Some(client) if arguments.options.are_given() || !is_registered(one)? => {
+            connect_client::run(&Request::of_connect(arguments, client))?;
+            let verb = if arguments.options.undo { "remove" } else { "add" };
+            let word = client.word();
+            say(format_args!(
+                "hint: `mcp-aggregator client {verb} {word}` is the command for that; `connect` is for servers"
+            ));
+            Ok(())
+        }
+        Some(_) | None if arguments.options.are_given() => {
             let known = CLIENTS.map(Client::word).join(", ");
             Err(Failure::usage(format!("`{}` is no client that we know: {known}", one.server)))
         }
-        Some(_) | None => run(one, "connect", "connected"),
+        Some(_) | None => run(one, "connect", "connecting", "connected"),
     }
 }
 
@@ -34,10 +41,14 @@ fn is_registered(one: &OneServer) -> Result<bool, Failure> {
 }
 
 pub(crate) fn disconnect(one: &OneServer, force: bool) -> Result<(), Failure> {
-    run(one, &format!("disconnect?force={force}"), "disconnected")
+    run(one, &format!("disconnect?force={force}"), "disconnecting", "disconnected")
 }
 
-fn run(one: &OneServer, verb: &str, done: &str) -> Result<(), Failure> {
+pub(crate) fn restart(one: &OneServer, force: bool) -> Result<(), Failure> {
+    run(one, &format!("restart?force={force}"), "restarting", "restarted")
+}
+
+fn run(one: &OneServer, verb: &str, doing: &str, done: &str) -> Result<(), Failure> {
     let server = session::block_on(async {
         let service = one.target.service().await?;
         let path = format!("/servers/{}", encoded(&one.server));
@@ -50,8 +61,7 @@ fn run(one: &OneServer, verb: &str, done: &str) -> Result<(), Failure> {
                 silent = watching => Err(silent),
             }
         };
-        let verb = if done == "connected" { "connecting" } else { "disconnecting" };
-        progress::shown(&format!("{verb} `{}`", one.server), Box::pin(decided)).await
+        progress::shown(&format!("{doing} `{}`", one.server), Box::pin(decided)).await
     })?;
     tell(one, &server, done)
 }

@@ -1,12 +1,12 @@
-//! `export`: the whole registry in one piece.
+//! `export`: the whole registry in one piece, or its servers as MCP clients read them.
 
 use registry::Secrets;
 
-use crate::arguments::exchange::ExportArguments;
+use crate::arguments::exchange::{ExportArguments, ExportFormat};
 use crate::failure::Failure;
 use crate::output::{self, say};
 use crate::target::Target;
-use crate::{local, session};
+use crate::{local, mcp_servers, session};
 
 pub(crate) fn run(arguments: &ExportArguments) -> Result<(), Failure> {
     let exported = session::block_on(async {
@@ -18,7 +18,16 @@ pub(crate) fn run(arguments: &ExportArguments) -> Result<(), Failure> {
             }
         }
     })?;
-    output::print_json(&exported)?;
+    match arguments.format {
+        ExportFormat::Registry => output::print_json(&exported)?,
+        ExportFormat::Mcp => {
+            let written = mcp_servers::written(&exported);
+            output::print_json(&written.config)?;
+            for note in written.notes {
+                say(format_args!("note: {note}"));
+            }
+        }
+    }
     if arguments.secrets {
         say("warning: this has credentials in it; keep it to yourself");
     }

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::arguments::manual::NamesArguments;
 use crate::arguments::whole_command;
-use crate::commands::{connection, list};
+use crate::commands::{client, list};
 use crate::failure::Failure;
 use crate::import::clients::Client;
 use crate::target::{Target, TargetArguments};
@@ -34,7 +34,7 @@ pub(crate) fn run(arguments: &NamesArguments) -> Result<(), Failure> {
     let verb = place.verbs.last().map(String::as_str).unwrap_or_default();
     let mut names = match (verb, place.argument.as_str()) {
         ("connect", "server") => {
-            let clients = connection::CLIENTS.iter().map(|client| client.word().to_owned());
+            let clients = client::CLIENTS.iter().map(|client| client.word().to_owned());
             asked(&place, Wanted::Servers)?.into_iter().chain(clients).collect()
         }
         ("tools", "name") => {
@@ -44,6 +44,8 @@ pub(crate) fn run(arguments: &NamesArguments) -> Result<(), Failure> {
         (_, "server") => asked(&place, Wanted::Servers)?,
         ("call", "tool") | ("off", "names") => asked(&place, Wanted::Tools { are_on: true })?,
         ("on", "names") => asked(&place, Wanted::Tools { are_on: false })?,
+        ("get", "name") => asked(&place, Wanted::Prompts)?,
+        ("settings", "key") => setting_names(),
         (_, "skill") => asked(&place, Wanted::Skills)?,
         ("import", "from") => Client::ALL.iter().map(|client| client.word().to_owned()).collect(),
         ("man", "command") => verbs(&whole),
@@ -68,6 +70,7 @@ enum Wanted {
         are_on: bool,
     },
     Skills,
+    Prompts,
 }
 
 fn asked(place: &Place, wanted: Wanted) -> Result<Vec<String>, Failure> {
@@ -80,6 +83,7 @@ fn asked(place: &Place, wanted: Wanted) -> Result<Vec<String>, Failure> {
             Wanted::Servers => servers(&target).await,
             Wanted::Tools { are_on } => tools(&target, are_on).await,
             Wanted::Skills => skills(&target).await,
+            Wanted::Prompts => prompts(&target).await,
         }
     };
     // A shell stands still meanwhile.
@@ -111,6 +115,16 @@ async fn skills(target: &TargetArguments) -> Result<Vec<String>, Failure> {
     let Some(Target::Service(service)) = target.there().await? else { return Ok(Vec::new()) };
     let skills = service.get("/skills").await?;
     Ok(named(skills.as_array().into_iter().flatten(), "id"))
+}
+
+async fn prompts(target: &TargetArguments) -> Result<Vec<String>, Failure> {
+    let Some(Target::Service(service)) = target.there().await? else { return Ok(Vec::new()) };
+    Ok(named(service.get("/prompts").await?.as_array().into_iter().flatten(), "name"))
+}
+
+fn setting_names() -> Vec<String> {
+    let defaults = serde_json::json!(service::Settings::default());
+    defaults.as_object().into_iter().flatten().map(|(name, _)| name.clone()).collect()
 }
 
 fn named<'v>(things: impl IntoIterator<Item = &'v Value>, by: &str) -> Vec<String> {

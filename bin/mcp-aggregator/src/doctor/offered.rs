@@ -2,6 +2,7 @@
 
 use super::finding::Finding;
 use crate::table::cut;
+use crate::tool_cost::tokens;
 
 /// A tool as it is listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,8 +21,6 @@ const LONGEST_SAFE_NAME: usize = 64;
 const CLIENT_LIMITS: [(&str, usize); 3] = [("Cursor", 40), ("Windsurf", 100), ("VS Code and Copilot", 128)];
 /// A tenth of a usual context.
 const MANY_TOKENS: usize = 20_000;
-/// Of JSON, roughly.
-const BYTES_PER_TOKEN: usize = 4;
 /// More would be a list.
 const SHOWN: usize = 3;
 /// As much of a name is shown.
@@ -80,7 +79,6 @@ fn count(tools: usize) -> Finding {
 }
 
 fn cost(tools: &[Tool]) -> Finding {
-    let tokens = |bytes: usize| bytes.div_ceil(BYTES_PER_TOKEN);
     let total = tokens(tools.iter().map(|tool| tool.size).sum());
     let largest = tools.iter().max_by_key(|tool| tool.size).expect("nobody asks about no tools");
     let message = format!(

@@ -17,6 +17,7 @@ use crate::failure::Failure;
 use crate::pasted;
 use crate::progress;
 use crate::session;
+use crate::tool_cost::listed_bytes;
 
 /// Longer than this is slow: clients give up on servers, and people on clients.
 const SLOW: Duration = Duration::from_secs(10);
@@ -77,9 +78,7 @@ pub(crate) async fn ask(service: &Client) -> Result<(Vec<Finding>, Vec<Tool>), F
 /// A tool as it is listed: under its full name instead of its own.
 fn tool(tool: &Value) -> Tool {
     let text = |key: &str| tool[key].as_str().unwrap_or_default();
-    let definition = tool["definition_bytes"].as_u64().and_then(|size| usize::try_from(size).ok()).unwrap_or_default();
-    let size = (definition + text("name").len()).saturating_sub(text("original_name").len());
-    Tool { name: text("name").to_owned(), size }
+    Tool { name: text("name").to_owned(), size: listed_bytes(tool, text("original_name")) }
 }
 
 fn told(server: &Value, service: &str) -> Finding {

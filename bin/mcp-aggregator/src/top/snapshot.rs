@@ -99,7 +99,7 @@ fn read(url: &str, state: &Value, servers: &[Value], calls: &Value) -> Snapshot 
 fn call(call: &Value) -> Call {
     let moment = shown::moment(call, "submitted_at");
     Call {
-        time: moment.split_once(' ').map_or(moment.as_str(), |(_, time)| time.trim_end_matches('Z')).to_owned(),
+        time: moment.split_once(' ').map_or(moment.as_str(), |(_, time)| time).to_owned(),
         submitted_at: shown::text(call, "submitted_at"),
         server: shown::text(call, "server_name"),
         tool: shown::text(call, "tool_name"),
@@ -177,7 +177,8 @@ mod tests {
         let a = &snapshot.servers[0];
         assert_eq!((a.calls, a.errors, a.p50, a.p95), (3, 1, Some(1.0), Some(3.0)));
         assert_eq!((snapshot.servers[1].calls, snapshot.servers[1].p50), (0, None));
-        assert_eq!((snapshot.calls[0].time.as_str(), snapshot.calls[0].is_under_way()), ("12:00:01", true));
+        let local = shown::moment(&json!({"at": "2026-07-28T12:00:01Z"}), "at");
+        assert!(local.ends_with(&format!(" {}", snapshot.calls[0].time)) && snapshot.calls[0].is_under_way());
         assert_eq!(snapshot.to_json()["servers"][0]["p95_ms"], 3.0);
         assert_eq!(snapshot.to_json()["calls"][0]["submitted_at"], "2026-07-28T12:00:01.5Z");
         assert_eq!(rounded(0.282_000_000_000_000_03).to_string(), "0.282");

@@ -15,32 +15,37 @@ use crate::{PROGRAM, Run, expect};
 const CURSOR: &str =
     "{\n  // my servers\n  \"mcpServers\": {\n    \"git\": { \"command\": \"git-server\" }, // keep\n  }\n}\n";
 
-struct User {
+pub(crate) struct User {
     home: TempDir,
 }
 
 impl User {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { home: TempDir::with_prefix("home-").unwrap() }
     }
 
-    fn file(&self, path: &str) -> PathBuf {
+    pub(crate) fn file(&self, path: &str) -> PathBuf {
         self.home.path().join(path)
     }
 
-    fn write(&self, path: &str, text: &str) -> PathBuf {
+    pub(crate) fn write(&self, path: &str, text: &str) -> PathBuf {
         let path = self.file(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, text).unwrap();
         path
     }
 
-    fn run(&self, arguments: &[&str]) -> Output {
+    pub(crate) fn run(&self, arguments: &[&str]) -> Output {
         self.run_with(arguments, &[])
     }
 
     fn run_with(&self, arguments: &[&str], environment: &[(&str, &str)]) -> Output {
-        let mut command = Command::new(PROGRAM);
+        self.run_program(Path::new(PROGRAM), arguments, environment)
+    }
+
+    /// The same under another path.
+    pub(crate) fn run_program(&self, program: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Output {
+        let mut command = Command::new(program);
         for variable in ["XDG_DATA_HOME", "XDG_CONFIG_HOME", "MCP_AGGREGATOR_TOKEN", "MCP_CREDENTIAL_KEY"] {
             command.env_remove(variable);
         }
@@ -55,7 +60,7 @@ impl User {
     }
 
     /// A config for `--stdio`.
-    fn servers(&self) -> String {
+    pub(crate) fn servers(&self) -> String {
         let path = self.write("servers.json", &Config::new().server("one", fake()).text());
         path.to_str().unwrap().to_owned()
     }
@@ -135,7 +140,7 @@ fn each_entry_of_ours_goes_by_itself_and_what_is_said_of_it_is_true() {
     let output = user.run(&[&connect[..], &["--as", "second"]].concat());
     expect(&output, 0);
     assert!(!output.stderr.contains("what it was"), "there was no file: {}", output.stderr);
-    assert!(output.stderr.contains("connect cursor --as 'second' --undo"), "{}", output.stderr);
+    assert!(output.stderr.contains("client add cursor --as 'second' --undo"), "{}", output.stderr);
     expect(&user.run(&["connect", "cursor", "--undo", "--as", "third"]), 1);
     expect(&user.run(&["connect", "cursor", "--undo", "--as", "second"]), 0);
     let file = user.file(".cursor/mcp.json");

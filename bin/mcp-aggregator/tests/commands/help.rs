@@ -2,7 +2,7 @@
 
 use crate::{PROGRAM, expect};
 
-pub(crate) const VERBS: [&str; 23] = [
+pub(crate) const VERBS: [&str; 30] = [
     "stdio",
     "serve",
     "check",
@@ -16,6 +16,13 @@ pub(crate) const VERBS: [&str; 23] = [
     "disable",
     "connect",
     "disconnect",
+    "restart",
+    "logs",
+    "prompts",
+    "resources",
+    "clients",
+    "client",
+    "settings",
     "test",
     "history",
     "status",

@@ -4,6 +4,7 @@
 
 mod call;
 mod check;
+mod client;
 mod connect;
 mod demo;
 mod doctor;

@@ -14,7 +14,10 @@ use crate::{PROGRAM, expect, json};
 /// Who has no `--json`, and why.
 const WITHOUT_JSON: [(&str, &str); 1] = [("stdio", "its stdout belongs to the client, and is JSON already")];
 
-/// Every verb, as it is typed: `list`, `doc map`. `tools` does something with and without another word.
+/// These do something with and without another word.
+const BOTH: [&str; 3] = ["tools", "prompts", "resources"];
+
+/// Every verb, as it is typed: `list`, `doc map`.
 pub(crate) fn verbs() -> Vec<String> {
     let folder = TempDir::with_prefix("man-").unwrap();
     let output =
@@ -22,8 +25,9 @@ pub(crate) fn verbs() -> Vec<String> {
     expect(&output, 0);
     let report = json(&output);
     let pages: Vec<String> = report["pages"].as_array().unwrap().iter().map(page_of).collect();
-    let is_leaf =
-        |verb: &&String| *verb == "tools" || !pages.iter().any(|other| other.starts_with(&format!("{verb} ")));
+    let is_leaf = |verb: &&String| {
+        BOTH.contains(&verb.as_str()) || !pages.iter().any(|other| other.starts_with(&format!("{verb} ")))
+    };
     let verbs: Vec<String> = pages.iter().filter(|page| !page.is_empty()).filter(is_leaf).cloned().collect();
     assert!(verbs.len() > 25, "{verbs:?}");
     verbs
@@ -40,20 +44,25 @@ fn typical(verb: &str) -> &'static [&'static str] {
     match verb {
         "serve" => &["--config", "missing.json"],
         "demo" => &["--listen", "nowhere"],
-        "check" | "tools" => &["--config", "mcp.json"],
+        "check" | "tools" | "prompts" | "resources" => &["--config", "mcp.json"],
+        "prompts get" => &["nobody.nothing", "--config", "mcp.json"],
+        "resources read" => &["nowhere://", "--config", "mcp.json"],
+        "client add" | "client remove" => &["cursor"],
         "call" => &["one.echo"],
         "run" | "doc map" => &["missing.md"],
         "doc bind" => &["notes.md", "one", "--heading", "Notes"],
         "doc unbind" => &["1"],
         "ask" => &["What time is it?"],
         "add" => &["one", "http://127.0.0.1:9/mcp"],
-        "remove" | "show" | "enable" | "disable" | "connect" | "disconnect" | "test" | "history" => &["nobody"],
+        "remove" | "show" | "enable" | "disable" | "connect" | "disconnect" | "restart" | "logs" | "test"
+        | "history" => &["nobody"],
         "search" => &["numbers"],
         "import" => &["missing.json"],
         "tools on" | "tools off" => &["nobody.nothing"],
         "doctor" => &["--listen", "0"],
         "completions" => &["bash"],
-        "calls" | "context" | "doc bindings" | "export" | "list" | "man" | "skills" | "status" | "top" => &[],
+        "calls" | "client list" | "clients" | "context" | "doc bindings" | "export" | "list" | "man" | "settings"
+        | "skills" | "status" | "top" => &[],
         new => panic!("`{new}` is new: say here what is typed behind it"),
     }
 }

@@ -294,6 +294,7 @@ fn shown(tool: &ToolRecord, names: &SafeNames) -> Value {
         "safe_name": names.safe(&tool.name),
         "description": tool.description,
         "input_schema": tool.input_schema.as_ref().map(registry::RawJson::to_value),
+        "definition_bytes": tool.definition.get().len(),
         "is_read_only": says("readOnlyHint"),
         "is_idempotent": says("idempotentHint"),
         "is_destructive": says("destructiveHint") && !says("readOnlyHint"),

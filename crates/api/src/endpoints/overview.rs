@@ -36,6 +36,13 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
                  should read anew what they follow: events are not kept.",
             )
             .answers_with(200, "A stream without an end.", "text/event-stream", Some(Schema::text())),
+        Endpoint::get("/clients", "List the MCP clients that are connected", |asked| Box::pin(clients(asked)))
+            .about(
+                "Clients of revisions before 2026-07-28 while their session lasts. Later ones have no session: they are \
+                 listed for 15 minutes after their last request.",
+            )
+            .parts("The clients, in the order in which they came.", Schema::named("Client"))
+            .fails(&["VALIDATION_ERROR"]),
         Endpoint::get("/settings", "What is set", |asked| Box::pin(settings(asked))).answers(
             200,
             "All settings.",
@@ -141,6 +148,10 @@ fn ailing(server: &ServerView) -> Option<Value> {
 async fn events(asked: Asked) -> Result<Answer, Error> {
     let resumed = asked.headers.get(&LAST_EVENT_ID).and_then(|id| id.to_str().ok());
     Ok(Answer::events(Stream::new(asked.service.events().listen(), asked.closing.clone(), resumed)))
+}
+
+async fn clients(asked: Asked) -> Result<Answer, Error> {
+    Ok(asked.part_of(&asked.service.clients()))
 }
 
 async fn settings(asked: Asked) -> Result<Answer, Error> {

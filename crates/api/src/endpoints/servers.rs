@@ -56,6 +56,12 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             .asks("force", schemas::force())
             .may_take(Schema::object().may_have("force", schemas::force()).and_no_more())
             .answers(200, "The server, disconnected.", server()),
+        of_server(Endpoint::post("/servers/{server}/restart", "Restart a server", |asked| Box::pin(restart(asked))))
+            .about("Disconnects it as `disconnect` does, connects it again, and waits for how that goes.")
+            .asks("force", schemas::force())
+            .may_take(Schema::object().may_have("force", schemas::force()).and_no_more())
+            .answers(200, "The server, connected.", server())
+            .fails(&["SERVER_UNAVAILABLE", "SERVER_CONNECTION_FAILED"]),
         of_server(Endpoint::post("/servers/{server}/enable", "Allow a server to be connected", |asked| Box::pin(enable(asked))))
             .about("Forgets its failures and connects it.")
             .answers(200, "The server.", server())
@@ -164,6 +170,10 @@ async fn connect(asked: Asked) -> Result<Answer, Error> {
 
 async fn disconnect(asked: Asked) -> Result<Answer, Error> {
     Ok(Answer::ok(&asked.service.disconnect(&asked.actor, asked.server(), asked.says("force")).await?))
+}
+
+async fn restart(asked: Asked) -> Result<Answer, Error> {
+    Ok(Answer::ok(&asked.service.restart(&asked.actor, asked.server(), asked.says("force")).await?))
 }
 
 async fn enable(asked: Asked) -> Result<Answer, Error> {

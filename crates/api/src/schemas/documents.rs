@@ -265,6 +265,7 @@ fn assistant_tools() -> Schema {
         .with("safe_name", Schema::text().about("A name that every provider accepts, and what models call it."))
         .with("description", Schema::text().or_null())
         .with("input_schema", Schema::anything())
+        .with("definition_bytes", Schema::count().about("The length of its whole definition."))
         .with("is_read_only", Schema::truth().about("Its server says that it changes nothing."))
         .with("is_idempotent", Schema::truth().about("Its server says that calling it twice does no harm."))
         .with("is_destructive", Schema::truth().about("Its server says that it may destroy something."))

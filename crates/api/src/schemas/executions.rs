@@ -73,6 +73,7 @@ pub(super) fn execution() -> Schema {
         .with("tool_name", Schema::text())
         .with("source", words!(Source))
         .with("caller", Schema::text().or_null().about("The name of the token it was made with."))
+        .with("client", Schema::text().or_null().about("What the MCP client that made it calls itself."))
         .with("document_path", Schema::text().or_null())
         .with("section_line", Schema::count().or_null())
         .with("status", words!(ExecutionStatus))

@@ -28,7 +28,7 @@ function list() {
         location.href = `/playground?tool=${encodeURIComponent(entry.tool)}`;
       }
     });
-    return make('tr', {}, make('td', { className: 'nowrap', textContent: `${new Date(entry.at).toISOString().slice(11, 19)} UTC` }), make('th', { scope: 'row' }, visible(entry.tool), ' ', entry.harm ? badge('warn', entry.harm) : null),
+    return make('tr', {}, make('td', { className: 'nowrap', textContent: new Date(entry.at).toTimeString().slice(0, 8) }), make('th', { scope: 'row' }, visible(entry.tool), ' ', entry.harm ? badge('warn', entry.harm) : null),
       make('td', {}, make('code', { textContent: visible(entry.text.slice(0, 1000).replace(/\s+/g, ' ').slice(0, 120)) })), make('td', {}, badge({ done: 'ok', cancelled: 'idle' }[entry.state] ?? 'bad', entry.state)), make('td', { className: 'n', textContent: milliseconds(entry.took) }), make('td', {}, again));
   }));
 }

@@ -73,11 +73,7 @@ fn row(note: &AuditRecord) -> Html {
     });
     html!(
         r#"<tr><td class="nowrap" data-name="When">{when}</td><td data-name="Who">{who}</td><th scope="row">{deed}<span class="sub">{action}</span></th><td data-name="To what">{target}{details}</td></tr>"#,
-        when = html!(
-            r#"{} <span class="sub">{}</span>"#,
-            format!("{} UTC", words::exact(note.timestamp)),
-            words::moment(note.timestamp)
-        ),
+        when = html!(r#"{} <span class="sub">{}</span>"#, words::exact(note.timestamp), words::moment(note.timestamp)),
         deed = in_words(&note.action),
         who = note.who.as_deref(),
         action = note.action,
@@ -93,6 +89,7 @@ const DEEDS: &[(&str, &str)] = &[
     ("server.remove", "removed a server"),
     ("server.connect", "connected a server"),
     ("server.disconnect", "disconnected a server"),
+    ("server.restart", "restarted a server"),
     ("server.enable", "switched a server on"),
     ("server.disable", "switched a server off"),
     ("server.refresh_tools", "asked for a server's tools"),

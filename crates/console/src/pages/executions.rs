@@ -42,12 +42,6 @@ struct Asked<'v> {
     offset: u64,
 }
 
-/// A moment as browsers write it, in UTC: `2026-11-16T10:30`.
-fn moment(text: &str) -> Option<Timestamp> {
-    let seconds = if text.len() == 16 { ":00" } else { "" };
-    format!("{text}{seconds}Z").parse().ok()
-}
-
 impl<'v> Asked<'v> {
     fn of(visit: &'v Visit<'_>) -> Self {
         let said = |name: &str| visit.query.said(name).unwrap_or_default();
@@ -71,8 +65,8 @@ impl<'v> Asked<'v> {
             source: self.source.parse().ok(),
             server_name: text(self.server),
             tool_name: text(self.tool),
-            since: moment(self.from),
-            until: moment(self.to),
+            since: Timestamp::from_local(self.from),
+            until: Timestamp::from_local(self.to),
             ..ExecutionFilter::default()
         }
     }
@@ -147,7 +141,7 @@ async fn filters(visit: &Visit<'_>, asked: &Asked<'_>) -> Result<Html, Error> {
         r#"<form class="filters" method="get" action="/executions"><label>State<select name="status" data-submit>{statuses}</select></label>
 <label>Came from<select name="source" data-submit>{sources}</select></label><label>Server<select name="server" data-submit>{servers}</select></label>
 <label>Tool<input name="tool" value="{tool:#}" list="tool-names" autocomplete="off" spellcheck="false"></label><datalist id="tool-names">{tools}</datalist>
-<span class="break"></span><label>From (UTC)<input type="datetime-local" name="from" value="{from:#}"></label><label>To (UTC)<input type="datetime-local" name="to" value="{to:#}"></label><button class="quiet">Filter</button></form>"#,
+<span class="break"></span><label>From<input type="datetime-local" name="from" value="{from:#}"></label><label>To<input type="datetime-local" name="to" value="{to:#}"></label><button class="quiet">Filter</button></form>"#,
         statuses = options(any("any").chain(statuses), asked.status),
         sources = options(any("anywhere").chain(sources), asked.source),
         servers = options(any("any").chain(servers), asked.server),
@@ -210,7 +204,7 @@ async fn table(visit: &Visit<'_>, asked: &Asked<'_>, calls: &[ExecutionRecord]) 
     }
     let rows: Html = calls.iter().map(|call| row(visit, call)).collect();
     Ok(html!(
-        r#"<div class="scroll"><table class="cards calls"><thead><tr><th>Asked for (UTC)</th><th>Tool</th><th>State</th><th class="n">Took</th><th>Came from</th><td></td></tr></thead><tbody>{}</tbody></table></div>"#,
+        r#"<div class="scroll"><table class="cards calls"><thead><tr><th>Asked for</th><th>Tool</th><th>State</th><th class="n">Took</th><th>Came from</th><td></td></tr></thead><tbody>{}</tbody></table></div>"#,
         rows
     ))
 }
@@ -229,7 +223,7 @@ fn row(visit: &Visit<'_>, call: &ExecutionRecord) -> Html {
     });
     html!(
         r#"<tr><td class="nowrap" data-name="Asked for">{when}</td><th scope="row"><a href="{path}" data-drawer>{tool}</a><span class="sub">{server}</span></th>
-<td data-name="State">{status}<span class="sub">{why}</span></td><td class="n" data-name="Took">{took}</td><td data-name="Came from">{source}<span class="sub">{caller}</span></td><td>{cancel}</td></tr>"#,
+<td data-name="State">{status}<span class="sub">{why}</span></td><td class="n" data-name="Took">{took}</td><td data-name="Came from">{source}<span class="sub">{client} {caller}</span></td><td>{cancel}</td></tr>"#,
         when = words::clock(call.submitted_at),
         path = path,
         tool = clip(&call.tool_name, 80),
@@ -238,6 +232,7 @@ fn row(visit: &Visit<'_>, call: &ExecutionRecord) -> Html {
         why = call.error_message.as_deref().map(|why| clip(why, 100)),
         took = call.duration.map_or_else(|| "–".to_owned(), words::took),
         source = call.source.as_str(),
+        client = call.client.as_deref().map(|client| clip(client, 60)),
         caller = call.caller.as_deref(),
         cancel = cancel,
     )
@@ -253,11 +248,12 @@ pub(crate) async fn show(visit: &Visit<'_>, id: &str) -> Result<Reply, Error> {
     let facts: Html = [
         fact("State", Some(words::execution(call.status))),
         fact("Server", Some(server_link(&call.server_name))),
-        fact("Asked for", Some(html!("{} UTC", words::exact(call.submitted_at)))),
+        fact("Asked for", Some(words::exact(call.submitted_at))),
         fact("Waiting and routing", waited.map(|span| html!("{}", words::took(span)))),
         fact("At the server", call.duration.map(|span| html!("{}", words::took(span)))),
         fact("Tried again", (call.retries > 0).then(|| html!("{} times", call.retries))),
         fact("Came from", Some(html!("{} {}", call.source.as_str(), call.caller))),
+        fact("Client", call.client.as_deref().map(|client| html!("{}", client))),
         fact("Document", call.document_path.as_ref().map(|path| html!("{} line {}", path, call.section_line))),
         fact("Request", call.request_bytes.map(|bytes| html!("{}", words::size(bytes)))),
         fact("Response", call.response_bytes.map(|bytes| html!("{}", words::size(bytes)))),

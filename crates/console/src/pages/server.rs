@@ -84,6 +84,7 @@ fn actions(visit: &Visit<'_>, server: &ServerView) -> Html {
         buttons.add(&button("disconnect", "Disconnect", "quiet", None));
     }
     if is_up {
+        buttons.add(&button("restart", "Restart", "quiet", None));
         buttons.add(&button("refresh", "Refresh tools", "quiet", None));
     }
     buttons.add(&button("test", "Test", "quiet", None));
@@ -278,6 +279,7 @@ pub(crate) async fn act(visit: &Visit<'_>, name: &str, deed: &str) -> Result<Rep
     let done = match deed {
         "connect" => service.connect(by, name).await.map(|_| "It is connected."),
         "disconnect" => service.disconnect(by, name, false).await.map(|_| "It is disconnected."),
+        "restart" => service.restart(by, name, false).await.map(|_| "It was restarted."),
         "enable" if service.server(name).await?.record.connection_config.is_masked() => {
             let why = format!("It stays switched off: {}.", service::servers::SECRETS_ARE_MISSING);
             return Ok(visit.failed(why, here));

@@ -53,7 +53,7 @@ const BRING_UP_TO_DATE: &str = "DO UPDATE SET server_id = excluded.server_id, st
     excluded.completed_at IS NOT NULL)";
 
 /// Every value of an execution.
-const WIDTH: usize = 20;
+const WIDTH: usize = 21;
 
 /// So many are added by one statement: what a statement costs by itself is paid once for them.
 const TOGETHER: usize = 32;
@@ -156,5 +156,6 @@ fn as_values(execution: &ExecutionRecord) -> [Given<'_>; WIDTH] {
         Given::text(execution.request_id.as_deref()),
         Value::from(execution.request_bytes),
         Value::from(execution.response_bytes),
+        Given::text(execution.client.as_deref()),
     ]
 }

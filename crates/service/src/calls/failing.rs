@@ -43,20 +43,24 @@ pub(super) fn refused(refused: &Refused) -> Error {
         Refused::Full(full) => json!({ "limit": "queue_limit", "concurrent_limit": full.limit, "queued": full.queued }),
         Refused::SessionOver(limit) => json!({ "limit": "session_limit", "session_limit": limit }),
     };
-    Error::LimitReached { message, context: object(context) }
+    let refusal = refused.refusal();
+    let context = with_reason(object(context), refusal.reason, refusal.is_safe_to_retry);
+    Error::LimitReached { message, context }
 }
 
 /// A call whose turn did not come.
 pub(super) fn waited_too_long() -> Concluded {
     let message = format!("The call waited {} s for its turn; try again later", QUEUE_PATIENCE.as_secs());
     let ended = Ended::unanswered(ExecutionStatus::Error, message.clone()).of_kind("limit_reached");
-    let context = object(json!({ "limit": "concurrent_limit" }));
+    let context = with_reason(object(json!({ "limit": "concurrent_limit" })), "limit_reached", true);
     Concluded::failed(Error::LimitReached { message, context }, ended)
 }
 
 /// A call that somebody ended.
 pub(super) fn called_off(execution: &Execution, verdict: &Verdict) -> Concluded {
-    let (message, mut context) = (verdict.message(), context(execution));
+    let refusal = verdict.refusal();
+    let mut context = with_reason(context(execution), refusal.reason, refusal.is_safe_to_retry);
+    let message = refusal.message;
     let error = match verdict {
         Verdict::Cancelled(_) => Error::ExecutionCancelled { message, context },
         Verdict::TooSlow(limit) => {
@@ -73,7 +77,8 @@ pub(super) fn result(execution: &Execution, line: &Bytes, span: Span) -> Conclud
         let message =
             format!("Server `{}` wants to ask a person something, and there is none here", execution.server());
         let ended = Ended::unanswered(ExecutionStatus::Error, message.clone()).of_kind("input_required");
-        return Concluded::failed(Error::ExecutionFailed { message, context: context(execution) }, ended);
+        let context = with_reason(context(execution), "input_required", false);
+        return Concluded::failed(Error::ExecutionFailed { message, context }, ended);
     }
     let text = String::from_utf8_lossy(span.of(line)).into_owned();
     let ended = Ended::answered(line, Ok(span), execution.keeps_result());
@@ -82,7 +87,8 @@ pub(super) fn result(execution: &Execution, line: &Bytes, span: Span) -> Conclud
         // Our scan takes what serde_json does not: numbers and nesting without end.
         Err(error) => {
             let message = format!("Server `{}` sent a result that cannot be shown: {error}", execution.server());
-            Concluded::failed(Error::ExecutionFailed { message, context: context(execution) }, ended)
+            let context = with_reason(context(execution), "unreadable_answer", false);
+            Concluded::failed(Error::ExecutionFailed { message, context }, ended)
         }
     }
 }
@@ -91,7 +97,7 @@ pub(super) fn result(execution: &Execution, line: &Bytes, span: Span) -> Conclud
 pub(super) fn refused_by_server(execution: &Execution, line: &Bytes, error: Span) -> Concluded {
     let ended = Ended::answered(line, Err(error), false);
     let message = format!("Server `{}` answered with an error: {}", execution.server(), message_of(line, error));
-    let mut context = context(execution);
+    let mut context = with_reason(context(execution), "server_error", false);
     let own = serde_json::from_slice(error.of(line)).unwrap_or(Value::Null);
     context.insert("error".to_owned(), own);
     Concluded::failed(Error::ExecutionFailed { message, context }, ended)
@@ -105,7 +111,10 @@ impl Executions {
             return Concluded::failed(self.unavailable(execution.place()), ended);
         }
         let message = ended.why.clone().unwrap_or_default();
-        let error = match failure.miss {
+        let reason = ended.kind.as_deref().filter(|kind| *kind != "_OTHER").unwrap_or("call_failed");
+        let context = with_reason(context(execution), reason, failure.is_untouched && !failure.was_sent);
+        // A call that reached its server before may have been carried out: that is no failed connection any more.
+        let error = match failure.miss.filter(|_| !failure.was_sent) {
             Some(Miss::Unreachable) => {
                 let (server_id, name, status) = self.standing_of(execution);
                 Error::ConnectionFailed { server_id, name, status, why: message }
@@ -115,9 +124,11 @@ impl Executions {
                 Error::SessionNotFound { server_id, name, status, why: message }
             }
             None if ended.status == ExecutionStatus::Timeout => {
-                Error::ExecutionTimeout { message, context: context(execution) }
+                let mut context = context;
+                context.insert("limit".to_owned(), json!("server"));
+                Error::ExecutionTimeout { message, context }
             }
-            None => Error::ExecutionFailed { message, context: context(execution) },
+            None => Error::ExecutionFailed { message, context },
         };
         Concluded::failed(error, ended)
     }
@@ -131,7 +142,7 @@ impl Executions {
     }
 
     /// The server in that place is not there.
-    pub(super) fn unavailable(&self, place: usize) -> Error {
+    pub(crate) fn unavailable(&self, place: usize) -> Error {
         if let Some(standing) = self.roster().at(place) {
             let sentence = sentence(&standing, Timestamp::now());
             let (server_id, name) = (standing.id.to_string(), standing.name.to_string());
@@ -177,6 +188,13 @@ fn context(execution: &Execution) -> Map<String, Value> {
         "server_name": &*record.server_name,
         "tool_name": &*record.tool_name,
     }))
+}
+
+/// The same with a stable word for what went wrong, and whether the same call may be made again without harm.
+fn with_reason(mut context: Map<String, Value>, reason: &str, is_safe_to_retry: bool) -> Map<String, Value> {
+    context.insert("reason".to_owned(), json!(reason));
+    context.insert("safeToRetry".to_owned(), json!(is_safe_to_retry));
+    context
 }
 
 fn object(value: Value) -> Map<String, Value> {

@@ -141,10 +141,14 @@ async fn a_call_that_never_got_to_its_server_is_told_so_with_its_state() {
     let server = house.server("remote").await;
     let id = house.roster.find("remote").unwrap().id;
     pause();
-    for (tool, code) in [("remote.away", "SERVER_CONNECTION_FAILED"), ("remote.forgetful", "SESSION_NOT_FOUND")] {
+    for (tool, code, reason) in [
+        ("remote.away", "SERVER_CONNECTION_FAILED", "server_unreachable"),
+        ("remote.forgetful", "SESSION_NOT_FOUND", "session_lost"),
+    ] {
         let error = house.executions.call(call(tool)).await.unwrap_err();
         assert_eq!(error.code(), code, "{error}");
-        let expected = serde_json::json!({"server_id": id, "server_name": "remote", "status": "connected"});
+        let expected = serde_json::json!({"server_id": id, "server_name": "remote", "status": "connected",
+            "reason": reason, "safeToRetry": true});
         assert_eq!(error.context(), expected);
     }
     assert_eq!(server.calls(), 5, "one was made four times; a session that could not be renewed is not tried again");

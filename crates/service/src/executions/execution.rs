@@ -30,6 +30,8 @@ pub(crate) struct Origin {
     pub(crate) source: Source,
     /// Who made it: the name of a token, where there are tokens.
     pub(crate) caller: Option<Arc<str>>,
+    /// What the MCP client that made it calls itself.
+    pub(crate) client: Option<Arc<str>>,
     /// The document it was made from, and the line there.
     pub(crate) document: Option<(String, Option<u32>)>,
 }
@@ -369,6 +371,7 @@ impl Execution {
             tool_name: Arc::clone(tool),
             source: origin.source,
             caller: origin.caller.clone(),
+            client: origin.client.clone(),
             document_path: document.map(|(path, _)| path.clone()),
             section_line: document.and_then(|(_, line)| *line),
             status: if progress.sent.is_some() { ExecutionStatus::Executing } else { ExecutionStatus::Pending },

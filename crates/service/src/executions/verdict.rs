@@ -42,7 +42,7 @@ impl Verdict {
     }
 
     /// What the client is told.
-    pub(super) fn refusal(&self) -> Refusal {
+    pub(crate) fn refusal(&self) -> Refusal {
         let (code, reason) = match self {
             Self::Cancelled(_) => (REFUSED, "execution_cancelled"),
             Self::TooSlow(_) => (TOO_SLOW, "execution_timeout"),
@@ -68,7 +68,7 @@ impl Refused {
     }
 
     /// What the client is told.
-    pub(super) fn refusal(&self) -> Refusal {
+    pub(crate) fn refusal(&self) -> Refusal {
         let reason = match self {
             Self::Stopped => "executions_stopped",
             Self::Full(_) => "limit_reached",

@@ -93,15 +93,19 @@ impl Household {
             return Err(handle.unavailable("it is disabled; enable it first"));
         }
         self.audit(audit::note(&by, "server.connect", Some(&record.name), None)).await?;
-        match handle.connect().await {
-            Ok(()) => Ok(handle),
-            Err(why) => Err(Error::ConnectionFailed {
-                server_id: record.id.to_string(),
-                name: record.name,
-                status: handle.shown().record.status,
-                why,
-            }),
+        connected(handle).await
+    }
+
+    pub(super) async fn restart(self: Arc<Self>, by: Actor, key: String, force: bool) -> Result<Arc<Handle>, Error> {
+        let handle = self.find(&key)?;
+        let record = handle.shown().record.clone();
+        if !record.enabled {
+            return Err(handle.unavailable("it is disabled; enable it first"));
         }
+        let details = json!({ "force": force });
+        self.audit(audit::note(&by, "server.restart", Some(&record.name), Some(details))).await?;
+        handle.end(Goal::Disconnected, force).await;
+        connected(handle).await
     }
 
     pub(super) async fn disconnect(self: Arc<Self>, by: Actor, key: String, force: bool) -> Result<Arc<Handle>, Error> {
@@ -129,6 +133,13 @@ impl Household {
         }
         Ok(handle.clone())
     }
+}
+
+/// Connects a server; why that failed, if it did.
+async fn connected(handle: Arc<Handle>) -> Result<Arc<Handle>, Error> {
+    let Err(why) = handle.connect().await else { return Ok(handle) };
+    let record = handle.shown().record.clone();
+    Err(Error::ConnectionFailed { server_id: record.id.to_string(), name: record.name, status: record.status, why })
 }
 
 impl Household {

@@ -19,7 +19,7 @@ pub(crate) async fn export_json(visit: &Visit<'_>) -> Result<Reply, Error> {
 /// All that fit the filters, as a table.
 pub(crate) async fn export_csv(visit: &Visit<'_>) -> Result<Reply, Error> {
     let mut table = String::from(
-        "id,submitted_at,started_at,completed_at,server,tool,source,caller,status,duration_ms,retries,request_bytes,response_bytes,error_message\r\n",
+        "id,submitted_at,started_at,completed_at,server,tool,source,caller,client,status,duration_ms,retries,request_bytes,response_bytes,error_message\r\n",
     );
     for call in calls(visit).await? {
         table.push_str(&line(&call));
@@ -47,6 +47,7 @@ fn line(call: &ExecutionRecord) -> String {
         call.tool_name.to_string(),
         call.source.to_string(),
         call.caller.as_deref().unwrap_or_default().to_owned(),
+        call.client.as_deref().unwrap_or_default().to_owned(),
         call.status.to_string(),
         call.duration.map(|span| format!("{:.3}", span.as_secs_f64() * 1000.0)).unwrap_or_default(),
         call.retries.to_string(),

@@ -1,0 +1,29 @@
+//! `clients`: the MCP clients that are connected to the running service.
+
+use serde_json::Value;
+
+use crate::arguments::clients::ClientsArguments;
+use crate::failure::Failure;
+use crate::output::{self, say};
+use crate::session;
+use crate::shown::{moment, table, text};
+
+pub(crate) fn run(arguments: &ClientsArguments) -> Result<(), Failure> {
+    let clients = session::block_on(async { Ok(arguments.target.service().await?.get("/clients").await?) })?;
+    if arguments.json {
+        return output::print_json(&clients);
+    }
+    let clients = clients.as_array().map(Vec::as_slice).unwrap_or_default();
+    if clients.is_empty() {
+        say("no client is connected");
+        say("hint: `mcp-aggregator client add CLIENT` makes one use this service");
+        return Ok(());
+    }
+    let header = ["CLIENT", "VERSION", "REVISION", "SINCE", "CALLS", "TOKEN"];
+    output::print_lines(&table(header, clients.iter().map(row).collect()))
+}
+
+fn row(client: &Value) -> [String; 6] {
+    let word = |key: &str| text(client, key);
+    [word("name"), word("version"), word("revision"), moment(client, "since"), word("calls"), word("caller")]
+}

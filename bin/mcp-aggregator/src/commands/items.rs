@@ -1,0 +1,103 @@
+//! What `prompts` and `resources` have in common: the servers of a config, listed and asked.
+
+use std::path::Path;
+
+use aggregator::NamePolicy;
+use aggregator::load::Loaded;
+use catalog::{Kind, NameStyle};
+use serde_json::{Value, json};
+
+use crate::arguments::items::ItemsSource;
+use crate::conversation::Conversation;
+use crate::failure::Failure;
+use crate::session::{self, Session};
+use crate::table::printable;
+use crate::{answer, config, output, progress, suggestion};
+
+/// Runs `work` with the servers of a config, and stops them again.
+pub(super) fn with_config<T>(
+    source: &ItemsSource,
+    path: &Path,
+    narrow: impl FnOnce(&mut Loaded) -> Result<(), Failure>,
+    work: impl AsyncFnOnce(&mut Session) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let separator = source.separator.separator.clone();
+    let options = session::options("mcp-aggregator", separator, NamePolicy::Canonical, session::NOTHING)?;
+    let mut loaded = config::load(path)?;
+    narrow(&mut loaded)?;
+    session::with(loaded, options, async |session| {
+        session.all_decided().await?;
+        for server in session.fleet().view().snapshot.servers() {
+            if let aggregator::ServerState::Failed(how) = &server.state {
+                output::say(format_args!("warning: server `{}` failed: {how}", server.name));
+            }
+        }
+        work(session).await
+    })
+}
+
+/// What the servers list, in the shape of REST.
+pub(super) fn listed(session: &Session, kind: Kind, server: Option<&str>) -> Vec<Value> {
+    let view = session.fleet().view();
+    let snapshot = &view.snapshot;
+    let routes = snapshot.listed(kind, NameStyle::Canonical);
+    let described = routes.filter_map(|route| {
+        let owner = snapshot.servers()[route.server].name.as_str();
+        if server.is_some_and(|server| server != owner) {
+            return None;
+        }
+        let item = snapshot.item(kind, route);
+        let definition: Value = serde_json::from_slice(&item.definition).unwrap_or_default();
+        let name = snapshot.listed_name(kind, route, NameStyle::Canonical);
+        Some(match kind {
+            Kind::Resource | Kind::Template => json!({
+                "uri": name,
+                "name": definition["name"],
+                "title": definition["title"],
+                "description": definition["description"],
+                "mime_type": definition["mimeType"],
+                "size": definition["size"],
+                "server_name": owner,
+            }),
+            Kind::Prompt | Kind::Tool => json!({
+                "name": name,
+                "original_name": item.id.to_string(),
+                "server_name": owner,
+                "title": definition["title"],
+                "description": definition["description"],
+                "arguments": Some(definition["arguments"].clone()).filter(Value::is_array).unwrap_or_else(|| json!([])),
+            }),
+        })
+    });
+    described.collect()
+}
+
+/// Asks the servers of a config; the result, byte for byte.
+pub(super) async fn ask(session: &mut Session, method: &str, params: Vec<u8>) -> Result<Vec<u8>, Failure> {
+    let mut conversation = Conversation::new(&session.aggregator)?;
+    let asking = progress::shown("asking the server", conversation.ask(method, Some(&params), |_| {}));
+    let answered = match session.unless_interrupted(asking).await {
+        Ok(answer) => answer?,
+        Err(interrupted) => {
+            conversation.cancel("interrupted by the user");
+            return Err(interrupted);
+        }
+    };
+    answered.bytes().map(<[u8]>::to_vec).map_err(|error| {
+        let told: Value = serde_json::from_slice(error).unwrap_or_default();
+        let failure = Failure::new(format!("the server answered with an error: {}", answer::refusal(error)));
+        Failure { data: Some(Box::new(json!({ "error": told }))), ..failure.of_kind("EXECUTION_FAILED") }
+    })
+}
+
+/// A failure with what may have been meant instead of `typed`.
+pub(super) fn with_similar(failure: Failure, typed: &str, known: &[Value], key: &str, all: &str) -> Failure {
+    let names = known.iter().filter_map(|item| item[key].as_str());
+    failure.with_hint(suggestion::among(typed, names).unwrap_or_else(|| format!("`{all}` lists all")))
+}
+
+/// The first line of a description.
+pub(super) fn first_line(item: &Value) -> String {
+    let text = ["description", "title"].iter().find_map(|key| item[*key].as_str()).unwrap_or_default();
+    printable(text.trim().lines().next().unwrap_or_default())
+}

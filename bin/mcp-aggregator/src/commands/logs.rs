@@ -1,0 +1,103 @@
+//! `logs`: what a server writes to stderr.
+
+use std::io::{self, IsTerminal};
+
+use protocol::escape;
+use serde_json::{Value, json};
+
+use crate::arguments::servers::LogsArguments;
+use crate::client::{Client, encoded};
+use crate::failure::Failure;
+use crate::output::{self, say};
+use crate::session;
+
+pub(crate) fn run(arguments: &LogsArguments) -> Result<(), Failure> {
+    session::block_on(async {
+        let service = arguments.one.target.service().await?;
+        let path = format!("/servers/{}/log", encoded(&arguments.one.server));
+        if arguments.follow {
+            follow(arguments, &service, &path).await
+        } else {
+            print(arguments, &service, &path).await
+        }
+    })
+}
+
+async fn print(arguments: &LogsArguments, service: &Client, path: &str) -> Result<(), Failure> {
+    let log = last_of(&service.get(path).await?, arguments.lines);
+    if arguments.one.json {
+        return output::print_json(&log);
+    }
+    tell_missed(&log);
+    output::print(lines_of(&log).as_bytes())?;
+    if log["lines"].as_array().is_none_or(Vec::is_empty) {
+        let server = service.get(&format!("/servers/{}", encoded(&arguments.one.server))).await?;
+        say(why_empty(&arguments.one.server, &server));
+    }
+    Ok(())
+}
+
+/// Prints what is there, and what follows, until the service ends it or nobody reads any more.
+async fn follow(arguments: &LogsArguments, service: &Client, path: &str) -> Result<(), Failure> {
+    let mut hear = |kind: &str, log: &Value| {
+        let log = match kind {
+            "log.tail" => last_of(log, arguments.lines),
+            "log.lines" => log.clone(),
+            _ => return Ok(true),
+        };
+        if arguments.one.json {
+            return output::print_while_read(format!("{log}\n").as_bytes());
+        }
+        tell_missed(&log);
+        output::print_while_read(lines_of(&log).as_bytes())
+    };
+    service.follow(path, &mut hear).await
+}
+
+/// The log with no more than so many lines of it.
+fn last_of(log: &Value, most: Option<u32>) -> Value {
+    let lines = log["lines"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let most = most.and_then(|most| usize::try_from(most).ok()).unwrap_or(usize::MAX);
+    json!({ "lines": lines[lines.len().saturating_sub(most)..], "missed": log["missed"] })
+}
+
+fn tell_missed(log: &Value) {
+    if let Some(missed @ 1..) = log["missed"].as_u64() {
+        say(format_args!("note: {missed} lines before these came too fast to be kept"));
+    }
+}
+
+/// What a server writes does not steer the terminal of who reads it.
+fn lines_of(log: &Value) -> String {
+    let is_terminal = io::stdout().is_terminal();
+    let lines = log["lines"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let shown = |line: &str| if is_terminal { escape::multi_line(line).into_owned() } else { line.to_owned() };
+    lines.map(|line| shown(line) + "\n").collect()
+}
+
+fn why_empty(name: &str, server: &Value) -> String {
+    let config = &server["connection_config"];
+    if config["command"].is_string() || config["docker"].is_object() {
+        return format!("`{name}` has written nothing to stderr");
+    }
+    format!("`{name}` runs elsewhere: only servers that the service starts have a log here")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_last_lines_are_kept_if_that_is_wanted() {
+        let log = json!({"lines": ["a", "b", "c"], "missed": 2});
+        assert_eq!(last_of(&log, Some(2)), json!({"lines": ["b", "c"], "missed": 2}));
+        assert_eq!(last_of(&log, None), log);
+        assert_eq!(lines_of(&log), "a\nb\nc\n");
+    }
+
+    #[test]
+    fn a_server_that_runs_elsewhere_has_no_log_here() {
+        assert!(why_empty("a", &json!({"connection_config": {"url": "http://x"}})).contains("runs elsewhere"));
+        assert!(why_empty("a", &json!({"connection_config": {"command": "x"}})).contains("nothing to stderr"));
+    }
+}

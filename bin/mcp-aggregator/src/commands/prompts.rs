@@ -1,0 +1,165 @@
+//! `prompts`: those of all servers, and one of them filled in.
+
+use std::io::{self, IsTerminal};
+
+use catalog::Kind;
+use protocol::{escape, reply};
+use serde_json::{Map, Value, json};
+
+use super::items::{self, first_line};
+use crate::arguments::items::{PromptsArguments, PromptsGetArguments, PromptsVerb};
+use crate::client::encoded;
+use crate::commands::{call, tools};
+use crate::failure::Failure;
+use crate::output::{self, say};
+use crate::shown::{table, text};
+use crate::{session, words};
+
+pub(crate) fn run(arguments: &PromptsArguments) -> Result<(), Failure> {
+    match &arguments.verb {
+        Some(PromptsVerb::Get(arguments)) => get(arguments),
+        None => list(arguments),
+    }
+}
+
+fn list(arguments: &PromptsArguments) -> Result<(), Failure> {
+    let (source, server) = (&arguments.source, arguments.server.as_deref());
+    words::tell(source.debug);
+    let prompts = match &source.config {
+        Some(config) => items::with_config(
+            source,
+            config,
+            |_| Ok(()),
+            async |session| Ok(items::listed(session, Kind::Prompt, server)),
+        )?,
+        None => session::block_on(async {
+            let service = source.target.service().await?;
+            let wanted = server.map(|server| format!("?server_id={}", encoded(server))).unwrap_or_default();
+            let prompts = service.get(&format!("/prompts{wanted}")).await?;
+            Ok(prompts.as_array().cloned().unwrap_or_default())
+        })?,
+    };
+    if arguments.json {
+        return output::print_json(&Value::Array(prompts));
+    }
+    let row = |prompt: &Value| [text(prompt, "name"), arguments_of(prompt), first_line(prompt)];
+    if !prompts.is_empty() {
+        output::print_lines(&table(["PROMPT", "ARGUMENTS", "DESCRIPTION"], prompts.iter().map(row).collect()))?;
+    }
+    say(tools::counted(prompts.len(), "prompt"));
+    Ok(())
+}
+
+/// `topic [depth]`: what need not be given is in brackets.
+fn arguments_of(prompt: &Value) -> String {
+    let name = |argument: &Value| {
+        let name = text(argument, "name");
+        if argument["required"] == true { name } else { format!("[{name}]") }
+    };
+    let names: Vec<String> = prompt["arguments"].as_array().into_iter().flatten().map(name).collect();
+    if names.is_empty() { "-".to_owned() } else { names.join(" ") }
+}
+
+fn get(arguments: &PromptsGetArguments) -> Result<(), Failure> {
+    let PromptsGetArguments { name, arguments: typed, json: as_json, source } = arguments;
+    words::tell(source.debug);
+    let given = read(typed)?;
+    let result = match &source.config {
+        Some(config) => {
+            let separator = &source.separator.separator;
+            let narrow = |loaded: &mut _| call::keep_only_needed(loaded, name, separator);
+            items::with_config(source, config, narrow, async |session| {
+                let known = items::listed(session, Kind::Prompt, None);
+                let Some(full) = full_name(name, &known) else {
+                    let failure = Failure::new(format!("there is no prompt `{name}`")).of_kind("PROMPT_NOT_FOUND");
+                    return Err(items::with_similar(failure, name, &known, "name", "mcp-aggregator prompts"));
+                };
+                let given = Value::Object(given).to_string().into_bytes();
+                let params = reply::object([("name", reply::string(&full)), ("arguments", given)]);
+                items::ask(session, "prompts/get", params).await
+            })?
+        }
+        None => session::block_on(async {
+            let service = source.target.service().await?;
+            let body = json!({"name": name, "arguments": given});
+            match service.ask_bytes("/prompts/get", &body).await.map_err(Failure::from) {
+                Err(refused) if refused.kind.as_deref() == Some("PROMPT_NOT_FOUND") => {
+                    // What cannot be asked is left out: that the prompt is missing is known already.
+                    let known = service.get("/prompts").await.ok().unwrap_or_default();
+                    let known = known.as_array().map(Vec::as_slice).unwrap_or_default();
+                    Err(items::with_similar(refused, name, known, "name", "mcp-aggregator prompts"))
+                }
+                answered => Ok(answered?.to_vec()),
+            }
+        })?,
+    };
+    if *as_json { output::print(&[&result[..], b"\n"].concat()) } else { output::print(messages(&result).as_bytes()) }
+}
+
+/// The full name of a prompt that was named in full, or by its own name if only one server has it.
+fn full_name(name: &str, known: &[Value]) -> Option<String> {
+    let is_it = |prompt: &&Value| prompt["name"] == name;
+    let mut own = known.iter().filter(|prompt| prompt["original_name"] == name);
+    let only = own.next().filter(|_| own.next().is_none());
+    known.iter().find(is_it).or(only).and_then(|prompt| prompt["name"].as_str().map(str::to_owned))
+}
+
+/// The arguments of a prompt are texts, whatever they look like.
+fn read(typed: &[String]) -> Result<Map<String, Value>, Failure> {
+    if let [only] = typed
+        && only.trim_start().starts_with('{')
+    {
+        return serde_json::from_str(only)
+            .map_err(|error| Failure::usage(format!("the argument is no JSON object: {error}")));
+    }
+    let pair = |word: &String| match word.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), json!(value))),
+        _ => Err(Failure::usage(format!("`{word}` is no argument")).with_hint("write KEY=VALUE, or one JSON object")),
+    };
+    typed.iter().map(pair).collect()
+}
+
+/// The messages of a prompt for people: who says it, and what. What is no text is shown as JSON.
+fn messages(result: &[u8]) -> String {
+    let result: Value = serde_json::from_slice(result).unwrap_or_default();
+    let is_terminal = io::stdout().is_terminal();
+    let mut shown = String::new();
+    for message in result["messages"].as_array().into_iter().flatten() {
+        let content = match (message["content"]["type"].as_str(), message["content"]["text"].as_str()) {
+            (Some("text"), Some(text)) => text.to_owned(),
+            _ => message["content"].to_string(),
+        };
+        let content = if is_terminal { escape::multi_line(&content).into_owned() } else { content };
+        let blank = if shown.is_empty() { "" } else { "\n" };
+        shown += &format!("{blank}{}:\n{}\n", text(message, "role"), content.trim_end());
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_texts_and_messages_say_who_speaks() {
+        let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
+        assert_eq!(Value::Object(read(&words(&["n=5", "t=a=b"])).unwrap()), json!({"n": "5", "t": "a=b"}));
+        assert_eq!(Value::Object(read(&words(&[r#"{"n": "5"}"#])).unwrap()), json!({"n": "5"}));
+        assert!(read(&words(&["n"])).is_err() && read(&words(&["{"])).is_err());
+        let result = json!({"messages": [
+            {"role": "user", "content": {"type": "text", "text": "Hello\n"}},
+            {"role": "assistant", "content": {"type": "image", "data": "AA=="}},
+        ]});
+        let shown = messages(result.to_string().as_bytes());
+        assert_eq!(shown, "user:\nHello\n\nassistant:\n{\"type\":\"image\",\"data\":\"AA==\"}\n");
+    }
+
+    #[test]
+    fn a_prompt_is_found_by_its_own_name_where_only_one_server_has_it() {
+        let prompt = |server: &str, name: &str| json!({"name": format!("{server}.{name}"), "original_name": name});
+        let known = [prompt("a", "review"), prompt("b", "review"), prompt("b", "plan")];
+        assert_eq!(full_name("plan", &known).as_deref(), Some("b.plan"));
+        assert_eq!(full_name("a.review", &known).as_deref(), Some("a.review"));
+        assert_eq!(full_name("review", &known), None);
+    }
+}

@@ -1,0 +1,131 @@
+//! From an exported registry to the `mcpServers` that MCP clients read: only what every client knows is written.
+
+use serde_json::{Map, Value, json};
+
+/// What stands for a secret that is not shown.
+const MASK: &str = "***";
+
+/// The servers as clients read them, and what a person should know about them.
+pub(crate) struct Written {
+    pub(crate) config: Value,
+    pub(crate) notes: Vec<String>,
+}
+
+/// Writes the servers of an export.
+pub(crate) fn written(export: &Value) -> Written {
+    let (mut servers, mut notes) = (Map::new(), Vec::new());
+    for server in export["servers"].as_array().into_iter().flatten() {
+        let name = server["name"].as_str().unwrap_or_default();
+        match entry(server) {
+            Ok(entry) => {
+                if Value::Object(entry.clone()).to_string().contains(MASK) {
+                    notes.push(format!("secrets of `{name}` are written as {MASK}; --secrets writes them as they are"));
+                }
+                servers.insert(name.to_owned(), Value::Object(entry));
+            }
+            Err(why) => notes.push(format!("`{name}` is left out: {why}")),
+        }
+    }
+    Written { config: json!({ "mcpServers": servers }), notes }
+}
+
+fn entry(server: &Value) -> Result<Map<String, Value>, String> {
+    let config = &server["connection_config"];
+    let transport = server["transport_type"].as_str().unwrap_or_default().to_ascii_lowercase();
+    let mut entry = match (&config["docker"], transport.as_str()) {
+        (Value::Object(docker), "stdio") => in_docker(docker),
+        (Value::Object(_), _) => {
+            return Err("it listens in a container that mcp-aggregator starts, which clients cannot do".to_owned());
+        }
+        (_, "stdio") => members(config, &["command", "args", "env", "cwd"]),
+        (_, transport) => {
+            let url = ["url", "base_url"].iter().map(|key| &config[*key]).find(|url| url.is_string());
+            let mut entry = Map::from_iter([("type".to_owned(), json!(transport))]);
+            entry.insert("url".to_owned(), url.cloned().unwrap_or_default());
+            entry.extend(members(config, &["headers"]));
+            entry
+        }
+    };
+    if server["enabled"] == false {
+        entry.insert("disabled".to_owned(), json!(true));
+    }
+    Ok(entry)
+}
+
+/// What an object has of these; what is empty is left out.
+fn members(config: &Value, names: &[&str]) -> Map<String, Value> {
+    let is_empty = |value: &Value| {
+        value.as_array().is_some_and(Vec::is_empty) || value.as_object().is_some_and(Map::is_empty) || value.is_null()
+    };
+    let found = names.iter().map(|&name| (name.to_owned(), config[name].clone()));
+    found.filter(|(_, value)| !is_empty(value)).collect()
+}
+
+/// The command that runs the same container. Variables are named there and set by the client, so that no secret stands
+/// on a command line.
+fn in_docker(docker: &Map<String, Value>) -> Map<String, Value> {
+    let mut args: Vec<Value> = ["run", "-i", "--rm"].map(|word| json!(word)).to_vec();
+    let mut option = |name: &str, value: &Value| {
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        args.extend([json!(name), json!(text)]);
+    };
+    let member = |name: &str| docker.get(name).unwrap_or(&Value::Null);
+    // As mcp-aggregator runs it: without a network, unless one is named.
+    option("--network", &Some(member("network").clone()).filter(Value::is_string).unwrap_or(json!("none")));
+    for variable in member("env").as_object().into_iter().flatten().map(|(name, _)| json!(name)) {
+        option("-e", &variable);
+    }
+    for volume in member("volumes").as_array().into_iter().flatten() {
+        option("-v", volume);
+    }
+    for (name, flag) in [("memory", "--memory"), ("cpus", "--cpus"), ("user", "--user"), ("pull", "--pull")] {
+        if !member(name).is_null() {
+            option(flag, member(name));
+        }
+    }
+    // The entry point takes one word; what else there is stands before the arguments.
+    let texts = |value: &Value| match value {
+        Value::Array(words) => words.clone(),
+        Value::Null => Vec::new(),
+        word => vec![word.clone()],
+    };
+    let command = texts(member("command"));
+    if let Some(program) = command.first() {
+        option("--entrypoint", program);
+    }
+    if member("readOnly") == &json!(true) {
+        args.push(json!("--read-only"));
+    }
+    args.push(member("image").clone());
+    args.extend(command.into_iter().skip(1).chain(texts(member("args"))));
+    let mut entry = Map::from_iter([("command".to_owned(), json!("docker")), ("args".to_owned(), json!(args))]);
+    entry.extend(members(&Value::Object(docker.clone()), &["env"]));
+    entry
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_every_client_knows_is_written() {
+        let export = json!({"servers": [
+            {"name": "a", "transport_type": "stdio", "enabled": true,
+                "connection_config": {"command": "x", "args": [], "env": {"K": "***"}, "lazy": true, "timeout": 5}},
+            {"name": "b", "transport_type": "http", "enabled": false, "connection_config": {"base_url": "http://b/mcp"}},
+            {"name": "c", "transport_type": "stdio", "connection_config": {"docker": {
+                "image": "mcp/time", "args": ["--utc"], "env": {"T": "${T}"}, "volumes": ["/a:/b:ro"]}}},
+            {"name": "d", "transport_type": "sse", "connection_config": {"docker": {"image": "x", "ports": [80]}}},
+        ]});
+        let Written { config, notes } = written(&export);
+        let docker = ["run", "-i", "--rm", "--network", "none", "-e", "T", "-v", "/a:/b:ro", "mcp/time", "--utc"];
+        let expected = json!({"mcpServers": {
+            "a": {"command": "x", "env": {"K": "***"}},
+            "b": {"type": "http", "url": "http://b/mcp", "disabled": true},
+            "c": {"command": "docker", "args": docker, "env": {"T": "${T}"}},
+        }});
+        assert_eq!(config, expected);
+        assert_eq!(notes.len(), 2, "{notes:?}");
+        assert!(notes[0].contains("`a`") && notes[0].contains("--secrets") && notes[1].contains("`d`"), "{notes:?}");
+    }
+}

@@ -1,0 +1,140 @@
+//! `client`: clients are added with the servers they have already, listed, and get their configs back.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::connect::User;
+use crate::{PROGRAM, expect};
+
+/// The entry of the only server in the config of `User::servers`.
+fn served(user: &User) -> Value {
+    let config: Value = serde_json::from_str(&fs::read_to_string(user.servers()).unwrap()).unwrap();
+    config["mcpServers"]["one"].clone()
+}
+
+/// Cursor's config with a server of ours under another name, and one of its own.
+fn cursor_config(user: &User) -> String {
+    let mine = served(user).to_string();
+    format!(
+        "{{\n  // mine\n  \"mcpServers\": {{\n    \"mine\": {mine}, // keep\n    \"other\": {{ \"command\": \"other\" }}\n  }}\n}}\n"
+    )
+}
+
+fn names(file: &Path) -> Vec<String> {
+    let text = fs::read_to_string(file).unwrap();
+    let without_comments: String = text
+        .lines()
+        .map(|line| line.split(" // ").next().unwrap())
+        .filter(|line| !line.trim().starts_with("//"))
+        .collect();
+    let read: Value = serde_json::from_str(&without_comments).unwrap_or_else(|error| panic!("{error} in {text}"));
+    read["mcpServers"].as_object().unwrap().keys().cloned().collect()
+}
+
+#[test]
+fn a_server_that_the_client_has_already_is_told_replaced_on_demand_and_restored() {
+    let user = User::new();
+    let before = cursor_config(&user);
+    let file = user.write(".cursor/mcp.json", &before);
+    let servers = user.servers();
+    let add = ["client", "add", "cursor", "--stdio", "--config", &servers];
+
+    let told = user.run(&[&add[..], &["--dry-run"]].concat());
+    expect(&told, 0);
+    assert!(told.stderr.contains("has `mine` by itself") && told.stderr.contains("--replace"), "{}", told.stderr);
+    let told = user.run(&add);
+    expect(&told, 0);
+    assert!(told.stderr.contains("has `mine` by itself") && !told.stderr.contains("`other`"), "{}", told.stderr);
+    assert_eq!(names(&file), ["mine", "other", "all"]);
+
+    let replaced = user.run(&[&add[..], &["--replace", "--json"]].concat());
+    expect(&replaced, 0);
+    let report: Value = serde_json::from_str(&replaced.stdout).unwrap();
+    assert_eq!((&report["changed"], &report["removed"]), (&json!(true), &json!(["mine"])), "{report}");
+    assert_eq!(names(&file), ["other", "all"]);
+
+    expect(&user.run(&["client", "add", "cursor", "--undo"]), 0);
+    assert_eq!(fs::read_to_string(&file).unwrap(), before);
+    assert_eq!(fs::read_dir(file.parent().unwrap()).unwrap().count(), 1, "nothing is left beside it");
+}
+
+#[test]
+fn what_was_replaced_comes_back_also_if_somebody_has_changed_the_file_since() {
+    let user = User::new();
+    let file = user.write(".cursor/mcp.json", &cursor_config(&user));
+    let servers = user.servers();
+    expect(&user.run(&["client", "add", "cursor", "--stdio", "--config", &servers, "--replace"]), 0);
+    let changed = fs::read_to_string(&file).unwrap().replace("\"other\" }", "\"another\" }");
+    fs::write(&file, changed).unwrap();
+    expect(&user.run(&["client", "remove", "cursor"]), 0);
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(text.contains("\"another\"") && text.contains("// mine"), "{text}");
+    assert_eq!(names(&file), ["other", "mine"]);
+}
+
+#[test]
+fn connect_with_the_name_of_a_client_works_and_says_which_command_is_meant() {
+    let user = User::new();
+    let servers = user.servers();
+    let connected = user.run(&["connect", "cursor", "--stdio", "--config", &servers]);
+    expect(&connected, 0);
+    assert!(connected.stderr.contains("`mcp-aggregator client add cursor` is the command"), "{}", connected.stderr);
+    assert_eq!(names(&user.file(".cursor/mcp.json")), ["all"]);
+    let undone = user.run(&["connect", "cursor", "--undo"]);
+    expect(&undone, 0);
+    assert!(undone.stderr.contains("`mcp-aggregator client remove cursor`"), "{}", undone.stderr);
+    let unknown = user.run(&["client", "add", "emacs"]);
+    expect(&unknown, 2);
+    assert!(unknown.stderr.contains("claude-desktop, claude-code, cursor, vscode"), "{}", unknown.stderr);
+}
+
+#[test]
+fn clients_are_listed_with_whether_they_use_us() {
+    let user = User::new();
+    let servers = user.servers();
+    user.write(".cursor/mcp.json", &cursor_config(&user));
+    expect(&user.run(&["client", "add", "cursor", "--stdio", "--config", &servers]), 0);
+    let listed = user.run(&["client", "list", "--json"]);
+    expect(&listed, 0);
+    let listed: Value = serde_json::from_str(&listed.stdout).unwrap();
+    let of = |word: &str| {
+        let all = listed.as_array().unwrap();
+        all.iter().find(|client| client["client"] == word && client["scope"] == "user").unwrap().clone()
+    };
+    let cursor = of("cursor");
+    assert_eq!((&cursor["connected"], &cursor["entries"]), (&json!(true), &json!(["all"])), "{cursor}");
+    assert_eq!(cursor["servers"], json!(["mine", "other"]));
+    let desktop = of("claude-desktop");
+    assert_eq!((&desktop["exists"], &desktop["connected"]), (&json!(false), &json!(false)), "{desktop}");
+    let table = user.run(&["client", "list"]).stdout;
+    assert!(table.lines().any(|line| line.starts_with("cursor") && line.contains("connected as `all`")), "{table}");
+}
+
+#[test]
+fn a_client_is_told_to_start_the_link_that_was_used_and_not_what_it_leads_to() {
+    let user = User::new();
+    let servers = user.servers();
+    let link = user.write("bin/placeholder", "").with_file_name("mcp-aggregator");
+    symlink(PROGRAM, &link).unwrap();
+    let add = ["client", "add", "cursor", "--stdio", "--config", &servers];
+    let command = || {
+        let text = fs::read_to_string(user.file(".cursor/mcp.json")).unwrap();
+        let read: Value = serde_json::from_str(&text).unwrap();
+        read["mcpServers"]["all"]["command"].as_str().unwrap().to_owned()
+    };
+    expect(&user.run_program(&link, &add, &[]), 0);
+    assert_eq!(command(), link.to_str().unwrap());
+    expect(&user.run(&["client", "remove", "cursor"]), 0);
+    // A shell finds it in PATH, and passes on the bare name.
+    let shell = [
+        "-c",
+        "PATH=\"$1\" exec -a mcp-aggregator \"$1/mcp-aggregator\" client add cursor --stdio --config \"$2\"",
+        "sh",
+    ];
+    let folder = link.parent().unwrap().to_str().unwrap();
+    expect(&user.run_program(Path::new("bash"), &[&shell[..], &[folder, &servers]].concat(), &[]), 0);
+    assert_eq!(command(), link.to_str().unwrap());
+}

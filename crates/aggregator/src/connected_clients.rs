@@ -1,0 +1,232 @@
+//! Which clients are connected: their names, versions and revisions, since when, and how many calls each has made.
+//!
+//! A legacy client is connected while its session lasts. A modern client has no session: it says who it is with every
+//! request, so it counts as connected for a while after its last one.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant, SystemTime};
+
+use bytes::Bytes;
+use protocol::era::meta::CLIENT_INFO;
+use protocol::revision::MODERN;
+use protocol::scan::{Span, member};
+use protocol::{Params, Revision, text};
+
+/// A client without a session is connected for so long after its last request.
+pub const SESSIONLESS_CLIENT_TIMEOUT: Duration = Duration::from_secs(15 * 60);
+/// So many clients without a session are kept; the one that was silent the longest makes room for a new one.
+const MOST_SESSIONLESS_CLIENTS: usize = 1000;
+/// Clients choose their names and versions; longer ones are cut.
+const LONGEST_WORD: usize = 200;
+
+/// A client that is connected, or was a moment ago.
+#[derive(Debug)]
+pub struct ConnectedClient {
+    name: Arc<str>,
+    version: Option<Box<str>>,
+    revision: &'static str,
+    principal: Arc<str>,
+    since: SystemTime,
+    calls: AtomicU64,
+    /// Milliseconds from the beginning of all to the last request, for clients without a session.
+    last_request: AtomicU64,
+}
+
+impl ConnectedClient {
+    fn new(name: &str, version: Option<&str>, revision: &'static str, principal: &Arc<str>) -> Self {
+        Self {
+            name: cut(name).into(),
+            version: version.map(|version| cut(version).into()),
+            revision,
+            principal: Arc::clone(principal),
+            since: SystemTime::now(),
+            calls: AtomicU64::new(0),
+            last_request: AtomicU64::new(0),
+        }
+    }
+
+    /// Its name, if it gave one.
+    pub fn name(&self) -> Option<Arc<str>> {
+        (!self.name.is_empty()).then(|| Arc::clone(&self.name))
+    }
+
+    /// Its version, if it gave one.
+    pub fn version(&self) -> Option<&str> {
+        self.version.as_deref()
+    }
+
+    /// The revision of the protocol it speaks.
+    pub fn revision(&self) -> &'static str {
+        self.revision
+    }
+
+    /// The name of its token; empty where there are none.
+    pub fn principal(&self) -> &Arc<str> {
+        &self.principal
+    }
+
+    /// When it connected, or was first heard of.
+    pub fn since(&self) -> SystemTime {
+        self.since
+    }
+
+    /// How many tools it has called.
+    pub fn calls(&self) -> u64 {
+        self.calls.load(Ordering::Relaxed)
+    }
+
+    /// It calls a tool.
+    pub fn count_call(&self) {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Clients without a session: by principal, and by what the client says of itself, byte for byte.
+type Sessionless = HashMap<Arc<str>, HashMap<Bytes, Arc<ConnectedClient>>>;
+
+/// All of them.
+#[derive(Debug)]
+pub struct ConnectedClients {
+    began: Instant,
+    sessions: Mutex<Vec<Weak<ConnectedClient>>>,
+    sessionless: Mutex<Sessionless>,
+}
+
+impl Default for ConnectedClients {
+    fn default() -> Self {
+        Self { began: Instant::now(), sessions: Mutex::default(), sessionless: Mutex::default() }
+    }
+}
+
+impl ConnectedClients {
+    /// A client begins a session, which lasts as long as somebody holds what is returned.
+    pub(crate) fn begin_session(
+        &self,
+        name: &str,
+        version: Option<&str>,
+        revision: Revision,
+        principal: &Arc<str>,
+    ) -> Arc<ConnectedClient> {
+        let client = Arc::new(ConnectedClient::new(name, version, revision.as_str(), principal));
+        let mut sessions = lock(&self.sessions);
+        sessions.retain(|session| session.strong_count() > 0);
+        sessions.push(Arc::downgrade(&client));
+        client
+    }
+
+    /// A client without a session makes a request.
+    pub(crate) fn note_request(&self, line: &[u8], params: &Params, principal: &Arc<str>) -> Arc<ConnectedClient> {
+        let info = params.meta.and_then(|meta| member(line, meta, CLIENT_INFO));
+        let said = info.map_or(&b""[..], |info| info.of(line));
+        let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let mut sessionless = lock(&self.sessionless);
+        if let Some(known) = sessionless.get(&**principal).and_then(|clients| clients.get(said)) {
+            known.last_request.store(now, Ordering::Relaxed);
+            return Arc::clone(known);
+        }
+        make_room(&mut sessionless, now);
+        let whole = Span { start: 0, end: said.len() };
+        let word = |name| member(said, whole, name).and_then(|value| text::decode(value.of(said)));
+        let client =
+            ConnectedClient::new(&word("name").unwrap_or_default(), word("version").as_deref(), MODERN, principal);
+        client.last_request.store(now, Ordering::Relaxed);
+        let client = Arc::new(client);
+        let of_principal = sessionless.entry(Arc::clone(principal)).or_default();
+        of_principal.insert(Bytes::copy_from_slice(said), Arc::clone(&client));
+        client
+    }
+
+    /// Those that are connected, in the order in which they came.
+    pub fn all(&self) -> Vec<Arc<ConnectedClient>> {
+        let mut all: Vec<_> = lock(&self.sessions).iter().filter_map(Weak::upgrade).collect();
+        let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let sessionless = lock(&self.sessionless);
+        let heard_of = sessionless.values().flat_map(HashMap::values).filter(|client| !is_silent(client, now));
+        all.extend(heard_of.cloned());
+        drop(sessionless);
+        all.sort_by_key(|client| client.since);
+        all
+    }
+}
+
+/// Forgets those that are silent; if there are still too many, the one that was silent the longest.
+fn make_room(sessionless: &mut Sessionless, now: u64) {
+    let count = |all: &Sessionless| all.values().map(HashMap::len).sum::<usize>();
+    if count(sessionless) < MOST_SESSIONLESS_CLIENTS {
+        return;
+    }
+    sessionless.values_mut().for_each(|clients| clients.retain(|_, client| !is_silent(client, now)));
+    if count(sessionless) >= MOST_SESSIONLESS_CLIENTS {
+        let last = |client: &Arc<ConnectedClient>| client.last_request.load(Ordering::Relaxed);
+        let oldest = sessionless.values().flat_map(HashMap::values).map(last).min().unwrap_or_default();
+        sessionless.values_mut().for_each(|clients| clients.retain(|_, client| last(client) > oldest));
+    }
+    sessionless.retain(|_, clients| !clients.is_empty());
+}
+
+fn is_silent(client: &ConnectedClient, now: u64) -> bool {
+    let silent = now.saturating_sub(client.last_request.load(Ordering::Relaxed));
+    u128::from(silent) > SESSIONLESS_CLIENT_TIMEOUT.as_millis()
+}
+
+fn cut(word: &str) -> &str {
+    word.char_indices().nth(LONGEST_WORD).map_or(word, |(at, _)| &word[..at])
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use protocol::Envelope;
+
+    fn request(clients: &ConnectedClients, info: &str, principal: &str) -> Arc<ConnectedClient> {
+        let line = format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{{"_meta":{{"{CLIENT_INFO}":{info}}}}}}}"#
+        );
+        let envelope = Envelope::scan(line.as_bytes()).unwrap();
+        clients.note_request(line.as_bytes(), &envelope.params, &principal.into())
+    }
+
+    fn names(clients: &ConnectedClients) -> Vec<String> {
+        clients.all().iter().map(|client| client.name().unwrap_or_default().to_string()).collect()
+    }
+
+    #[test]
+    fn a_session_is_connected_as_long_as_it_lasts() {
+        let clients = ConnectedClients::default();
+        let session = clients.begin_session("editor", Some("1.2"), Revision::V2025_11_25, &"me".into());
+        session.count_call();
+        let seen = clients.all();
+        let [only] = &seen[..] else { panic!("{clients:?}") };
+        assert_eq!((only.version(), only.revision(), only.calls()), (Some("1.2"), "2025-11-25", 1));
+        drop((session, seen));
+        assert_eq!(names(&clients), Vec::<String>::new());
+    }
+
+    #[test]
+    fn requests_without_a_session_are_of_one_client_by_what_it_says_and_whose_it_is() {
+        let clients = ConnectedClients::default();
+        let first = request(&clients, r#"{"name":"a","version":"1"}"#, "me");
+        let again = request(&clients, r#"{"name":"a","version":"1"}"#, "me");
+        assert!(Arc::ptr_eq(&first, &again));
+        request(&clients, r#"{"name":"a","version":"2"}"#, "me");
+        request(&clients, r#"{"name":"a","version":"1"}"#, "you");
+        assert_eq!((names(&clients), first.revision()), (vec!["a".to_owned(); 3], MODERN));
+    }
+
+    #[test]
+    fn however_many_say_who_they_are_only_so_many_are_kept_and_names_are_cut() {
+        let clients = ConnectedClients::default();
+        for number in 0..MOST_SESSIONLESS_CLIENTS + 10 {
+            request(&clients, &format!(r#"{{"name":"{number}"}}"#), "");
+        }
+        assert!(clients.all().len() <= MOST_SESSIONLESS_CLIENTS, "{}", clients.all().len());
+        let long = request(&clients, &format!(r#"{{"name":"{}"}}"#, "x".repeat(5000)), "");
+        assert_eq!(long.name().map(|name| name.len()), Some(LONGEST_WORD));
+    }
+}

@@ -1,0 +1,124 @@
+//! The prompts of all servers: listed, and one of them filled in.
+
+use registry::RawJson;
+use serde_json::{Map, Value, json};
+use service::Error;
+use service::items::PromptView;
+
+use crate::form;
+use crate::frame::Page;
+use crate::html::{Html, html};
+use crate::pages::overview::clip;
+use crate::pages::{pretty, server_link, shortened, told};
+use crate::reply::Reply;
+use crate::visit::Visit;
+use crate::words;
+
+/// What the names of fields begin with that are arguments of a prompt.
+const ARGUMENT: &str = "argument.";
+/// So many letters of a message are shown.
+const LONGEST_MESSAGE: usize = 20_000;
+
+/// The list.
+pub(crate) fn list(visit: &Visit<'_>) -> Result<Reply, Error> {
+    let prompts = visit.service().prompts(None)?;
+    let rows: Html = prompts.iter().map(row).collect();
+    let table = match prompts.is_empty() {
+        true => html!(
+            r#"<div class="empty"><h3>No prompts</h3><p>None of the servers that are connected has any.</p></div>"#
+        ),
+        false => html!(
+            r#"<div class="scroll"><table class="cards"><thead><tr><th>Prompt</th><th>Server</th><th>What it is for</th></tr></thead><tbody>{}</tbody></table></div>"#,
+            rows
+        ),
+    };
+    let body = html!(
+        r#"<h1>Prompts</h1><div id="prompts" data-live="server. tools."><p class="muted">{total}</p>{table}</div>"#,
+        total = words::several(prompts.len() as u64, "prompt"),
+        table = table,
+    );
+    Ok(Reply::page(Page { title: "Prompts".into(), place: "/prompts", body, script: None }))
+}
+
+fn row(prompt: &PromptView) -> Html {
+    html!(
+        r#"<tr><th scope="row"><a href="{path}">{name}</a></th><td data-name="Server">{server}</td><td data-name="What it is for">{about}</td></tr>"#,
+        path = form::address("/prompts/get", &[("name", &prompt.name)]),
+        name = clip(&prompt.original_name, 80),
+        server = server_link(&prompt.server_name),
+        about = about(prompt).map(|about| clip(about, 160)),
+    )
+}
+
+fn about(prompt: &PromptView) -> Option<&str> {
+    prompt.description.as_deref().or(prompt.title.as_deref())
+}
+
+/// One prompt: what it takes, and what it says once it is filled in.
+pub(crate) async fn get(visit: &Visit<'_>) -> Result<Reply, Error> {
+    let name = visit.query.said("name").unwrap_or_default();
+    let prompts = visit.service().prompts(None)?;
+    let found = prompts.iter().find(|prompt| prompt.name == name);
+    let Some(prompt) = found else { return Err(Error::PromptNotFound { name: name.to_owned() }) };
+    let given: Map<String, Value> = visit
+        .query
+        .beginning_with(ARGUMENT)
+        .filter(|(_, value)| !value.is_empty())
+        .map(|(name, value)| (name.to_owned(), json!(value)))
+        .collect();
+    let outcome = match visit.query.has("run") {
+        true => Some(filled_in(visit, prompt, &given).await),
+        false => None,
+    };
+    let fields: Html =
+        prompt.arguments.as_array().into_iter().flatten().map(|argument| field(argument, &given)).collect();
+    let body = html!(
+        r#"<h1>{name}</h1><p class="muted">of {server}</p>{about}<form class="card" method="get" action="/prompts/get"><input type="hidden" name="name" value="{full:#}"><input type="hidden" name="run" value="1">{fields}<div class="actions"><button>Get</button><a class="button quiet" href="/prompts">All prompts</a></div></form>{outcome}"#,
+        name = clip(&prompt.original_name, 120),
+        server = server_link(&prompt.server_name),
+        about = about(prompt).map(|about| html!("<p>{}</p>", about)),
+        full = prompt.name,
+        fields = fields,
+        outcome = outcome,
+    );
+    Ok(Reply::page(Page { title: clip(&prompt.original_name, 80), place: "/prompts", body, script: None }))
+}
+
+fn field(argument: &Value, given: &Map<String, Value>) -> Html {
+    let name = argument["name"].as_str().unwrap_or_default();
+    let is_required = argument["required"] == true;
+    html!(
+        r#"<div class="field"><label>{name}{needed} <span class="hint">{about}</span><input name="{field:#}" value="{value:#}" autocomplete="off"{required}></label></div>"#,
+        name = clip(name, 80),
+        needed = (!is_required).then_some(" (optional)"),
+        about = argument["description"].as_str().map(|about| clip(about, 200)),
+        field = format!("{ARGUMENT}{name}"),
+        value = given.get(name).and_then(Value::as_str).unwrap_or_default(),
+        required = is_required.then(|| html!(" required")),
+    )
+}
+
+async fn filled_in(visit: &Visit<'_>, prompt: &PromptView, given: &Map<String, Value>) -> Html {
+    let arguments = RawJson::parse(json!(given).to_string()).expect("what was written as JSON is JSON");
+    let result = match visit.service().prompt(&visit.actor, &prompt.name, &arguments).await {
+        Ok(result) => result,
+        Err(error) => return html!(r#"<h2>That did not work</h2><pre class="error">{}</pre>"#, told(&error)),
+    };
+    let read: Value = serde_json::from_str(result.get()).unwrap_or_default();
+    let messages: Html = read["messages"].as_array().into_iter().flatten().map(message).collect();
+    html!(
+        r#"<h2>Messages</h2>{messages}<details><summary>As it came</summary><pre class="block" tabindex="0">{raw}</pre></details>"#,
+        messages = messages,
+        raw = shortened(&pretty(result.get()), LONGEST_MESSAGE),
+    )
+}
+
+fn message(message: &Value) -> Html {
+    let content = &message["content"];
+    let text = content["text"].as_str().map_or_else(|| pretty(&content.to_string()), str::to_owned);
+    html!(
+        r#"<section class="card"><h3>{role}</h3><pre class="block" tabindex="0">{text}</pre></section>"#,
+        role = message["role"].as_str().unwrap_or_default(),
+        text = shortened(&text, LONGEST_MESSAGE),
+    )
+}

@@ -1,0 +1,113 @@
+//! The resources of all servers: listed, and one of them read.
+
+use serde_json::Value;
+use service::Error;
+use service::items::ResourceView;
+
+use crate::form;
+use crate::frame::Page;
+use crate::html::{Html, html};
+use crate::pages::overview::clip;
+use crate::pages::{server_link, shortened, told};
+use crate::reply::Reply;
+use crate::visit::Visit;
+use crate::words;
+
+/// So many letters of a text are shown.
+const LONGEST_TEXT: usize = 100_000;
+/// The kinds of pictures that are shown, and up to which length of their base64.
+const PICTURES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
+const LONGEST_PICTURE: usize = 4_000_000;
+
+/// The list.
+pub(crate) fn list(visit: &Visit<'_>) -> Result<Reply, Error> {
+    let (resources, templates) = (visit.service().resources(None)?, visit.service().resource_templates(None)?);
+    let rows: Html = resources.iter().map(|resource| row(resource, true)).collect();
+    let families: Html = templates.iter().map(|template| row(template, false)).collect();
+    let table = |title: &str, rows: Html| {
+        html!(
+            r#"<h2>{title}</h2><div class="scroll"><table class="cards"><thead><tr><th>Address</th><th>Server</th><th>Type</th><th>What it is</th></tr></thead><tbody>{rows}</tbody></table></div>"#,
+            title = title,
+            rows = rows
+        )
+    };
+    let empty = (resources.is_empty() && templates.is_empty()).then(|| {
+        html!(r#"<div class="empty"><h3>No resources</h3><p>None of the servers that are connected has any.</p></div>"#)
+    });
+    let body = html!(
+        r#"<h1>Resources</h1><form class="filters" method="get" action="/resources/read"><label class="grow">Address<input name="uri" autocomplete="off" spellcheck="false" placeholder="file:///notes.txt"></label><button class="quiet">Read</button></form>
+<div id="resources" data-live="server. tools."><p class="muted">{total}</p>{empty}{listed}{families}</div>"#,
+        total = words::several(resources.len() as u64, "resource"),
+        empty = empty,
+        listed = (!resources.is_empty()).then(|| table("Listed", rows)),
+        families = (!templates.is_empty()).then(|| table("Templates", families)),
+    );
+    Ok(Reply::page(Page { title: "Resources".into(), place: "/resources", body, script: None }))
+}
+
+fn row(resource: &ResourceView, can_be_read: bool) -> Html {
+    let shown = clip(&resource.uri, 120);
+    let address = form::address("/resources/read", &[("uri", &resource.uri), ("server", &resource.server_name)]);
+    let uri = match can_be_read {
+        true => html!(r#"<a href="{address}">{shown}</a>"#, address = address, shown = shown),
+        false => html!("<code>{}</code>", shown),
+    };
+    let name = resource.title.as_deref().or(resource.name.as_deref());
+    html!(
+        r#"<tr><th scope="row">{uri}</th><td data-name="Server">{server}</td><td data-name="Type">{kind}</td><td data-name="What it is">{name}<span class="sub">{about}</span></td></tr>"#,
+        uri = uri,
+        server = server_link(&resource.server_name),
+        kind = resource.mime_type.as_deref().map(|kind| clip(kind, 60)),
+        name = name.map(|name| clip(name, 80)),
+        about = resource.description.as_deref().map(|about| clip(about, 160)),
+    )
+}
+
+/// What is at an address.
+pub(crate) async fn read(visit: &Visit<'_>) -> Result<Reply, Error> {
+    let Some(uri) = visit.query.said("uri") else { return Ok(Reply::Seen("/resources".to_owned())) };
+    let read = visit.service().read_resource(&visit.actor, uri, visit.query.said("server")).await;
+    let contents = match &read {
+        Ok(result) => {
+            let result: Value = serde_json::from_str(result.get()).unwrap_or_default();
+            result["contents"].as_array().into_iter().flatten().map(content).collect()
+        }
+        Err(error) => html!(r#"<pre class="error">{}</pre>"#, told(error)),
+    };
+    let body = html!(
+        r#"<h1>{uri}</h1>{contents}<p><a href="/resources">All resources</a></p>"#,
+        uri = clip(uri, 200),
+        contents = contents,
+    );
+    Ok(Reply::page(Page { title: clip(uri, 80), place: "/resources", body, script: None }))
+}
+
+fn content(content: &Value) -> Html {
+    let said = |key: &str| content[key].as_str().unwrap_or_default();
+    let kind = said("mimeType");
+    if let Some(text) = content["text"].as_str() {
+        return html!(
+            r#"<section class="card"><p class="muted">{uri} {kind}</p><pre class="block" tabindex="0">{text}</pre></section>"#,
+            uri = clip(said("uri"), 120),
+            kind = kind,
+            text = shortened(text, LONGEST_TEXT),
+        );
+    }
+    let blob = said("blob");
+    let picture = PICTURES.iter().find(|known| **known == kind).filter(|_| blob.len() <= LONGEST_PICTURE);
+    let is_base64 = blob.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte));
+    match picture.filter(|_| is_base64) {
+        Some(kind) => html!(
+            r#"<section class="card"><img src="data:{kind};base64,{blob}" alt="{uri}"></section>"#,
+            kind = *kind,
+            blob = blob,
+            uri = clip(said("uri"), 120),
+        ),
+        None => html!(
+            r#"<section class="card"><p class="muted">{uri}: {size} of {kind}. <code>mcp-aggregator resources read</code> writes it to a file.</p></section>"#,
+            uri = clip(said("uri"), 120),
+            size = words::size(blob.len() as u64 / 4 * 3),
+            kind = kind,
+        ),
+    }
+}
