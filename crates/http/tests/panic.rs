@@ -80,6 +80,7 @@ fn fragile_front(folder: &Path) -> Front {
         withheld: &[],
         is_growing: true,
         reach: Reach::EVERYTHING,
+        awaits_client: false,
         answer_timeout: Duration::from_secs(5),
         surface: Surface::Full,
         capabilities: "{}",
