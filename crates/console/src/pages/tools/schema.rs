@@ -299,7 +299,7 @@ mod tests {
     use super::*;
 
     fn said(schema: &Value) -> String {
-        Whole { root: schema, copies: Cell::new(COPIES) }.kind(schema, 0)
+        Whole { root: schema, copies: CopyBudget::default() }.kind(schema, 0)
     }
 
     #[test]
