@@ -18,12 +18,15 @@ fn connected_clients_are_on_a_page_of_their_own_and_executions_name_them() {
     let mut session = rest.serve.session("/mcp");
     session.ask("tools/call", json!({"name": "fake.echo", "arguments": {"text": "hi"}}));
     let page = visitor.page("/clients");
-    assert!(page.contains("<th scope=\"row\">testkit</th>") && page.contains("data-name=\"Calls\">1</td>"), "{page}");
+    assert!(
+        page.contains("<th scope=\"row\">mcp-inspector</th>") && page.contains("data-name=\"Calls\">1</td>"),
+        "{page}"
+    );
     let executions = expect(200, &rest.get("/executions"));
-    assert_eq!(executions[0]["client"], "testkit");
-    assert!(visitor.page("/executions").contains("testkit"));
+    assert_eq!(executions[0]["client"], "mcp-inspector");
+    assert!(visitor.page("/executions").contains("mcp-inspector"));
     let id = executions[0]["id"].as_str().unwrap();
-    assert!(visitor.page(&format!("/executions/{id}")).contains("<dt>Client</dt><dd>testkit</dd>"));
+    assert!(visitor.page(&format!("/executions/{id}")).contains("<dt>Client</dt><dd>mcp-inspector</dd>"));
 }
 
 #[test]

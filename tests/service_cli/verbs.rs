@@ -77,7 +77,7 @@ fn clients_are_listed_and_executions_name_them() {
     let mut session = serve.session("/mcp");
     session.ask("tools/call", json!({"name": "one.echo", "arguments": {"text": "hi"}}));
     let [legacy] = &clients(&home)[..] else { panic!("{:?}", clients(&home)) };
-    assert_eq!((&legacy["name"], &legacy["calls"]), (&json!("testkit"), &json!(1)), "{legacy}");
+    assert_eq!((&legacy["name"], &legacy["calls"]), (&json!("mcp-inspector"), &json!(1)), "{legacy}");
     assert!(legacy["version"].is_string() && legacy["revision"] != "2026-07-28", "{legacy}");
     assert!(legacy["since"].as_str().unwrap().ends_with('Z'), "{legacy}");
 
@@ -89,12 +89,12 @@ fn clients_are_listed_and_executions_name_them() {
     let all = clients(&home);
     assert_eq!(all.len(), 2, "{all:?}");
     assert_eq!((&all[1]["revision"], &all[1]["calls"]), (&json!("2026-07-28"), &json!(2)), "{all:?}");
-    assert!(home.ok(&["clients"]).lines().filter(|line| line.starts_with("testkit")).count() == 2);
+    assert!(home.ok(&["clients"]).lines().filter(|line| line.starts_with("mcp-inspector")).count() == 2);
 
     let calls = home.json(&["calls", "--json"]);
     let calls = calls.as_array().unwrap();
-    assert!(calls.len() == 3 && calls.iter().all(|call| call["client"] == "testkit"), "{calls:?}");
-    assert!(home.ok(&["calls"]).contains("mcp (testkit)"));
+    assert!(calls.len() == 3 && calls.iter().all(|call| call["client"] == "mcp-inspector"), "{calls:?}");
+    assert!(home.ok(&["calls"]).contains("mcp (mcp-inspector)"));
     home.ok(&["call", "one.echo", "text=x"]);
     assert_eq!(
         home.json(&["calls", "--limit", "1", "--json"])[0]["client"],
