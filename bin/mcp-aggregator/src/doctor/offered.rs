@@ -45,8 +45,7 @@ fn names(tools: &[Tool]) -> Vec<Finding> {
     let mut findings = Vec::new();
     if !odd.is_empty() {
         let message = format!(
-            "{}: the specification does not allow such names, and clients that are listed them may refuse them; \
-             clients that are listed safe names do not see them",
+            "{}: the specification does not allow such names, so some clients refuse them; safe names are not affected",
             some(&odd)
         );
         findings.push(Finding::warning("names", message).advise("serve with `--names safe`"));

@@ -187,8 +187,8 @@ async fn a_failure_is_reported_with_the_line_that_states_its_cause() {
         echo 'npm error A complete log of this run can be found in: /x.log' >&2
         exit 1";
     let bad = registration("bad", "stdio", json!({ "command": "sh", "args": ["-c", script] }));
-    let report = setting.service.test_unregistered(bad).await.unwrap();
-    let error = report.error.expect("it cannot start");
+    let view = setting.service.register(&somebody(), bad).await.unwrap();
+    let error = view.record.error_message.expect("it cannot start");
     assert!(error.ends_with("it said: npm error 404  'x@*' is not in this registry."), "{error}");
     setting.end().await;
 }
