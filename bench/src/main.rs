@@ -1,4 +1,4 @@
-//! `cargo run --release -p bench`: the side-by-side benchmark. See README.md beside this package.
+//! `cargo run --profile dist -p bench`: the side-by-side benchmark. See README.md beside this package.
 //!
 //! # Layout
 //! - `options` → `run` → `sections/*`: what was asked, who takes part, one file per table
@@ -118,9 +118,12 @@ fn contestants(options: &Options) -> Vec<Contestant> {
 fn find_programs(options: &Options) -> Result<Programs> {
     let runner = std::env::current_exe().context("could not find this program's own path")?;
     let beside = runner.parent().context("this program lies in a directory")?;
-    let optimised = beside.ends_with("release");
-    if !optimised {
-        eprintln!("warning: this is not a release build; the numbers say little. Use `cargo run --release -p bench`");
+    let profile = beside.file_name().and_then(|name| name.to_str()).context("this program lies in a profile's folder")?;
+    if profile != "dist" {
+        eprintln!(
+            "warning: these programs are not what the packages contain; the numbers say little. Use `cargo run --profile \
+             dist -p bench`"
+        );
     }
     let mut ours = Vec::new();
     if options.measures_stdio() && options.program.is_none() {
@@ -130,7 +133,7 @@ fn find_programs(options: &Options) -> Result<Programs> {
         ours.push("mcp-aggregator");
     }
     if options.build {
-        build(beside, optimised, &ours)?;
+        build(beside, profile, &ours)?;
     }
     let programs = Programs {
         server: beside.join("bench-server"),
@@ -154,14 +157,13 @@ fn find_programs(options: &Options) -> Result<Programs> {
     Ok(programs)
 }
 
-fn build(beside: &Path, optimised: bool, ours: &[&str]) -> Result<()> {
+fn build(beside: &Path, profile: &str, ours: &[&str]) -> Result<()> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.args(["build", "--quiet", "-p", "bench", "--bins"]);
     command.args(ours.iter().flat_map(|package| ["-p", package]));
-    if optimised {
-        command.arg("--release");
-    }
+    // Cargo calls the profile of the folder `debug` `dev`.
+    command.args(["--profile", if profile == "debug" { "dev" } else { profile }]);
     if let Some(target) = beside.parent() {
         command.arg("--target-dir").arg(target);
     }

@@ -8,7 +8,7 @@ use lexopt::ValueExt;
 pub(crate) const USAGE: &str = "\
 Measures direct, the parse-nothing floor, us, and other aggregators, side by side in one run.
 
-usage: cargo run --release -p bench -- [OPTIONS]
+usage: cargo run --profile dist -p bench -- [OPTIONS]
   --quick                a short run that shows that everything works; its numbers are noise
   --only SECTION         latency, throughput, startup, memory, listing, isolation, http, history or registry; repeatable
   --other 'NAME=COMMAND' also measure this command line; {config} in it becomes the config's path; repeatable
