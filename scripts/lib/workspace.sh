@@ -42,9 +42,10 @@ warn_of_little_room() {
   ((free >= least_room)) || echo "warning: $free GB are free here; the tests and their programs take up to $least_room GB" >&2
 }
 
-# The programs that tests and conformance start.
+# The programs that tests and conformance start, and the tests. Both at once: with `--bins` alone, cargo builds the
+# dependencies with fewer features, and once more for the tests.
 build_programs() {
-  cargo build --workspace --bins --locked --features "$all_features"
+  cargo build --workspace --all-targets --locked --features "$all_features"
 }
 
 # The fuzz corpora are replayed by ordinary tests of the crates.
