@@ -118,7 +118,8 @@ fn contestants(options: &Options) -> Vec<Contestant> {
 fn find_programs(options: &Options) -> Result<Programs> {
     let runner = std::env::current_exe().context("could not find this program's own path")?;
     let beside = runner.parent().context("this program lies in a directory")?;
-    let profile = beside.file_name().and_then(|name| name.to_str()).context("this program lies in a profile's folder")?;
+    let profile =
+        beside.file_name().and_then(|name| name.to_str()).context("this program lies in a profile's folder")?;
     if profile != "dist" {
         eprintln!(
             "warning: these programs are not what the packages contain; the numbers say little. Use `cargo run --profile \
