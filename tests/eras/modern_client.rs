@@ -1,10 +1,10 @@
 //! A client of 2026-07-28 in front of a server with `initialize`.
 
 use serde_json::{Value, json};
-use testkit::{Puppet, Spec, Talk, raw};
+use testkit::{Launch, ModernStdio, Puppet, Spec, Talk, raw};
 
 use super::{CAPABILITIES, INFO, LOG_LEVEL, VERSION, modern_over_stdio};
-use crate::relay::{at, code_of, count_of, serving};
+use crate::relay::{at, code_of, config, count_of, serving};
 
 fn everything() -> Spec {
     Spec::legacy().tool("t").prompt("p").resource("r://1").template("r://{x}/y")
@@ -134,17 +134,21 @@ fn giving_up_a_request_cancels_it_at_the_server() {
 
 #[test]
 fn the_reason_of_a_cancellation_reaches_the_server() {
-    let puppet = Puppet::new(everything());
-    let mut client = modern_over_stdio(&[("s", &puppet)]);
-    for (meta, kept) in [(json!({"k": "v"}), Some(r#"{"k":"v"}"#)), (json!({VERSION: "2026-07-28"}), None)] {
-        let id = client.begin_call("s.t", json!({}));
-        let call = puppet.expect("tools/call");
-        let params = json!({"requestId": id, "reason": "changed my mind", "_meta": meta});
-        client.tell("notifications/cancelled", params);
-        let notice = puppet.expect("notifications/cancelled");
-        assert_eq!(notice.param(&["requestId"]), call.id());
-        assert_eq!(notice.param(&["reason"]), Some("\"changed my mind\""));
-        assert_eq!(notice.param(&["_meta"]), kept);
+    let launches: [(fn(&testkit::Config) -> Launch, &str); 2] = [(Launch::service, "s.t"), (Launch::aggregator, "s:t")];
+    for (launch, tool) in launches {
+        let puppet = Puppet::new(everything());
+        let mut client = ModernStdio::new(launch(&config(&[("s", &puppet)])).start()).interactive();
+        assert_eq!(client.ids("tools/list"), [tool]);
+        for (meta, kept) in [(json!({"k": "v"}), Some(r#"{"k":"v"}"#)), (json!({VERSION: "2026-07-28"}), None)] {
+            let id = client.begin_call(tool, json!({}));
+            let call = puppet.expect("tools/call");
+            let params = json!({"requestId": id, "reason": "changed my mind", "_meta": meta});
+            client.tell("notifications/cancelled", params);
+            let notice = puppet.expect("notifications/cancelled");
+            assert_eq!(notice.param(&["requestId"]), call.id());
+            assert_eq!(notice.param(&["reason"]), Some("\"changed my mind\""));
+            assert_eq!(notice.param(&["_meta"]), kept);
+        }
     }
 }
 

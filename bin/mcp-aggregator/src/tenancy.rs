@@ -78,8 +78,10 @@ pub(crate) fn keeper(location: &Location, folder: Option<&Path>) -> Option<Strin
 
 /// The process that has a lock, in words. It writes its number into the file once it has it.
 fn holder(lock: &Path) -> String {
-    let written = fs::read_to_string(lock).ok().and_then(|pid| pid.trim().parse().ok()).map(Holder::Process);
-    let found = written.or_else(|| Holder::of_file(lock));
+    let written: Option<u32> = fs::read_to_string(lock).ok().and_then(|pid| pid.trim().parse().ok());
+    // A service that was killed leaves its number behind, and the next who has the lock may only be a visitor.
+    let is_over = |pid: &u32| Path::new("/proc/self").exists() && !Path::new(&format!("/proc/{pid}")).exists();
+    let found = written.filter(|pid| !is_over(pid)).map(Holder::Process).or_else(|| Holder::of_file(lock));
     found.map_or_else(|| "a process that is just starting".to_owned(), |holder| holder.to_string())
 }
 
@@ -229,5 +231,21 @@ mod tests {
         let again = Tenancy::take(&Location::in_folder(&moved), Some(&moved)).unwrap();
         assert_eq!(again.instance(), instance, "it is the same one, wherever it is");
         fs::remove_dir_all(&moved).unwrap();
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_number_that_a_killed_service_left_behind_is_not_taken_for_who_has_the_lock() {
+        let folder = tempfile::tempdir().unwrap();
+        let lock = folder.path().join("lock");
+        // No process has a number beyond what the system can count to.
+        fs::write(&lock, "4194305\n").unwrap();
+        assert_eq!(holder(&lock), "a process that is just starting");
+        let held = File::open(&lock).unwrap();
+        let mut visitor = std::process::Command::new("sleep").arg("600").stdin(held).spawn().unwrap();
+        let told = holder(&lock);
+        visitor.kill().unwrap();
+        visitor.wait().unwrap();
+        assert!(told.starts_with(&format!("process {}", visitor.id())), "{told}");
     }
 }

@@ -3,6 +3,7 @@
 //! A variable that makes no sense is told about and left out: they are often set for many programs at once, and a
 //! program should not stay away because of its traces.
 
+use std::env::VarError;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +20,14 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What the variables come to; nothing unless a collector is named.
 pub(crate) fn from_environment() -> Option<TraceSetup> {
-    setup(&|name| std::env::var(name).ok().filter(|value| !value.trim().is_empty()))
+    setup(&|name| match std::env::var(name) {
+        Ok(value) => Some(value).filter(|value| !value.trim().is_empty()),
+        Err(VarError::NotPresent) => None,
+        Err(VarError::NotUnicode(_)) => {
+            tracing::warn!("{name} is set, but not to UTF-8, and is left out");
+            None
+        }
+    })
 }
 
 /// Looks up a variable; what is empty is as if it were not there.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use search::{Embedder, VectorStore};
 
+use crate::environment;
 use crate::failure::Failure;
 
 /// Says where, unless the option does.
@@ -17,7 +18,11 @@ pub(crate) fn from(
     option: Option<String>,
     embedder: Option<&dyn Embedder>,
 ) -> Result<Option<Arc<dyn VectorStore>>, Failure> {
-    let Some(address) = option.or_else(|| variable(VARIABLE)) else { return Ok(None) };
+    let said = match option {
+        Some(address) => Some(address),
+        None => variable(VARIABLE)?,
+    };
+    let Some(address) = said else { return Ok(None) };
     let Some(embedder) = embedder else {
         return Err(Failure::new("--vectors needs a model that makes them")
             .with_hint("this program was built without one; build it with the feature `builtin-model`"));
@@ -35,17 +40,19 @@ pub(crate) fn from(
 
 /// Whether vectors are to be kept elsewhere, by an option or by the environment.
 pub(crate) fn is_wanted(option: Option<&str>) -> bool {
-    option.is_some() || variable(VARIABLE).is_some()
+    // One that cannot be read is meant to say something: `from` reports it.
+    option.is_some() || !matches!(variable(VARIABLE), Ok(None))
 }
 
-fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.trim().is_empty())
+/// The value of a variable that says something.
+fn variable(name: &str) -> Result<Option<String>, Failure> {
+    Ok(environment::text(name)?.filter(|value| !value.trim().is_empty()))
 }
 
 #[cfg(feature = "qdrant")]
 fn store(address: &str, embedder: &dyn Embedder) -> Result<Arc<dyn VectorStore>, Failure> {
     let address: vectors::Address = address.parse().map_err(|error| Failure::new(format!("{error}")))?;
-    let key = variable(KEY_VARIABLE);
+    let key = variable(KEY_VARIABLE)?;
     let collection = vectors::Collection::new(address, key, embedder.id(), embedder.dimension());
     let collection = collection.map_err(|error| Failure::new(crate::storage::with_causes(&error)))?;
     Ok(Arc::new(collection))

@@ -140,9 +140,9 @@ impl Endpoint {
         endpoint
     }
 
-    /// It takes this body.
+    /// It takes this body, and no members that the schema does not name: a member that is misspelt would mean nothing.
     pub(crate) fn takes(mut self, schema: Schema) -> Self {
-        self.body = Some(Content { schema, is_optional: false, looks_further: None });
+        self.body = Some(Content { schema: schema.and_no_more(), is_optional: false, looks_further: None });
         self
     }
 
@@ -156,7 +156,7 @@ impl Endpoint {
 
     /// It takes this body, or none.
     pub(crate) fn may_take(mut self, schema: Schema) -> Self {
-        self.body = Some(Content { schema, is_optional: true, looks_further: None });
+        self.body = Some(Content { schema: schema.and_no_more(), is_optional: true, looks_further: None });
         self
     }
 

@@ -39,3 +39,24 @@ pub(crate) fn all() -> Vec<Endpoint> {
 fn group(name: &'static str, endpoints: Vec<Endpoint>) -> Vec<Endpoint> {
     endpoints.into_iter().map(|endpoint| Endpoint { group: name, ..endpoint }).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::value::RawValue;
+
+    #[test]
+    fn every_endpoint_that_takes_a_body_refuses_members_that_it_does_not_know() {
+        let endpoints = super::all();
+        let taking: Vec<_> =
+            endpoints.iter().filter_map(|endpoint| Some((endpoint, endpoint.body.as_ref()?))).collect();
+        assert!(taking.len() > 15, "there are {}", taking.len());
+        for (endpoint, content) in taking {
+            let member = RawValue::from_string("1".to_owned()).unwrap();
+            let mut problems = Vec::new();
+            content.schema.check_members(&["body".to_owned()], &[("misspelt".to_owned(), member)], &mut problems);
+            let is_refused =
+                problems.iter().any(|problem| problem.loc == ["body", "misspelt"] && problem.kind == "extra_forbidden");
+            assert!(is_refused, "{} {}: {problems:?}", endpoint.method, endpoint.path);
+        }
+    }
+}

@@ -22,7 +22,7 @@ pub(crate) fn with_metadata(outcome: &Outcome) -> String {
 fn noted(result: &str, note: &str) -> String {
     let result = result.trim();
     let Some(taken) = names_in(result) else {
-        return format!(r#"{{"result":{result},"metadata":{note}}}"#);
+        return format!(r#"{{"result":{result},"{IS_ERROR}":false,"metadata":{note}}}"#);
     };
     let success = (!taken.contains(IS_ERROR)).then(|| format!(r#""{IS_ERROR}":false"#));
     let name = NAMES.iter().find(|name| !taken.contains(**name));
@@ -79,6 +79,6 @@ mod tests {
 
     #[test]
     fn what_is_no_object_becomes_a_member_of_one() {
-        assert_eq!(noted("[1]", "{}"), r#"{"result":[1],"metadata":{}}"#);
+        assert_eq!(noted("[1]", "{}"), r#"{"result":[1],"isError":false,"metadata":{}}"#);
     }
 }

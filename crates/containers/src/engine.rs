@@ -1,5 +1,6 @@
 //! Where the container engine is, and the few things it is asked for again and again.
 
+use std::env::VarError;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +38,7 @@ pub struct Engine {
 impl Engine {
     /// The one that `DOCKER_HOST` names, or else the first that is found in the usual places.
     pub async fn find() -> Result<Self, Trouble> {
-        let address = match value_of(HOST_VARIABLE) {
+        let address = match value_of(HOST_VARIABLE)? {
             Some(host) => host,
             None => {
                 let places = usual_places();
@@ -52,14 +53,15 @@ impl Engine {
     /// The one at that address.
     pub async fn at(address: &str) -> Result<Self, Trouble> {
         let silent = |words: String| Trouble::Unreachable { address: address.to_owned(), words };
+        let is_over_tls =
+            address.starts_with("https://") || (address.starts_with("tcp://") && value_of(TLS_VARIABLE)?.is_some());
         let docker = if let Some(socket) = address.strip_prefix("unix://") {
             if !Path::new(socket).exists() {
                 return Err(Trouble::NoEngine { looked_at: vec![socket.into()] });
             }
             Docker::connect_with_unix(socket, LONGEST_ANSWER, API_DEFAULT_VERSION)
-        } else if address.starts_with("https://") || (address.starts_with("tcp://") && value_of(TLS_VARIABLE).is_some())
-        {
-            over_tls(address)
+        } else if is_over_tls {
+            over_tls(address, value_of(CERTIFICATES_VARIABLE)?.map(PathBuf::from))
         } else if address.starts_with("tcp://") || address.starts_with("http://") {
             Docker::connect_with_http(address, LONGEST_ANSWER, API_DEFAULT_VERSION)
         } else {
@@ -90,14 +92,18 @@ impl Engine {
     }
 }
 
-/// The value of a variable that says something.
-fn value_of(variable: &str) -> Option<String> {
-    std::env::var(variable).ok().map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
+/// The value of a variable that says something. One that is no UTF-8 is set, so nothing may be done as if it were not.
+fn value_of(variable: &'static str) -> Result<Option<String>, Trouble> {
+    match std::env::var(variable) {
+        Ok(value) => Ok(Some(value.trim().to_owned()).filter(|value| !value.is_empty())),
+        Err(VarError::NotPresent) => Ok(None),
+        Err(VarError::NotUnicode(_)) => Err(Trouble::BadVariable { variable }),
+    }
 }
 
-fn over_tls(address: &str) -> Result<Docker, bollard::errors::Error> {
+fn over_tls(address: &str, certificates: Option<PathBuf>) -> Result<Docker, bollard::errors::Error> {
     let usual = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".docker"));
-    let folder = value_of(CERTIFICATES_VARIABLE).map(PathBuf::from).or_else(usual).unwrap_or_default();
+    let folder = certificates.or_else(usual).unwrap_or_default();
     let [key, own, authority] = ["key.pem", "cert.pem", "ca.pem"].map(|file| folder.join(file));
     Docker::connect_with_ssl(address, &key, &own, &authority, LONGEST_ANSWER, API_DEFAULT_VERSION)
 }

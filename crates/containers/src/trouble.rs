@@ -15,6 +15,12 @@ pub enum Trouble {
         /// Where it was looked for.
         looked_at: Vec<PathBuf>,
     },
+    /// A variable that says how the engine is reached cannot be read.
+    #[error("{variable} is set, but not to UTF-8")]
+    BadVariable {
+        /// Its name.
+        variable: &'static str,
+    },
     /// Something is there, but does not answer as an engine would.
     #[error("the container engine at {address} does not answer: {words}")]
     Unreachable {
@@ -142,6 +148,7 @@ impl Trouble {
     /// What the user can do about it.
     fn hint(&self) -> Option<&'static str> {
         match self {
+            Self::BadVariable { .. } => Some("set it again, or unset it to look in the usual places"),
             Self::NoEngine { .. } => Some("start Docker or Podman, or say where it is with DOCKER_HOST"),
             Self::Unreachable { .. } | Self::EngineLost { .. } => Some("look whether the engine runs: `docker info`"),
             Self::Forbidden { .. } => Some("add this user to the group `docker`, or use an engine without root"),

@@ -39,8 +39,15 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// Any number will do, as long as nothing else in the database uses it.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(7453010326)";
 
-const TABLE: &str = "CREATE TABLE IF NOT EXISTS mcp.schema_migrations (
-    version BIGINT PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL, applied_at TIMESTAMPTZ NOT NULL)";
+/// The table that says which steps were taken.
+const TABLE_NAME: &str = "schema_migrations";
+/// The same where another program has a table of that name, as many do.
+const OTHER_TABLE_NAME: &str = "mcp_aggregator_migrations";
+/// A table that is made by the first step, so there is none without ours.
+const FIRST_TABLE: &str = "registry_meta";
+
+const COLUMNS: &str =
+    "version BIGINT PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL, applied_at TIMESTAMPTZ NOT NULL";
 
 const TABLE_IN_SQLITE: &str = "CREATE TABLE IF NOT EXISTS schema_migrations (
     version INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL, applied_at INTEGER NOT NULL) STRICT";
@@ -58,15 +65,15 @@ fn checksum(text: &str) -> String {
 /// Applies what is missing, all of it or nothing, and nobody else at the same time.
 pub(crate) async fn apply(database: &Database) -> Result<(), OpenError> {
     let mut session = database.write_within("prepare the database", LIMIT).await?;
-    prepare(&mut session).await?;
-    let missing = missing(&mut session).await?;
+    let table = prepare(&mut session).await?;
+    let missing = missing(&mut session, table).await?;
     let is_fresh = missing.len() == MIGRATIONS.len();
     let adopted = if is_fresh { adoption::find(&mut session).await? } else { None };
     for migration in missing {
         let version = migration.version;
         let text = migration.text(&session);
         let text = if adopted.is_some() { adoption::without_tools(text).into() } else { Cow::Borrowed(text) };
-        step(&mut session, migration, &text).await.map_err(|source| OpenError::Migration { version, source })?;
+        step(&mut session, table, migration, &text).await.map_err(|source| OpenError::Migration { version, source })?;
     }
     if let Some(table) = adopted {
         table.extend(&mut session).await?;
@@ -97,14 +104,17 @@ pub(crate) enum Extent {
 /// Looks how far a database is.
 pub(crate) async fn extent(database: &Database) -> Result<Extent, OpenError> {
     let mut session = database.read("look at the database").await?;
-    let table = match session.schema() {
-        Some(schema) => table_of_migrations(schema),
-        None => "SELECT count(*) AS n FROM sqlite_master WHERE name = 'schema_migrations'".to_owned(),
+    let (table, is_there) = match session.schema().cloned() {
+        Some(schema) => table_of_migrations(&mut session, &schema).await?,
+        None => {
+            let count = "SELECT count(*) AS n FROM sqlite_master WHERE name = 'schema_migrations'";
+            (TABLE_NAME, session.number(count, values![]).await? > 0)
+        }
     };
-    if session.number(&table, values![]).await? == 0 {
+    if !is_there {
         return Ok(Extent::Nothing);
     }
-    let missing = missing(&mut session).await?.len();
+    let missing = missing(&mut session, table).await?.len();
     Ok(match missing {
         0 => Extent::Whole,
         _ if missing == MIGRATIONS.len() => Extent::Nothing,
@@ -113,9 +123,9 @@ pub(crate) async fn extent(database: &Database) -> Result<Extent, OpenError> {
 }
 
 /// What has to be applied yet, in order.
-async fn missing(session: &mut Session) -> Result<Vec<&'static Migration>, OpenError> {
+async fn missing(session: &mut Session, table: &str) -> Result<Vec<&'static Migration>, OpenError> {
     let applied = session
-        .all("SELECT version, checksum FROM mcp.schema_migrations ORDER BY version", values![], |row| {
+        .all(&format!("SELECT version, checksum FROM mcp.{table} ORDER BY version"), values![], |row| {
             Ok((row.take::<i64>("version")?, row.take::<String>("checksum")?))
         })
         .await?;
@@ -135,14 +145,28 @@ async fn missing(session: &mut Session) -> Result<Vec<&'static Migration>, OpenE
     Ok(missing)
 }
 
-/// Counts our table of migrations, of which there is one or none. The name of a schema needs no escapes.
-fn table_of_migrations(schema: &SchemaName) -> String {
-    let schema = schema.as_str();
-    format!("SELECT count(*) AS n FROM pg_tables WHERE schemaname = '{schema}' AND tablename = 'schema_migrations'")
+/// The name of our table of migrations, and whether it is there. The name of a schema needs no escapes.
+async fn table_of_migrations(session: &mut Session, schema: &SchemaName) -> Result<(&'static str, bool), Error> {
+    let relations = format!(
+        "SELECT c.relname::text AS name FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace \
+         WHERE n.nspname = '{}' AND c.relname IN ('{TABLE_NAME}', '{OTHER_TABLE_NAME}', '{FIRST_TABLE}')",
+        schema.as_str()
+    );
+    let found: Vec<String> = session.all(&relations, values![], |row| row.take("name")).await?;
+    let has = |name: &str| found.iter().any(|found| found == name);
+    Ok(match (has(TABLE_NAME), has(OTHER_TABLE_NAME)) {
+        (_, true) => (OTHER_TABLE_NAME, true),
+        (true, false) if !has(FIRST_TABLE) => (OTHER_TABLE_NAME, false),
+        (is_there, false) => (TABLE_NAME, is_there),
+    })
 }
 
-async fn prepare(session: &mut Session) -> Result<(), Error> {
-    let Some(schema) = session.schema().cloned() else { return session.script(TABLE_IN_SQLITE).await };
+/// Makes the table of migrations if there is none, and nobody else at the same time; its name.
+async fn prepare(session: &mut Session) -> Result<&'static str, Error> {
+    let Some(schema) = session.schema().cloned() else {
+        session.script(TABLE_IN_SQLITE).await?;
+        return Ok(TABLE_NAME);
+    };
     session.script(LOCK).await?;
     // Whoever may not create a schema can still use one that was made for them.
     let name = schema.as_str();
@@ -150,19 +174,20 @@ async fn prepare(session: &mut Session) -> Result<(), Error> {
     if session.number(&count, values![]).await? == 0 {
         session.script(&format!("CREATE SCHEMA \"{name}\"")).await?;
     }
-    if session.number(&table_of_migrations(&schema), values![]).await? == 0 {
-        session.script(TABLE).await?;
+    let (table, is_there) = table_of_migrations(session, &schema).await?;
+    if !is_there {
+        session.script(&format!("CREATE TABLE mcp.{table} ({COLUMNS})")).await?;
     }
-    Ok(())
+    Ok(table)
 }
 
 /// Applies a migration, whose text may have been made fit for this database.
-async fn step(session: &mut Session, migration: &Migration, text: &str) -> Result<(), Error> {
+async fn step(session: &mut Session, table: &str, migration: &Migration, text: &str) -> Result<(), Error> {
     session.script(text).await?;
     let sum = checksum(migration.text(session));
     session
         .execute(
-            "INSERT INTO mcp.schema_migrations (version, name, checksum, applied_at) VALUES ($1, $2, $3, $4)",
+            &format!("INSERT INTO mcp.{table} (version, name, checksum, applied_at) VALUES ($1, $2, $3, $4)"),
             values![migration.version, migration.name, sum, Timestamp::now()],
         )
         .await?;

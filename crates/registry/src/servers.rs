@@ -98,8 +98,8 @@ pub struct ServerRecord {
     pub last_health_check: Option<Timestamp>,
     /// When it was last connected to.
     pub last_connected_at: Option<Timestamp>,
-    /// When a connection last counted as good, with the connection config it has now. Without one, too many failures
-    /// switch the server off.
+    /// When a connection last counted as good; forgotten if another program is started for the server. Without one, too
+    /// many failures switch the server off.
     #[serde(skip)]
     pub worked_at: Option<Timestamp>,
     /// Since when it is connected; nothing while it is not.

@@ -96,6 +96,30 @@ async fn a_table_of_tools_that_is_there_is_extended_and_its_rows_stay() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn migrations_of_another_program_are_none_of_ours() {
+    let key = CredentialKey::generate().unwrap();
+    for theirs in [
+        "CREATE TABLE mcp.schema_migrations (version VARCHAR PRIMARY KEY, dirty BOOL); \
+         INSERT INTO mcp.schema_migrations VALUES ('20240131', false);",
+        "CREATE TABLE mcp.schema_migrations (version BIGINT PRIMARY KEY, name TEXT, checksum TEXT, applied_at \
+         TIMESTAMPTZ); INSERT INTO mcp.schema_migrations VALUES (1, 'init', 'x', now()), (99, 'more', 'y', now());",
+        "CREATE VIEW mcp.schema_migrations AS SELECT 1 AS version;",
+    ] {
+        let Some(url) = database_with(&format!("{SOURCE}{theirs}")).await else { return };
+        let versions = "SELECT version::text FROM mcp.schema_migrations ORDER BY 1";
+        let before = texts(&url, versions).await;
+        let location = Location::postgres(&url);
+        let store = Store::open(&location, &key).await.unwrap();
+        registered(&store, "one").await;
+        store.close().await;
+        let store = Store::open(&location, &key).await.unwrap();
+        assert_eq!(store.find_server("one").await.unwrap().name, "one", "the second start takes no step again");
+        store.close().await;
+        assert_eq!(texts(&url, versions).await, before);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_reconciled_is_refused_by_table_and_column_and_nothing_is_changed() {
     let table = |columns: &str| format!("CREATE SCHEMA mcp; CREATE TABLE mcp.tools ({columns});");
     for (sql, parts) in [

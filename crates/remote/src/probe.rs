@@ -31,7 +31,11 @@ async fn look(url: &str) -> Finding {
         Ok(StatusCode::OK) => Finding::Well,
         Ok(status) if status.is_server_error() => Finding::Ill(format!("it answered HTTP {status}")),
         Ok(status) => {
-            Finding::Ill(format!("it answered HTTP {status}, and only 200 is healthy; is it the right address?"))
+            let what = format!("it answered HTTP {status}, and only 200 is healthy; is it the right address?");
+            match status {
+                StatusCode::NOT_FOUND | StatusCode::GONE => Finding::Missing(what),
+                _ => Finding::Ill(what),
+            }
         }
         Err(trouble) => Finding::Ill(trouble.to_string()),
     }

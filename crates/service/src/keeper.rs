@@ -301,6 +301,7 @@ impl Keeper {
             auto_connect,
             auto_disabled,
             auto_disabled_at,
+            // An edit may have made the registry forget that another program worked.
             worked_at: if anew { worked_at } else { kept.worked_at },
             updated_at,
             ..kept.clone()

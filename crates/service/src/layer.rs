@@ -37,6 +37,8 @@ impl ConfigFile {
     /// Reads the file at `path`. A server whose variables are not set fails alone, when it is started; everything else that
     /// is wrong with the file is an error.
     pub fn load(path: &Path) -> Result<Self, LoadError> {
+        // Who hears of the file later does not know which folder we were started in.
+        let path = &std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let Loaded { config, chain, source } = load::load_each(path, Accepted::All)?;
         let written = Config::entries(&source, Accepted::All)
             .map_err(|source| LoadError::Invalid { path: path.to_owned(), source })?;

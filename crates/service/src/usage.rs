@@ -85,19 +85,22 @@ pub struct LogReader {
 impl LogReader {
     /// What is kept of what it said, or was said since it was last asked; does not wait.
     pub fn now(&mut self) -> Heard {
-        let current = self.shown.borrow_and_update().tail.clone();
-        let is_another = match (&self.life, &current) {
-            (Some((tail, _)), Some(current)) => !tail.is_same(current),
-            (None, Some(_)) => true,
-            (_, None) => false,
+        let Some(current) = self.shown.borrow_and_update().tail.clone() else { return Heard::default() };
+        let (said_before, missed_before) = match &self.life {
+            Some((tail, _)) if tail.is_same(&current) => (Vec::new(), 0),
+            // It was started again: what it said last before that may not have been heard.
+            Some((tail, seen)) => {
+                let heard = tail.since(*seen);
+                self.life = None;
+                (heard.lines, heard.missed)
+            }
+            None => (current.earlier(), 0),
         };
-        if is_another {
-            self.life = current.map(|tail| (tail, 0));
-        }
-        let Some((tail, seen)) = &mut self.life else { return Heard::default() };
+        let (tail, seen) = self.life.get_or_insert((current, 0));
         let heard = tail.since(*seen);
         *seen = heard.until;
-        heard
+        let lines = said_before.into_iter().chain(heard.lines).collect();
+        Heard { lines, missed: missed_before + heard.missed, until: heard.until }
     }
 
     /// Waits for more. Nothing if the server is removed.

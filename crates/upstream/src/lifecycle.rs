@@ -74,6 +74,9 @@ pub type Living = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub enum Finding {
     /// All is well there.
     Well,
+    /// Somebody answers, but there is no such address: says what it answered. That is no proof of health, and says nothing
+    /// against the server either.
+    Missing(String),
     /// Nobody answers, or whoever does is not well: says how.
     Ill(String),
 }

@@ -25,6 +25,8 @@ pub const CIRCLE: &str = "this aggregator would start itself";
 const LINES: usize = 20;
 /// Lines kept where somebody may want to read on.
 const MORE_LINES: usize = 200;
+/// Lines kept of what a server said before it was started again.
+const EARLIER_LINES: usize = 100;
 /// Bytes kept of each.
 const LINE_WIDTH: usize = 400;
 /// Bytes of one line that are looked at.
@@ -47,6 +49,8 @@ struct Kept {
 
 #[derive(Debug, Default)]
 struct Spoken {
+    /// The last lines of the processes before this one.
+    earlier: Vec<String>,
     lines: VecDeque<Vec<u8>>,
     /// How many there were, those that are no longer kept included.
     count: u64,
@@ -118,11 +122,33 @@ impl Tail {
         self.kept.more.notify_waiters();
     }
 
-    /// Its last lines, oldest first.
+    /// Its last lines, oldest first. If those that state why it failed are further up, above a long stack trace, they come
+    /// before the others.
     pub fn lines(&self) -> Vec<String> {
         let spoken = self.kept.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = spoken.lines.len().saturating_sub(LINES);
-        spoken.lines.iter().skip(before).map(|line| text(line)).collect()
+        let all: Vec<String> = spoken.lines.iter().map(|line| text(line)).collect();
+        drop(spoken);
+        let (above, last) = all.split_at(all.len().saturating_sub(LINES));
+        let is_last = |line: &&str| last.iter().any(|known| known.trim() == *line);
+        let causes = cause_lines(all.iter().map(String::as_str));
+        let causes: Vec<&str> = causes.into_iter().filter(|line| !above.is_empty() && !is_last(line)).collect();
+        let rest = &last[causes.len().min(last.len())..];
+        causes.iter().map(|&line| line.to_owned()).chain(rest.iter().cloned()).collect()
+    }
+
+    /// This is what the server says after it was started again: what it said last before that is kept, too.
+    pub fn follows(&self, before: &Self) {
+        let spoken = before.kept.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let said: Vec<String> =
+            spoken.earlier.iter().cloned().chain(spoken.lines.iter().map(|line| text(line))).collect();
+        drop(spoken);
+        let earlier = said[said.len().saturating_sub(EARLIER_LINES)..].to_vec();
+        self.kept.lines.lock().unwrap_or_else(PoisonError::into_inner).earlier = earlier;
+    }
+
+    /// The last lines of the processes before this one, oldest first.
+    pub fn earlier(&self) -> Vec<String> {
+        self.kept.lines.lock().unwrap_or_else(PoisonError::into_inner).earlier.clone()
     }
 
     /// What was said after the first `seen` lines, as far as it is kept.
@@ -185,6 +211,28 @@ mod tests {
         assert_eq!((heard.lines.len(), heard.missed), (MORE_LINES, 5));
         assert_eq!(tail.since(heard.until).lines, Vec::<String>::new());
         assert_eq!(tail.lines().len(), LINES, "its last words are few");
+    }
+
+    #[test]
+    fn a_cause_above_a_long_stack_trace_is_among_the_last_words() {
+        let tail = Tail::hiding(Secrets::default()).keeping_more();
+        said(&tail, "Exception in thread \"main\" java.lang.IllegalStateException: no database");
+        (0..50).for_each(|number| said(&tail, &format!("\tat com.example.Main.run(Main.java:{number})")));
+        let lines = tail.lines();
+        assert_eq!(lines.len(), LINES);
+        assert!(lines[0].ends_with("no database") && lines[LINES - 1].ends_with("Main.java:49)"), "{lines:?}");
+    }
+
+    #[test]
+    fn what_was_said_before_a_restart_is_kept() {
+        let lives: Vec<Tail> = (0..3).map(|_| Tail::hiding(Secrets::default()).keeping_more()).collect();
+        said(&lives[0], "first");
+        lives[1].follows(&lives[0]);
+        said(&lives[1], "second");
+        lives[2].follows(&lives[1]);
+        said(&lives[2], "third");
+        assert_eq!(lives[2].earlier(), ["first", "second"]);
+        assert_eq!(lives[2].lines(), ["third"], "its last words are its own");
     }
 
     #[test]

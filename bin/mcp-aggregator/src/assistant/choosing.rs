@@ -1,6 +1,6 @@
 //! Which model an assistant is: by options, by a config file, or by the environment.
 
-use std::env;
+use std::cell::Cell;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -92,15 +92,25 @@ pub(crate) fn model(arguments: &ModelArguments, config: Option<&Path>) -> Result
 }
 
 fn by_environment(arguments: &ModelArguments) -> Result<Provider, Failure> {
+    let unreadable = Cell::new(None);
     let variable = |name: &str| {
         let said = match name {
             variables::PROVIDER => arguments.provider.clone(),
             variables::OPENAI_BASE_URL | variables::ANTHROPIC_BASE_URL => arguments.base_url.clone(),
             _ => None,
         };
-        said.or_else(|| env::var(name).ok())
+        said.or_else(|| {
+            environment::text(name).unwrap_or_else(|failure| {
+                unreadable.set(Some(failure));
+                None
+            })
+        })
     };
-    Provider::from_environment(variable, arguments.model.as_deref()).map_err(|error| {
+    let provider = Provider::from_environment(variable, arguments.model.as_deref());
+    if let Some(failure) = unreadable.take() {
+        return Err(failure);
+    }
+    provider.map_err(|error| {
         Failure::usage(error.to_string()).with_hint(
             "or name it with --model, and where it is with --base-url; or let the service have one: \
              `mcp-aggregator serve --assistant-model NAME`",
@@ -170,13 +180,13 @@ impl Named {
     }
 
     fn provider(&self) -> Result<Provider, Failure> {
-        let key = self.key()?;
+        let (key, images) = (self.key()?, environment::text(variables::IMAGES)?);
         let variable = |name: &str| match name {
             variables::PROVIDER => self.provider.clone(),
             variables::OPENAI_BASE_URL | variables::ANTHROPIC_BASE_URL => self.base_url.clone(),
             variables::OPENAI_API_KEY | variables::ANTHROPIC_API_KEY => key.clone(),
             variables::TOOLS => self.is_spoken.filter(|&is_spoken| is_spoken).map(|_| "text".to_owned()),
-            variables::IMAGES => env::var(name).ok(),
+            variables::IMAGES => images.clone(),
             _ => None,
         };
         Provider::from_environment(variable, Some(&self.model)).map_err(|error| {

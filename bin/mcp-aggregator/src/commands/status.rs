@@ -114,7 +114,8 @@ fn issue(issue: &Value) -> String {
         return "executions are stopped".to_owned();
     }
     let message = issue["message"].as_str().unwrap_or_default();
-    printable(message.lines().next().unwrap_or_default())
+    let lines: Vec<String> = message.lines().map(printable).collect();
+    lines.join("\n  ")
 }
 
 /// The two largest units: `3 d 4 h`, `5 min 6 s`, `7 s`.

@@ -90,3 +90,16 @@ fn nothing_is_started_where_nothing_should_be() {
     expect(&output, 0);
     assert!(found(&json(&output), "server").is_empty());
 }
+
+#[test]
+fn an_address_of_an_engine_that_is_no_text_is_not_taken_for_none() {
+    use std::os::unix::ffi::OsStrExt;
+    let config = Config::new().raw(r#"{"mcpServers": {"box": {"docker": {"image": "mcp/time"}}}}"#).write();
+    for name in ["DOCKER_HOST", "MCP_VECTORS"] {
+        let mut run = doctor(&config, &["--listen", "0"]);
+        run.command.env(name, std::ffi::OsStr::from_bytes(b"unix:///\xff"));
+        let output = run.output();
+        expect(&output, 1);
+        assert!(output.stdout.contains(&format!("{name} is set, but not to UTF-8")), "{}", output.stdout);
+    }
+}

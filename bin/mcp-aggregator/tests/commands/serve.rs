@@ -237,10 +237,41 @@ fn a_config_that_is_broken_later_stays_as_it_was_and_everybody_says_so() {
 }
 
 #[test]
+fn every_line_about_a_broken_config_is_shown_with_the_whole_path_of_the_file() {
+    let config = one();
+    let path = config.path().canonicalize().unwrap();
+    let mut run = Run::new("serve", std::path::Path::new(path.file_name().unwrap()));
+    run.command.current_dir(path.parent().unwrap());
+    let served = serve(run);
+    std::fs::write(&path, r#"{ "mcpServers": { "one": { "command": 5 }, "two": { "comand": "x" } } }"#).unwrap();
+    wait_until("what is wrong is told", || {
+        (!served.ask("GET /health HTTP/1.1").contains(r#""status":"ok""#)).then_some(())
+    });
+    let (path, url) = (path.to_str().unwrap(), format!("http://{}", served.address));
+    let output = testkit::run(PROGRAM, ["status", "--url", &url]);
+    expect(&output, 1);
+    let doctor = testkit::run(PROGRAM, ["doctor", "--url", &url]);
+    expect(&doctor, 1);
+    let health = served.ask("GET /api/v1/aggregator/health HTTP/1.1");
+    let page = served.ask("GET / HTTP/1.1");
+    for (place, shown) in [("status", &output.stderr), ("doctor", &doctor.stdout), ("/health", &health), ("/", &page)] {
+        for words in [path, "$.mcpServers.one.command", "$.mcpServers.two"] {
+            assert!(shown.contains(words), "{place} does not show {words}: {shown}");
+        }
+    }
+    served.stop();
+}
+
+#[test]
 fn a_variable_that_is_no_text_is_refused_and_not_as_if_it_were_not_set() {
     use std::os::unix::ffi::OsStrExt;
-    for name in ["MCP_AGGREGATOR_TOKEN", "MCP_AGGREGATOR_LIMITS", "MCP_AGGREGATOR_DATABASE_WAIT", "MCP_CREDENTIAL_KEY"]
-    {
+    for name in [
+        "MCP_AGGREGATOR_TOKEN",
+        "MCP_AGGREGATOR_LIMITS",
+        "MCP_AGGREGATOR_DATABASE_WAIT",
+        "MCP_CREDENTIAL_KEY",
+        "MCP_VECTORS",
+    ] {
         let config = one();
         let mut run = Run::new("serve", config.path()).args(&["--listen", "0"]);
         run.command.env(name, std::ffi::OsStr::from_bytes(b"hunter2-\xff"));

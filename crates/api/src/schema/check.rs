@@ -32,16 +32,14 @@ impl Schema {
             problems.push(missing(inside(place, first)));
         }
         if !is_open {
-            let is_known = |name: &str| members.iter().any(|member| member.name == name);
-            for (name, _) in given.iter().filter(|(name, _)| !is_known(name)) {
-                problems.push(problem(inside(place, name), "extra_forbidden", "this is not known here".to_owned()));
-            }
+            refuse_unknown(members, given.iter().map(|(name, _)| name.as_str()), place, problems);
         }
     }
 
     fn check_raw(&self, place: &[String], value: &RawValue, problems: &mut Vec<Problem>) {
-        // What goes to a server as it came is not taken apart: it may hold numbers that no program of ours can.
-        if matches!(self.kind, Kind::AnyObject { .. }) && value.get().starts_with('{') {
+        // What goes to a server as it came is not taken apart: it may hold numbers that no program of ours can. Where
+        // members are described we read them ourselves, so what cannot be read is refused.
+        if matches!(&self.kind, Kind::AnyObject { told, .. } if told.is_empty()) && value.get().starts_with('{') {
             return;
         }
         match serde_json::from_str(value.get()) {
@@ -90,13 +88,16 @@ impl Schema {
                     say(kind, "expected 0 to 1".to_owned());
                 }
             }
-            (Kind::Object { members, .. }, Value::Object(given)) => {
+            (Kind::Object { members, is_open, .. }, Value::Object(given)) => {
                 for Member { name, schema, is_required } in members {
                     match given.get(*name) {
                         None if *is_required => problems.push(missing(inside(place, name))),
                         None => {}
                         Some(value) => schema.check(&inside(place, name), value, problems),
                     }
+                }
+                if !is_open {
+                    refuse_unknown(members, given.keys().map(String::as_str), place, problems);
                 }
             }
             (Kind::List { of: schema, least }, Value::Array(items)) => {
@@ -112,6 +113,19 @@ impl Schema {
                 say(word, format!("expected {expected}"));
             }
         }
+    }
+}
+
+/// Refuses what an object has beside these members.
+fn refuse_unknown<'n>(
+    members: &[Member],
+    given: impl Iterator<Item = &'n str>,
+    place: &[String],
+    problems: &mut Vec<Problem>,
+) {
+    let is_known = |name: &str| members.iter().any(|member| member.name == name);
+    for name in given.filter(|name| !is_known(name)) {
+        problems.push(problem(inside(place, name), "extra_forbidden", "this is not known here".to_owned()));
     }
 }
 
@@ -178,6 +192,26 @@ mod tests {
         ];
         assert_eq!(problems(&schema, &bad), expected.map(|(place, kind)| (place.to_owned(), kind)));
         assert_eq!(problems(&schema, &json!([])), [("body".to_owned(), "dict_type")]);
+    }
+
+    #[test]
+    fn an_object_inside_another_has_no_unknown_members_either() {
+        let server = Schema::object().with("name", Schema::text()).and_no_more();
+        let schema = Schema::object().with("servers", Schema::list(server));
+        let given = json!({"servers": [{"name": "a"}, {"name": "b", "nmae": "c"}], "open": 1});
+        assert_eq!(problems(&schema, &given), [("body.servers.1.nmae".to_owned(), "extra_forbidden")]);
+    }
+
+    #[test]
+    fn an_object_that_we_read_holds_no_number_that_we_cannot_hold() {
+        let check = |schema: Schema| {
+            let mut found = Vec::new();
+            let raw = RawValue::from_string(r#"{"timeout":1e400}"#.to_owned()).unwrap();
+            schema.check_raw(&["body".to_owned()], &raw, &mut found);
+            found.into_iter().map(|problem| problem.kind).collect::<Vec<_>>()
+        };
+        assert_eq!(check(Schema::any_object().may_have("timeout", Schema::text())), ["json_invalid"]);
+        assert_eq!(check(Schema::any_object()), Vec::<&str>::new(), "it goes to a server as it came");
     }
 
     #[test]

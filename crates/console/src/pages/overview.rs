@@ -67,8 +67,8 @@ fn notices(visit: &Visit<'_>, servers: &[ServerView]) -> Html {
     });
     let config = visit.service().config_trouble().map(|why| {
         html!(
-            r#"<div class="flash bad" role="alert"><p><strong>The config file is not in force as it is now.</strong> <span class="muted">{}</span></p></div>"#,
-            why.lines().next()
+            r#"<div class="flash bad" role="alert"><div><p><strong>The config file is not in force as it is now.</strong></p><pre class="muted">{}</pre></div></div>"#,
+            why
         )
     });
     let about: Html = servers.iter().filter_map(|server| notice(visit, server)).collect();

@@ -1,5 +1,7 @@
 //! Registering, finding, changing and removing servers.
 
+use serde_json::Value;
+
 use super::address;
 use super::changes::{append_event, event};
 use crate::database::{Mismatch, Row, Session, values};
@@ -9,7 +11,7 @@ use crate::select::{Columns, Filter};
 use crate::store::{KeyLock, check_key_of, opened};
 use crate::{
     ConnectionConfig, Listed, NewServer, Page, ServerFilter, ServerId, ServerPatch, ServerRecord, Status, StatusChange,
-    Store, Timestamp, Transaction,
+    Store, Timestamp, Transaction, Transport,
 };
 
 /// Between a server's name and a tool's.
@@ -279,10 +281,11 @@ pub(crate) async fn update(
 
 fn patched(old: ServerRecord, patch: ServerPatch) -> ServerRecord {
     let mut record = old;
-    let is_reached_otherwise = patch.transport.is_some_and(|transport| transport != record.transport)
-        || patch.connection_config.as_ref().is_some_and(|config| *config != record.connection_config);
-    if is_reached_otherwise {
-        // Whether that works is not known yet.
+    let transport = patch.transport.unwrap_or(record.transport);
+    let config = patch.connection_config.as_ref().unwrap_or(&record.connection_config);
+    if program_of(transport, config) != program_of(record.transport, &record.connection_config) {
+        // Whether that program works is not known yet. A server elsewhere stays the same one, whatever is edited about it:
+        // it is retried without end once it has worked.
         record.worked_at = None;
     }
     if let Some(enabled) = patch.enabled {
@@ -312,4 +315,10 @@ fn patched(old: ServerRecord, patch: ServerPatch) -> ServerRecord {
         updated_at: Timestamp::now(),
         ..record
     }
+}
+
+/// What is started for a server; nothing for one that runs elsewhere.
+fn program_of(transport: Transport, config: &ConnectionConfig) -> Option<[Option<&Value>; 3]> {
+    let is_started = transport == Transport::Stdio || config.reveal().contains_key("docker");
+    is_started.then(|| ["command", "args", "docker"].map(|key| config.reveal().get(key)))
 }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use registry::{
-    Deployment, Error, EventKind, Keep, Origin, Page, ServerFilter, ServerId, ServerPatch, Status, StatusChange,
-    Timestamp, ToolFilter, Transport,
+    ConnectionConfig, Deployment, Error, EventKind, Keep, NewServer, Origin, Page, ServerFilter, ServerId, ServerPatch,
+    Status, StatusChange, Timestamp, ToolFilter, Transport,
 };
 use serde_json::json;
 
@@ -21,6 +21,7 @@ on_both! {
     a_state_and_its_history_are_written_together,
     a_server_that_comes_up_is_connected_since_then,
     switching_a_server_on_forgets_its_failures,
+    another_program_has_not_worked_yet_but_an_edited_server_has,
     after_an_end_that_nobody_noted_nothing_is_connected,
     histories_are_cut_by_age_and_by_number,
     names_that_cannot_be_kept_are_refused,
@@ -227,6 +228,26 @@ async fn switching_a_server_on_forgets_its_failures(Setting { store, .. }: Setti
 
     let off = ServerPatch { enabled: Some(false), ..ServerPatch::default() };
     assert_eq!(store.update_server(one.id, off).await.unwrap().status, Status::Disabled);
+}
+
+async fn another_program_has_not_worked_yet_but_an_edited_server_has(Setting { store, .. }: Setting) {
+    let elsewhere = |url: &str, key: &str| json!({ "url": url, "headers": { "Authorization": key } });
+    let program = |arg: &str, value: &str| json!({ "command": "serve", "args": [arg], "env": { "KEY": value } });
+    let cases = [
+        ("address", Transport::Http, elsewhere("http://a/", "1"), elsewhere("http://b/", "2"), true),
+        ("environment", Transport::Stdio, program("--one", "1"), program("--one", "2"), true),
+        ("arguments", Transport::Stdio, program("--one", "1"), program("--two", "1"), false),
+    ];
+    for (name, transport, before, after, has_worked) in cases {
+        let as_config = |value: &serde_json::Value| ConnectionConfig::from(value.as_object().unwrap().clone());
+        let kept = store.insert_server(NewServer::new(name, transport, as_config(&before))).await.unwrap();
+        let worked = StatusChange { worked_at: Some(Timestamp::now()), ..StatusChange::to(Status::Connected) };
+        store.set_status(kept.id, worked).await.unwrap();
+        let edit = ServerPatch { connection_config: Some(as_config(&after)), ..ServerPatch::default() };
+        let edited = store.update_server(kept.id, edit).await.unwrap();
+        assert_eq!(edited.worked_at.is_some(), has_worked, "{name}");
+        assert_eq!(store.server(kept.id).await.unwrap().worked_at, edited.worked_at, "{name}");
+    }
 }
 
 async fn after_an_end_that_nobody_noted_nothing_is_connected(Setting { store, .. }: Setting) {

@@ -11,7 +11,7 @@ pub(super) const LASTING: Duration = Duration::from_secs(5);
 /// A server that has worked is retried at least this often, unless its settings say a longer delay.
 const LONGEST_DELAY: Duration = Duration::from_secs(300);
 
-/// Whether a server has ever worked, the way it is reached now.
+/// Whether a server has ever worked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Past {
     Worked,

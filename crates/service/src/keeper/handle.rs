@@ -85,7 +85,7 @@ pub(crate) struct Shown {
     pub(crate) progress: Option<String>,
     /// What its process uses, while there is one of ours.
     pub(crate) gauge: Option<Arc<Gauge>>,
-    /// What it says on stderr, or said in its last life.
+    /// What it says on stderr, and said before it was last started.
     pub(crate) tail: Option<Tail>,
 }
 

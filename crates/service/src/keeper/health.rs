@@ -50,14 +50,34 @@ pub(super) struct Look {
     pub(super) doubts_before: u64,
 }
 
-/// What a look showed: how long it took to be sure, and what is odd; or what is wrong.
+/// What a look showed: how long it took to be sure, or what is wrong.
 pub(super) struct Seen {
     pub(super) deeds: u64,
     pub(super) doubts: u64,
     latency: Option<Duration>,
-    verdict: Result<Option<String>, String>,
+    verdict: Result<(), Failed>,
+}
+
+/// What is wrong with a server, and how much that weighs.
+struct Failed {
+    why: String,
+    severity: Severity,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Severity {
+    /// The health address does not say that the server is well, but the server itself works: no reason to disconnect it.
+    Doubtful,
+    /// A check failed. If that happens too often, the server is given up.
+    Failed,
     /// Nobody is there: to look again would show the same.
-    is_gone: bool,
+    Gone,
+}
+
+impl Failed {
+    fn new(severity: Severity, why: impl Into<String>) -> Self {
+        Self { why: why.into(), severity }
+    }
 }
 
 impl Look {
@@ -66,7 +86,7 @@ impl Look {
         let began = Instant::now();
         let verdict = match self.url.clone() {
             Some((url, probe)) => self.look_at(url, probe).await,
-            None if self.has_worked() => return self.seen(None, Ok(None)),
+            None if self.has_worked() => return self.seen(None, Ok(())),
             None => return self.look_closely().await,
         };
         self.seen(verdict.is_ok().then(|| began.elapsed()), verdict)
@@ -80,36 +100,48 @@ impl Look {
         if verdict.is_ok() || after.unreached == before.unreached {
             return self.seen(verdict.is_ok().then(|| began.elapsed()), verdict);
         }
-        let why = after.why.as_deref().unwrap_or("it cannot be reached").to_owned();
-        Seen { is_gone: true, ..self.seen(None, Err(why)) }
+        let why = after.why.as_deref().unwrap_or("it cannot be reached");
+        self.seen(None, Err(Failed::new(Severity::Gone, why)))
     }
 
     fn has_worked(&self) -> bool {
         self.connection.deeds() > self.deeds_before && self.connection.doubts.so_far().times == self.doubts_before
     }
 
-    fn seen(&self, latency: Option<Duration>, verdict: Result<Option<String>, String>) -> Seen {
+    fn seen(&self, latency: Option<Duration>, verdict: Result<(), Failed>) -> Seen {
         let (deeds, doubts) = (self.connection.deeds(), self.connection.doubts.so_far().times);
-        Seen { deeds, doubts, latency, verdict, is_gone: false }
+        Seen { deeds, doubts, latency, verdict }
     }
 
-    async fn look_at(&self, url: String, probe: Probe) -> Result<Option<String>, String> {
-        match probe(url, self.limit).await {
-            Finding::Well => Ok(None),
-            Finding::Ill(what) if self.connection.deeds() > self.deeds_before => {
-                Ok(Some(format!("health_check_url: {what}; but the server answers calls")))
-            }
-            Finding::Ill(what) => Err(format!("health_check_url: {what}")),
+    /// Asks the health address. Only if that says that the server is well, it is; but a server that works is not given up
+    /// because the address says otherwise.
+    async fn look_at(&self, url: String, probe: Probe) -> Result<(), Failed> {
+        let (what, is_about_health) = match probe(url, self.limit).await {
+            Finding::Well => return Ok(()),
+            Finding::Missing(what) => (what, false),
+            Finding::Ill(what) => (what, true),
+        };
+        let why = format!("health_check_url: {what}");
+        if self.connection.deeds() > self.deeds_before {
+            return Err(Failed::new(Severity::Doubtful, format!("{why}; but the server answers calls")));
         }
+        if is_about_health {
+            return Err(Failed::new(Severity::Failed, why));
+        }
+        self.ask().await?;
+        Err(Failed::new(Severity::Doubtful, format!("{why}; but the server answers")))
     }
 
     /// Any answer will do, an error as well.
-    async fn ask(&self) -> Result<Option<String>, String> {
+    async fn ask(&self) -> Result<(), Failed> {
         let method = if self.connection.era() == Era::Modern { "server/discover" } else { "ping" };
         match timeout(self.limit, self.connection.ask(method, None)).await {
-            Ok(Some(_)) => Ok(None),
-            Ok(None) => Err(format!("it did not answer `{method}`")),
-            Err(_) => Err(format!("it did not answer `{method}` within {} s", self.limit.as_secs_f32())),
+            Ok(Some(_)) => Ok(()),
+            Ok(None) => Err(Failed::new(Severity::Failed, format!("it did not answer `{method}`"))),
+            Err(_) => {
+                let why = format!("it did not answer `{method}` within {} s", self.limit.as_secs_f32());
+                Err(Failed::new(Severity::Failed, why))
+            }
         }
     }
 }
@@ -117,7 +149,7 @@ impl Look {
 impl Seen {
     /// Whether nobody is there.
     pub(super) fn is_gone(&self) -> bool {
-        self.is_gone
+        matches!(&self.verdict, Err(Failed { severity: Severity::Gone, .. }))
     }
 }
 
@@ -126,18 +158,20 @@ impl Pulse {
     pub(super) fn note(&mut self, seen: Seen) -> Condition {
         self.last_check = Some(Timestamp::now());
         match seen.verdict {
-            Ok(warning) => {
+            Ok(()) => {
                 self.latency = seen.latency.or(self.latency);
                 self.failures = 0;
-                self.warning = warning;
+                self.warning = None;
                 Condition::Well
             }
-            Err(why) => {
-                self.failures += 1;
+            Err(Failed { why, severity }) => {
+                self.failures = self.failures.saturating_add(1);
+                self.warning = (severity == Severity::Doubtful).then(|| why.clone());
                 match self.failures {
-                    _ if seen.is_gone => Condition::Lost(why),
+                    _ if severity == Severity::Gone => Condition::Lost(why),
                     ..UNWELL_AFTER => Condition::Unclear,
                     UNWELL_AFTER..GIVEN_UP_AFTER => Condition::Unwell(why),
+                    _ if severity == Severity::Doubtful => Condition::Unwell(why),
                     _ => Condition::Lost(why),
                 }
             }
@@ -150,8 +184,11 @@ mod tests {
     use super::*;
 
     fn seen(verdict: Result<(), &str>) -> Seen {
-        let verdict = verdict.map(|()| None).map_err(str::to_owned);
-        Seen { deeds: 0, doubts: 0, latency: None, verdict, is_gone: false }
+        seen_as(verdict.map_err(|why| Failed::new(Severity::Failed, why)))
+    }
+
+    fn seen_as(verdict: Result<(), Failed>) -> Seen {
+        Seen { deeds: 0, doubts: 0, latency: None, verdict }
     }
 
     #[test]
@@ -164,8 +201,19 @@ mod tests {
 
     #[test]
     fn one_that_is_gone_is_not_looked_at_three_times() {
-        let gone = Seen { is_gone: true, ..seen(Err("it cannot be reached")) };
+        let gone = seen_as(Err(Failed::new(Severity::Gone, "it cannot be reached")));
         assert_eq!(Pulse::default().note(gone), Condition::Lost("it cannot be reached".to_owned()));
+    }
+
+    #[test]
+    fn one_that_works_is_not_well_but_never_given_up_for_what_its_health_address_says() {
+        let mut pulse = Pulse::default();
+        let odd = || seen_as(Err(Failed::new(Severity::Doubtful, "404")));
+        assert_eq!(pulse.note(odd()), Condition::Unclear);
+        for _ in 0..10 {
+            assert_eq!(pulse.note(odd()), Condition::Unwell("404".to_owned()));
+        }
+        assert_eq!((pulse.failures, pulse.warning.as_deref()), (11, Some("404")));
     }
 
     #[test]

@@ -281,13 +281,18 @@ impl Keeper {
             Parting::Lost { .. } if *self.stopping.borrow() => Step::Stop,
             Parting::Lost { ending, has_lasted } => {
                 let why = in_words(ending.as_deref(), report);
-                // Trying again would not help.
-                if let Some(Ending::Failed { cause: Cause::Unauthorized(_) | Cause::Circle(_), .. }) = ending.as_deref()
-                {
-                    return self.park(&why);
-                }
-                self.after_loss(&why, has_lasted)
+                if self.is_hopeless(ending.as_deref()) { self.park(&why) } else { self.after_loss(&why, has_lasted) }
             }
+        }
+    }
+
+    /// Whether trying again would not help.
+    fn is_hopeless(&self, ending: Option<&Ending>) -> bool {
+        match ending {
+            Some(Ending::Failed { cause: Cause::Circle(_), .. }) => true,
+            // Whoever let us in before may do so again: servers that are restarted or renew their keys refuse everybody.
+            Some(Ending::Failed { cause: Cause::Unauthorized(_), .. }) => self.shown.record.worked_at.is_none(),
+            _ => false,
         }
     }
 

@@ -155,6 +155,9 @@ impl Keeper {
             Happening::Housed(housing) => (self.shown.housing, self.shown.progress) = (Some(housing), None),
             Happening::Signs(signs) => {
                 self.shown.gauge = signs.process.map(|process| Arc::new(Gauge::new(process)));
+                if let Some(before) = &self.shown.tail {
+                    signs.tail.follows(before);
+                }
                 self.shown.tail = Some(signs.tail);
             }
             _ => return,

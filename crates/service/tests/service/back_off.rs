@@ -199,7 +199,7 @@ async fn a_server_that_is_enabled_again_begins_with_a_clean_slate() {
 }
 
 #[tokio::test]
-async fn wrong_credentials_are_not_tried_again() {
+async fn credentials_that_never_worked_are_not_tried_again() {
     let setting = theatre(vec![playing("locked", &[Act::Forbid])]).await;
     setting.service.connect(&somebody(), "locked").await.unwrap_err();
     let view = setting.until("locked", Status::Error).await;
@@ -275,17 +275,35 @@ async fn a_server_that_has_worked_is_retried_without_end_after_a_restart_too() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_reached_otherwise_has_not_worked_yet() {
+async fn an_edit_does_not_end_the_retries_of_a_server_that_has_worked() {
     let setting = theatre(vec![playing("moved", &[Act::Live(Duration::from_secs(60)), Act::Refuse])]).await;
     plays().insert("elsewhere".to_owned(), Play { acts: vec![Act::Refuse], begun: Vec::new() });
     setting.service.connect(&somebody(), "moved").await.unwrap();
     tokio::time::resume();
-    let update = json!({ "connection_config": { "url": "http://elsewhere/" } });
+    let update = json!({ "connection_config": { "url": "http://elsewhere/", "headers": { "X-Key": "k" } } });
     setting.service.update(&somebody(), "moved", serde_json::from_value(update).unwrap()).await.unwrap();
     tokio::time::pause();
-    let view = setting.until("moved", Status::Disabled).await;
-    assert!(view.record.auto_disabled && view.record.auto_disabled_at.is_some(), "{view:?}");
-    are_near(&attempts("elsewhere"), &[0, 1, 6, 21]);
+    let failed = |failures| move |view: &ServerView| view.record.failure_count == failures;
+    let down = setting.until_it("moved", "one that failed six times", failed(6)).await;
+    assert_eq!((down.record.status, down.record.enabled, down.retry_count), (Status::Error, true, 5));
+    assert!(down.next_retry_at.is_some() && down.record.auto_disabled_at.is_none(), "{down:?}");
+    are_near(&attempts("elsewhere")[..6], &[0, 1, 6, 21, 51, 111]);
+    tokio::time::resume();
+    setting.end().await;
+}
+
+#[tokio::test]
+async fn one_refusal_in_between_does_not_end_the_retries_of_a_server_that_has_worked() {
+    let acts = [Act::Live(Duration::from_secs(60)), Act::Refuse, Act::Forbid, Act::Forbid, Act::Live(FOR_EVER)];
+    let setting = theatre(vec![playing("renewed", &acts)]).await;
+    setting.service.connect(&somebody(), "renewed").await.unwrap();
+    let failed = |failures| move |view: &ServerView| view.record.failure_count == failures;
+    let down = setting.until_it("renewed", "one that failed twice", failed(2)).await;
+    assert!(down.record.error_message.as_deref().is_some_and(|why| why.contains("HTTP 401")), "{down:?}");
+    assert!(down.next_retry_at.is_some(), "{down:?}");
+    setting.until_it("renewed", "one with all attempts", |_| attempts("renewed").len() == acts.len()).await;
+    setting.until("renewed", Status::Connected).await;
+    are_near(&attempts("renewed"), &[0, 60, 61, 66, 81]);
     tokio::time::resume();
     setting.end().await;
 }

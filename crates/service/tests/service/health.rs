@@ -32,10 +32,12 @@ async fn only_200_is_healthy_and_redirects_are_not_followed() {
     let limit = Duration::from_secs(10);
     assert_eq!(remote::probe(answering("200 OK"), limit).await, Finding::Well);
     let moved: &'static str = format!("302 Found\r\nLocation: {}", answering("200 OK")).leak();
-    for status in ["204 No Content", moved, "401 Unauthorized", "404 Not Found", "503 Busy"] {
+    for status in ["204 No Content", moved, "401 Unauthorized", "503 Busy"] {
         let found = remote::probe(answering(status), limit).await;
         assert!(matches!(&found, Finding::Ill(why) if why.contains(&status[..3])), "{status}: {found:?}");
     }
+    let found = remote::probe(answering("404 Not Found"), limit).await;
+    assert!(matches!(&found, Finding::Missing(why) if why.contains("404")), "{found:?}");
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", silent.local_addr().unwrap());
     assert!(matches!(remote::probe(url, Duration::from_millis(50)).await, Finding::Ill(_)));
@@ -55,6 +57,30 @@ async fn a_health_address_that_does_not_answer_200_makes_the_server_degraded() {
         let why = view.record.error_message.unwrap();
         assert!(why.contains(&format!("HTTP {}", &status[..3])), "{why}");
     }
+    setting.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_health_address_that_is_not_there_disconnects_no_working_server() {
+    let setting = Setting::with(Stage { settings: json!({ "health_check_interval_s": 1 }), ..Stage::default() }).await;
+    let mut server = fake("missing", &[]);
+    server.health_check_url = Some(answering("404 Not Found"));
+    setting.service.register(&somebody(), server).await.unwrap();
+    let pid = |answer: serde_json::Value| answer["result"]["structuredContent"]["pid"].as_u64().unwrap();
+    let before = pid(setting.call("missing.pid", json!({})).await);
+    // More checks than any other server may fail.
+    let deadline = tokio::time::Instant::now() + testkit::DEADLINE;
+    let health = loop {
+        let health = setting.service.server_health("missing").await.unwrap();
+        if health.consecutive_failures >= 5 {
+            break health;
+        }
+        assert!(tokio::time::Instant::now() < deadline, "{health:?}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    };
+    assert_eq!((health.status, health.is_healthy, health.failure_count), (Status::Degraded, false, 0), "{health:?}");
+    assert!(health.warning.is_some_and(|why| why.contains("404")));
+    assert_eq!(pid(setting.call("missing.pid", json!({})).await), before, "it is the same process");
     setting.end().await;
 }
 

@@ -194,6 +194,23 @@ async fn a_failure_is_reported_with_the_line_that_states_its_cause() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_a_server_said_before_it_crashed_is_in_its_log_after_it_was_started_again() {
+    let setting = Setting::new().await;
+    let marker = setting.folder.path().join("crashed");
+    let script = format!(
+        "test -e {0} && exec {1}; touch {0}; echo 'Error: the disk is full' >&2; exit 3",
+        marker.display(),
+        testkit::program("fake-server").display()
+    );
+    let crashing = registration("crashing", "stdio", json!({ "command": "sh", "args": ["-c", script] }));
+    setting.service.register(&somebody(), crashing).await.unwrap();
+    setting.until("crashing", Status::Connected).await;
+    let log = setting.service.log("crashing").unwrap().now();
+    assert!(log.lines.iter().any(|line| line.contains("the disk is full")), "{log:?}");
+    setting.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_variable_that_is_not_set_parks_the_server_with_its_name() {
     let setting = Setting::new().await;
     let new = registration("one", "stdio", json!({ "command": "${NOBODY_HAS_SET_THIS}" }));

@@ -6,24 +6,35 @@
 
 /// As many lines state a cause, at most.
 const MOST_LINES: usize = 3;
+/// As many fields that are not valid are named, at most.
+const MOST_FIELDS: usize = 2;
 
 /// How lines begin that accompany an error, in any language or package manager.
-const COMPANIONS: [&str; 25] = [
+const COMPANIONS: [&str; 36] = [
     "at ",
     "File \"",
     "note: ",
     "stack backtrace:",
+    "Stack backtrace:",
     "Node.js v",
     "... ",
     "goroutine ",
-    "Caused by:",
     "Traceback (",
+    "Exception Group Traceback (",
     "During handling of the above exception",
     "The above exception was the direct cause",
     "For further information",
     "For more information",
     "For a full report",
+    "Require stack:",
+    "- /",
+    "Emitted 'error' event",
     "code: '",
+    "errno: ",
+    "syscall: '",
+    "path: '",
+    "url: '",
+    "address: '",
     "requireStack: ",
     "npm notice",
     "npm warn",
@@ -33,11 +44,16 @@ const COMPANIONS: [&str; 25] = [
     "tarball, folder, http url",
     "This is related to npm not being able",
     "This is probably not a problem with npm",
+    "In most cases you or one of your dependencies",
+    "a package version that doesn't exist",
     "exit status ",
 ];
 
+/// A line of its own before causes (Rust), which a Java stack trace has before each of them.
+const CAUSED_BY: &str = "Caused by:";
+
 /// Words of lines that name an error, in lower case.
-const ERROR_WORDS: [&str; 30] = [
+const ERROR_WORDS: [&str; 31] = [
     "error",
     "fail",
     "cannot",
@@ -66,6 +82,7 @@ const ERROR_WORDS: [&str; 30] = [
     "unauthorized",
     "forbidden",
     "no solution",
+    "no matching",
     "giving up",
     "abort",
 ];
@@ -76,12 +93,25 @@ pub fn cause_lines<'l>(lines: impl IntoIterator<Item = &'l str>) -> Vec<&'l str>
     let spoken: Vec<&str> =
         (0..lines.len()).filter(|&at| !is_companion(&lines, at)).map(|at| lines[at].trim()).collect();
     let Some(&last) = spoken.last() else { return lines.last().map(|line| line.trim()).into_iter().collect() };
+    if let Some(found) = validation_errors(&spoken) {
+        return found;
+    }
     let Some(end) = spoken.iter().rposition(|line| names_error(line)) else { return vec![last] };
     // What announces something (`thread 'main' panicked at src/main.rs:2:5:`) is explained by the next line.
     let end = if spoken[end].ends_with(':') && end + 1 < spoken.len() { end + 1 } else { end };
     let is_part = |line: &&&str| names_error(line) && !line.ends_with(':');
     let before = spoken[..end].iter().rev().take(MOST_LINES - 1).take_while(is_part).count();
     spoken[end - before..=end].to_vec()
+}
+
+/// What pydantic says, if that is the last error: what is wrong, and below that each field and what is wrong with it.
+fn validation_errors<'l>(spoken: &[&'l str]) -> Option<Vec<&'l str>> {
+    let begin = spoken.iter().rposition(|line| line.contains(" validation error"))?;
+    let below = &spoken[begin + 1..];
+    let is_about_field = |pair: &&[&str]| pair[1].contains("[type=") || pair[1].contains("(type=");
+    let fields = below.chunks_exact(2).take_while(is_about_field).count();
+    let is_last = !below[2 * fields..].iter().any(|line| names_error(line));
+    (fields > 0 && is_last).then(|| spoken[begin..=begin + 2 * fields.min(MOST_FIELDS)].to_vec())
 }
 
 /// Whether a line names an error. The prefix that `npm` puts before everything does not count.
@@ -92,19 +122,36 @@ fn names_error(line: &str) -> bool {
 
 /// Whether the line only accompanies an error: a place in a program, a piece of its text, a pointer to more.
 fn is_companion(lines: &[&str], at: usize) -> bool {
-    let said = without_prefix(lines[at].trim());
-    let after_number = said.trim_start_matches(|letter: char| letter.is_ascii_digit());
-    let is_numbered_frame = after_number.len() < said.len() && after_number.starts_with(": ");
+    let said = without_prefix(without_gutter(lines[at]));
     let has_words = said.chars().any(char::is_alphabetic);
-    is_numbered_frame
-        || !has_words
+    !has_words
+        || said == CAUSED_BY
         || COMPANIONS.iter().any(|start| said.starts_with(start))
+        || is_numbered_frame(lines, at)
         || is_program_text(lines, at)
+}
+
+/// Whether the line is a frame such as `12: main`. Causes are numbered the same way below `Caused by:`.
+fn is_numbered_frame(lines: &[&str], at: usize) -> bool {
+    let is_numbered = |line: &str| {
+        let said = line.trim();
+        let after_number = said.trim_start_matches(|letter: char| letter.is_ascii_digit());
+        after_number.len() < said.len() && after_number.starts_with(": ")
+    };
+    let above = lines[..at].iter().rev().find(|line| !is_numbered(line) && !line.trim().starts_with("at "));
+    is_numbered(lines[at]) && above.is_some_and(|line| line.trim().to_lowercase().ends_with("backtrace:"))
+}
+
+/// The line without the frame that Python draws around groups of exceptions.
+fn without_gutter(line: &str) -> &str {
+    line.trim().trim_start_matches(['|', '+']).trim_start()
 }
 
 /// Whether the line is quoted from a program: Python shows it under its place, Node with a caret under it.
 fn is_program_text(lines: &[&str], at: usize) -> bool {
-    let is_below_place = at > 0 && lines[at - 1].trim().starts_with("File \"") && lines[at].starts_with("    ");
+    let is_below_place = at > 0
+        && without_gutter(lines[at - 1]).starts_with("File \"")
+        && (lines[at].starts_with("    ") || lines[at].trim().starts_with("|  "));
     let is_above_caret = lines.get(at + 1).is_some_and(|next| {
         let next = next.trim();
         next.contains('^') && next.chars().all(|sign| "^~".contains(sign))
@@ -119,7 +166,7 @@ fn without_prefix(line: &str) -> &str {
     let rest = rest.trim_start();
     let code = rest.split_whitespace().next().unwrap_or_default();
     let is_code = code == code.to_ascii_lowercase() && code.chars().all(|sign| sign.is_ascii_alphanumeric());
-    let is_repeated = is_code && ["404", "enoent", "eacces", "notsup", "network"].contains(&code);
+    let is_repeated = is_code && ["404", "enoent", "eacces", "notsup", "network", "notarget"].contains(&code);
     if is_repeated { rest[code.len()..].trim_start() } else { rest }
 }
 
@@ -197,6 +244,98 @@ mod tests {
         states(
             "Error: could not reach the database\n\nCaused by:\n    connection refused (os error 111)\n",
             &["Error: could not reach the database", "connection refused (os error 111)"],
+        );
+    }
+
+    #[test]
+    fn causes_are_told_whether_they_are_numbered_or_not() {
+        states(
+            "Error: could not start\n\nCaused by:\n    0: could not read config.toml\n    1: No such file or directory \
+             (os error 2)\n\nStack backtrace:\n   0: anyhow::error::<impl>::msg\n             at /x/anyhow/src/error.rs:27\n   \
+             1: main\n",
+            &["Error: could not start", "0: could not read config.toml", "1: No such file or directory (os error 2)"],
+        );
+        states(
+            "Exception in thread \"main\" java.lang.IllegalStateException: Failed to load config\n\tat \
+             com.example.Main.load(Main.java:20)\n\tat com.example.Main.main(Main.java:10)\nCaused by: \
+             java.io.FileNotFoundException: /etc/x.conf (No such file or directory)\n\tat \
+             java.base/java.io.FileInputStream.open0(Native Method)\n\t... 1 more\n",
+            &[
+                "Exception in thread \"main\" java.lang.IllegalStateException: Failed to load config",
+                "Caused by: java.io.FileNotFoundException: /etc/x.conf (No such file or directory)",
+            ],
+        );
+        states(
+            "Error: Could not find or load main class Server\nCaused by: java.lang.ClassNotFoundException: Server\n",
+            &["Error: Could not find or load main class Server", "Caused by: java.lang.ClassNotFoundException: Server"],
+        );
+    }
+
+    #[test]
+    fn fields_that_are_not_valid_are_named() {
+        let traceback = "Traceback (most recent call last):\n  File \"/app/server.py\", line 5, in <module>\n    \
+                         settings = Settings()\n  File \"/x/pydantic_settings/main.py\", line 171, in __init__\n    \
+                         super().__init__(\n    ~~~~~~~~~~~~~~~~^\n";
+        let header = "pydantic_core._pydantic_core.ValidationError: 1 validation error for Settings";
+        states(
+            &format!(
+                "{traceback}{header}\napi_key\n  Field required [type=missing, input_value={{}}, input_type=dict]\n    \
+                 For further information visit https://errors.pydantic.dev/2.10/v/missing\n"
+            ),
+            &[header, "api_key", "Field required [type=missing, input_value={}, input_type=dict]"],
+        );
+        let header = "pydantic_core._pydantic_core.ValidationError: 3 validation errors for Settings";
+        let field = |name: &str| format!("{name}\n  Input should be greater than 0 [type=greater_than]\n");
+        states(
+            &format!("{traceback}{header}\n{}{}{}", field("port"), field("size"), field("rate")),
+            &[
+                header,
+                "port",
+                "Input should be greater than 0 [type=greater_than]",
+                "size",
+                "Input should be greater than 0 [type=greater_than]",
+            ],
+        );
+        states(
+            &format!("{header}\n{}Traceback (most recent call last):\nOSError: no such file", field("port")),
+            &["OSError: no such file"],
+        );
+    }
+
+    #[test]
+    fn what_node_and_npm_add_to_an_error_is_left_out() {
+        states(
+            "node:internal/modules/cjs/loader:1404\n  throw err;\n  ^\n\nError: Cannot find module 'express'\nRequire \
+             stack:\n- /app/errors.js\n    at Function._resolveFilename (node:internal/modules/cjs/loader:1401:15) {\n  \
+             code: 'MODULE_NOT_FOUND',\n  requireStack: [ '/app/errors.js' ]\n}\n\nNode.js v22.1.0\n",
+            &["Error: Cannot find module 'express'"],
+        );
+        states(
+            "node:events:497\n      throw er; // Unhandled 'error' event\n      ^\n\nError: listen EADDRINUSE: address \
+             already in use :::3000\n    at Server.setupListenHandle (node:net:1908:16)\nEmitted 'error' event on Server \
+             instance at:\n    at emitErrorNT (node:net:1887:8) {\n  code: 'EADDRINUSE',\n  errno: -98,\n  syscall: \
+             'listen',\n  path: '/missing'\n}\n",
+            &["Error: listen EADDRINUSE: address already in use :::3000"],
+        );
+        states(
+            "npm error code ETARGET\nnpm error notarget No matching version found for nope@99.\nnpm error notarget In most \
+             cases you or one of your dependencies are requesting\nnpm error notarget a package version that doesn't \
+             exist.\nnpm error A complete log of this run can be found in: /root/.npm/_logs/x-debug-0.log\n",
+            &["npm error notarget No matching version found for nope@99."],
+        );
+    }
+
+    #[test]
+    fn an_error_in_a_group_of_exceptions_is_told() {
+        states(
+            "  + Exception Group Traceback (most recent call last):\n  |   File \"/x.py\", line 9, in <module>\n  |     \
+             asyncio.run(main())\n  | ExceptionGroup: unhandled errors in a TaskGroup (1 sub-exception)\n  +-+---------------- \
+             1 ----------------\n    | Traceback (most recent call last):\n    |   File \"/x.py\", line 3, in main\n    |     \
+             raise ValueError('no key')\n    | ValueError: API_KEY is missing\n    +------------------------------------\n",
+            &[
+                "| ExceptionGroup: unhandled errors in a TaskGroup (1 sub-exception)",
+                "| ValueError: API_KEY is missing",
+            ],
         );
     }
 
