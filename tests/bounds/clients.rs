@@ -250,6 +250,36 @@ fn answers_that_nobody_reads_are_bounded() {
 }
 
 #[test]
+fn answers_over_rest_and_in_one_piece_count_until_they_are_read() {
+    let serve = limited(&["unread-mb=2"]);
+    let over_rest = |bytes: u32| {
+        let call = json!({"name": "well.blob", "arguments": {"bytes": bytes}});
+        Ask::post("/api/v1/aggregator/tools/call", call.to_string())
+    };
+    let session = serve.session("/mcp");
+    let in_one_piece = |bytes: u32| {
+        let params = json!({"name": "well.blob", "arguments": {"bytes": bytes}});
+        let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string();
+        session.post(&call).without("Accept").header("Accept", "application/json")
+    };
+    // More than the system takes in for a reader.
+    for ask in [over_rest(30_000_000), in_one_piece(30_000_000)] {
+        let mut slow = serve.connect();
+        let mut unread = slow.ask(&ask);
+        assert_eq!(unread.status, 200);
+        let refused = serve.fetch(&over_rest(1_000_000));
+        assert_eq!(refused.status, 429, "{refused:?}");
+        assert!(refused.body.contains("The answer was dropped") && refused.body.contains("`unread-mb`"), "{refused:?}");
+        let refused = serve.fetch(&in_one_piece(1_000_000)).json();
+        assert!(message_of(&refused).contains("`unread-mb`"), "{refused}");
+        assert_eq!(serve.fetch(&over_rest(1_000)).status, 200, "what is small is sent all the same");
+        assert!(serve.fetch(&in_one_piece(1_000)).json()["result"].is_object());
+        assert!(unread.bytes().len() > 30_000_000, "it was only slow");
+        wait_until("there is room again", || (serve.fetch(&over_rest(1_000_000)).status == 200).then_some(()));
+    }
+}
+
+#[test]
 fn limits_can_come_from_the_environment_and_make_sense() {
     let config = Config::new().server("well", fake());
     let serve = Serve::start_as(&config, |launch| launch.env("MCP_AGGREGATOR_LIMITS", "id-bytes=10, sessions=5"));

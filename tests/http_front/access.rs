@@ -85,6 +85,13 @@ fn without_tokens_the_same_user_and_root_are_served_and_nobody_else() {
         let with = |token: &str| request("GET", SERVERS, &format!("Authorization: Bearer {token}\r\n"), "");
         assert!(shared.send_as(BEN, at, &with(&token)).starts_with("HTTP/1.1 200"), "who has the token is let in");
         assert!(shared.send_as(BEN, at, &with("wrong")).starts_with("HTTP/1.1 401"));
+        for path in ["/", "/login", "/assets/console.css"] {
+            let guess = request("GET", path, "Authorization: Bearer wrong\r\n", "");
+            let answer = shared.send_as(BEN, at, &guess);
+            assert!(answer.starts_with("HTTP/1.1 401"), "a wrong token opens nothing: {answer}");
+            let basic = request("GET", path, "Authorization: Basic wrong\r\n", "");
+            assert!(shared.send_as(BEN, at, &basic).starts_with("HTTP/1.1 403"));
+        }
         let log = serve.stderr_text();
         assert!(log.contains("a request was not let in") && log.contains("other_user"), "{log}");
         assert!(!log.contains(&token), "{log}");

@@ -27,13 +27,19 @@ fn ask(serve: &Serve, path: &str, token: &str) -> Fetched {
     serve.fetch(&Ask::new("GET", path).header("Authorization", &format!("Bearer {token}")))
 }
 
-fn sign_in(serve: &Serve, token: &str) -> Fetched {
+/// The form of the sign-in page, without its body; and what its body begins with.
+fn sign_in_form(serve: &Serve) -> (Ask, String) {
     let door = serve.fetch(&Ask::new("GET", "/login"));
     let cookie = door.headers["set-cookie"].split(';').next().expect("a cookie").to_owned();
     let (_, rest) = door.body.split_once(r#"name="csrf" value=""#).expect("a form has its secret");
     let csrf = rest.split('"').next().expect("it ends");
     let form = Ask::new("POST", "/login").header("Content-Type", "application/x-www-form-urlencoded");
-    serve.fetch(&form.header("Cookie", &cookie).body(format!("csrf={csrf}&token={token}")))
+    (form.header("Cookie", &cookie), format!("csrf={csrf}&token="))
+}
+
+fn sign_in(serve: &Serve, token: &str) -> Fetched {
+    let (form, body) = sign_in_form(serve);
+    serve.fetch(&form.body(body + token))
 }
 
 #[test]
@@ -100,4 +106,65 @@ fn wrong_tokens_at_the_door_of_the_console_count_as_well() {
     assert_eq!(statuses, [401, 401, 429]);
     assert_eq!(sign_in(&serve, GOOD).status, 303, "all tokens are good ones");
     assert!(serve.stderr_text().contains("path=\"/login\""));
+}
+
+#[test]
+fn a_wrong_token_is_refused_and_counts_at_the_pages_of_the_console_as_well() {
+    let folder = TempDir::new().expect("a temporary folder can be made");
+    let serve = serving(&folder);
+    for path in ["/", "/login", "/tools", "/assets/console.css", "/api/docs"] {
+        assert_eq!(ask(&serve, path, "hidden-guess").status, 401, "{path}");
+    }
+    for path in ["/", "/login", STATE] {
+        assert_eq!(ask(&serve, path, "hidden-guess").status, 429, "{path}");
+        assert_eq!(ask(&serve, path, SHORT).status, 429, "{path}: what can be guessed is not believed");
+    }
+    assert_eq!(ask(&serve, "/tools", GOOD).status, 200);
+    assert_eq!(serve.fetch(&Ask::new("GET", "/login")).status, 200, "who shows none may sign in");
+    let for_a_proxy = Ask::new("GET", "/login").header("Authorization", "Basic YW5uOnNlY3JldA==");
+    assert_eq!(serve.fetch(&for_a_proxy).status, 200, "a password for a proxy is no token");
+}
+
+#[test]
+fn who_has_a_token_cannot_try_others_at_the_door_of_the_console() {
+    let folder = TempDir::new().expect("a temporary folder can be made");
+    let serve = serving(&folder);
+    let (form, body) = sign_in_form(&serve);
+    let form = form.header("Authorization", &format!("Bearer {GOOD}"));
+    let guess = |token: &str| serve.fetch(&form.clone().body(format!("{body}{token}"))).status;
+    let statuses: Vec<u16> = (0..6).map(|_| guess("hidden-guess")).collect();
+    assert_eq!(statuses, [401, 401, 401, 401, 401, 429]);
+    assert_eq!(guess(SHORT), 429);
+}
+
+#[test]
+fn a_guess_that_waits_for_its_last_byte_counts_when_it_is_whole() {
+    let folder = TempDir::new().expect("a temporary folder can be made");
+    let serve = serving(&folder);
+    let (form, body) = sign_in_form(&serve);
+    let mut waiting = serve.connect();
+    let request = form.clone().body(format!("{body}{SHORT}")).to_bytes(serve.address());
+    let (all_but_one, last) = request.split_at(request.len() - 1);
+    waiting.write(all_but_one).expect("the service reads");
+    let statuses: Vec<u16> =
+        (0..6).map(|_| serve.fetch(&form.clone().body(format!("{body}hidden-guess"))).status).collect();
+    assert_eq!(statuses, [401, 401, 401, 401, 401, 429]);
+    waiting.write(last).expect("the service reads");
+    assert_eq!(waiting.answer().status, 429);
+}
+
+#[test]
+fn who_is_not_known_may_send_little_and_who_has_signed_in_as_much_as_ever() {
+    let folder = TempDir::new().expect("a temporary folder can be made");
+    let serve = serving(&folder);
+    let large = "x".repeat(65 << 10);
+    let refused = sign_in(&serve, &large);
+    assert_eq!(refused.status, 413, "{refused:?}");
+    assert!(refused.body.contains("at most 64 kB without a token"), "{refused:?}");
+    let inside = sign_in(&serve, GOOD);
+    assert_eq!(inside.status, 303);
+    let cookie = inside.headers["set-cookie"].split(';').next().expect("a cookie").to_owned();
+    let form = Ask::new("POST", "/import").header("Content-Type", "application/x-www-form-urlencoded");
+    // Read to its end, and then found to be from no page of ours.
+    assert_eq!(serve.fetch(&form.header("Cookie", &cookie).body(format!("csrf=wrong&x={large}"))).status, 403);
 }

@@ -132,3 +132,65 @@ fn a_call_that_is_parked_is_resumed_with_the_new_secret_and_not_with_the_old() {
     call.answer(r#"{"content":[]}"#);
     assert_eq!(new.answer_to(id)["result"]["resultType"], "complete");
 }
+
+/// The beginning of a request whose body is never whole.
+fn unfinished(ask: &Ask, serve: &Serve) -> Vec<u8> {
+    let mut bytes = ask.to_bytes(serve.address());
+    bytes.pop();
+    bytes
+}
+
+#[test]
+fn a_request_that_is_still_arriving_ends_with_its_secret() {
+    let puppet = Puppet::new(Spec::legacy().tool("t").echoes());
+    let (serve, tokens) = serving(&puppet);
+    let change = Ask::new("PATCH", "/api/v1/aggregator/settings")
+        .header("Content-Type", "application/json")
+        .body(r#"{"timeout_ms": 1234}"#);
+    let asks = [
+        bearer(Ask::post("/mcp", super::initialize("2025-11-25")), "old-secret-of-ann"),
+        bearer(change, "old-secret-of-ann"),
+    ];
+    let mut connections = [serve.connect(), serve.connect()];
+    for (connection, ask) in connections.iter_mut().zip(&asks) {
+        connection.write(&unfinished(ask, &serve)).expect("the service reads");
+    }
+    rotate(&serve, &tokens);
+    for connection in &mut connections {
+        connection.write(b"}").ok();
+        let mut answer = connection.answer();
+        assert_eq!(answer.status, 401);
+        assert!(String::from_utf8_lossy(&answer.bytes()).contains("removed or replaced while"));
+    }
+    let settings = serve.fetch(&bearer(Ask::new("GET", "/api/v1/aggregator/settings"), "new-secret-of-ann"));
+    assert_ne!(settings.json()["timeout_ms"], 1234);
+}
+
+#[test]
+fn a_call_under_way_is_cancelled_with_the_secret_it_was_made_with() {
+    let puppet = Puppet::new(Spec::legacy().tool("t"));
+    let (serve, tokens) = serving(&puppet);
+    let call = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "s.t", "arguments": {}}});
+    let modern = ModernHttp::new(serve.address(), "/mcp").with_token("old-secret-of-ann");
+    let mut modern_call = call.clone();
+    modern_call["params"] = modern.dress(call["params"].clone());
+    let hello = Hello::default().with_token("old-secret-of-ann");
+    let legacy = HttpSession::introduce(serve.address(), "/mcp", &hello);
+    let over_rest = Ask::post("/api/v1/aggregator/tools/call", json!({"name": "s.t", "arguments": {}}).to_string());
+    let asks =
+        [bearer(over_rest, "old-secret-of-ann"), modern.post(&modern_call.to_string()), legacy.post(&call.to_string())];
+    let mut connections = [(); 3].map(|()| serve.connect());
+    let mut calls = Vec::new();
+    for (connection, ask) in connections.iter_mut().zip(&asks) {
+        // As one piece of JSON, for which nothing is sent before the end.
+        connection.send(&ask.clone().without("Accept").header("Accept", "application/json"));
+        calls.push(puppet.expect("tools/call"));
+    }
+    std::fs::write(tokens.path(), NEW).expect("it can be written");
+    for connection in &mut connections {
+        assert_eq!(connection.answer().status, 401);
+    }
+    for call in calls {
+        call.wait_abandoned();
+    }
+}

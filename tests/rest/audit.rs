@@ -142,3 +142,40 @@ fn that_executions_are_stopped_survives_the_audit_row_that_says_so() {
     let rest = rest.restarted(true);
     assert_eq!(expect(200, &rest.get("/state"))["executions_stopped"], true);
 }
+
+#[test]
+fn a_change_is_carried_out_and_audited_although_whoever_asked_for_it_is_gone() {
+    let rest = Rest::start();
+    rest.register("one", &["--only-generated", "--tools", "2"]);
+    rest.wait_for_status("one", "connected");
+    let tool = expect(200, &rest.get("/servers/one/tools"))[0]["name"].as_str().expect("it has a name").to_owned();
+    // Nothing can be written until this is over.
+    let file = rest.folder.path().join("data/registry.db");
+    let database = rusqlite::Connection::open(file).expect("the registry is a file");
+    database.execute_batch("BEGIN IMMEDIATE").expect("nobody writes for long");
+    let json = |method: &str, path: &str, body: Value| {
+        let ask = Ask::new(method, &format!("{PREFIX}{path}"));
+        ask.header("Content-Type", "application/json").body(body.to_string())
+    };
+    let binding = json!({"document": "a.md", "heading_text": "H", "server_id": "one"});
+    let asks = [
+        json("PATCH", "/settings", json!({"timeout_ms": 1234})),
+        json("POST", "/tools/switch", json!({"names": [tool], "enabled": false})),
+        json("POST", "/bindings", binding),
+    ];
+    for ask in &asks {
+        let mut connection = rest.serve.connect();
+        connection.send(ask);
+        connection.writer().shutdown(std::net::Shutdown::Write).expect("it is open");
+        // The service has seen that nobody waits any more.
+        assert!(connection.wait_closed().is_empty(), "it could not be done yet");
+    }
+    database.execute_batch("ROLLBACK").expect("it was begun");
+    for action in ["settings.change", "tool.disable", "binding.add"] {
+        wait_until(action, || audited(&rest).iter().any(|(done, _)| done == action).then_some(()));
+    }
+    wait_until("the settings hold", || (expect(200, &rest.get("/settings"))["timeout_ms"] == 1234).then_some(()));
+    wait_until("the tool is off", || {
+        (expect(200, &rest.get("/servers/one/tools"))[0]["enabled"] == false).then_some(())
+    });
+}

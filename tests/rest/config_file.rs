@@ -20,10 +20,31 @@ fn what_the_config_file_says_is_changed_there_and_nowhere_else() {
     let two = Config::new().server("given", testkit::fake()).server("more", testkit::fake());
     std::fs::write(&file, two.text()).unwrap();
     rest.wait_for_status("more", "connected");
+    let changed = Config::new().server("given", testkit::fake().arg("--tools").arg("3"));
+    std::fs::write(&file, changed.server("more", testkit::fake()).text()).unwrap();
+    let audited = || {
+        let rows = expect(200, &rest.get("/audit"));
+        let rows = rows.as_array().unwrap().iter().rev().filter(|row| row["who"] == "config file");
+        let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+        rows.map(|row| format!("{} {}", text(&row["action"]), text(&row["target"]))).collect::<Vec<_>>()
+    };
+    wait_until("the change is in the audit log", || {
+        audited().contains(&"server.update given".to_owned()).then_some(())
+    });
     std::fs::write(&file, Config::new().text()).unwrap();
     wait_until("what the file no longer names is gone", || {
         (names(&rest.get("/servers").json()) == ["mine"]).then_some(())
     });
+    let expected = [
+        "server.register given",
+        "server.register more",
+        "server.remove given",
+        "server.remove more",
+        "server.update given",
+    ];
+    let mut done = audited();
+    done.sort_unstable();
+    assert_eq!(done, expected);
 }
 
 #[test]

@@ -41,6 +41,14 @@ impl Annexe for Beside {
         self.console.vouch(parts)
     }
 
+    fn session_token(&self, parts: &Parts) -> Option<Arc<str>> {
+        self.console.session_token(parts)
+    }
+
+    fn is_sign_in(&self, parts: &Parts) -> bool {
+        self.console.is_sign_in(parts)
+    }
+
     fn answer(
         self: Arc<Self>,
         mut parts: Parts,
@@ -55,7 +63,7 @@ impl Annexe for Beside {
             let path = parts.uri.path();
             let signed_out = self.console.until_signed_out(&parts);
             match self.console.has(path) || !self.api.has(path) {
-                true => self.console.answer(parts, body, principal).await.map(ForeignBody::new),
+                true => Arc::clone(&self.console).answer(parts, body, principal).await.map(ForeignBody::new),
                 false => {
                     let response = self.api.answer(parts, body, principal).await.map(ForeignBody::new);
                     // What is heard by a session is heard no longer than it lasts.

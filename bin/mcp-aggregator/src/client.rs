@@ -9,6 +9,7 @@ use remote::Exchange;
 use serde_json::Value;
 
 use crate::failure::Failure;
+use crate::service_file::LocalSecret;
 use crate::{progress, refusal, suggestion};
 
 /// Where the API is below the service's address.
@@ -29,7 +30,25 @@ const LONG_PATIENCE: Duration = Duration::from_secs(6 * 3600);
 #[derive(Clone)]
 pub(crate) struct Client {
     url: String,
-    token: Option<String>,
+    token: Option<Token>,
+}
+
+/// What opens the door of a service. It has no `Debug`, for it knows the secret.
+#[derive(Clone)]
+pub(crate) enum Token {
+    /// A user has named it, for whoever is at the address.
+    Given(String),
+    /// The service has made it, and nobody else is sent it.
+    Local(LocalSecret),
+}
+
+impl Token {
+    fn to_send(&self) -> Option<&str> {
+        match self {
+            Self::Given(secret) => Some(secret),
+            Self::Local(secret) => secret.to_send(),
+        }
+    }
 }
 
 /// Why a service did not do what it was asked.
@@ -52,7 +71,7 @@ impl From<Denial> for Failure {
 
 impl Client {
     /// The service at an address as a user writes it: the scheme may be left out, and a path of ours may be there.
-    pub(crate) fn new(url: &str, token: Option<String>) -> Self {
+    pub(crate) fn new(url: &str, token: Option<Token>) -> Self {
         let url = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
         let url = url.trim_end_matches('/');
         let url = ["/mcp", "/sse", PREFIX].iter().find_map(|path| url.strip_suffix(path)).unwrap_or(url);
@@ -131,7 +150,7 @@ impl Client {
         let refused = refusal::told(&self.url, response.status, &response.body);
         match refused.kind.as_deref() {
             Some("SERVER_NOT_FOUND") => Err(Denial::Other(self.with_servers_like_it(refused).await)),
-            Some("UNAUTHORIZED") if self.token.as_ref().is_some_and(|token| token.contains(':')) => {
+            Some("UNAUTHORIZED") if matches!(&self.token, Some(Token::Given(token)) if token.contains(':')) => {
                 Err(Denial::Other(refused.with_hint(NAMED_TOKEN)))
             }
             _ => Err(Denial::Other(refused)),
@@ -180,10 +199,9 @@ impl Client {
         let failed = |why: &dyn std::fmt::Display| {
             (None, Denial::Other(Failure::new(format!("could not ask the service at {}: {why}", self.url))))
         };
-        let bearer = self.token.as_ref().map(|token| ("authorization".to_owned(), format!("Bearer {token}")));
-        let accept = ("accept".to_owned(), "text/event-stream".to_owned());
-        let exchange =
-            Exchange::new(&format!("{}{PREFIX}{path}", self.url), bearer.into_iter().chain([accept]).collect());
+        let mut headers = self.headers();
+        headers.push(("Accept".to_owned(), "text/event-stream".to_owned()));
+        let exchange = Exchange::new(&format!("{}{PREFIX}{path}", self.url), headers);
         let sent = exchange.map_err(|why| failed(&why))?.send(Bytes::from(body.to_string())).await;
         let mut reply = sent.map_err(|error| failed(&error))?;
         if !(200..300).contains(&reply.status()) {
@@ -252,8 +270,8 @@ impl Client {
     }
 
     fn headers(&self) -> Vec<(String, String)> {
-        let bearer = self.token.as_ref().map(|token| ("Authorization".to_owned(), format!("Bearer {token}")));
-        bearer.into_iter().collect()
+        let secret = self.token.as_ref().and_then(Token::to_send);
+        secret.map(|secret| ("Authorization".to_owned(), format!("Bearer {secret}"))).into_iter().collect()
     }
 }
 

@@ -88,7 +88,8 @@ pub(crate) async fn export(store: &Store, secrets: Secrets) -> Result<Value, Fai
 }
 
 pub(crate) async fn import(store: &Store, backup: &Value) -> Result<Value, Failure> {
-    refuse(&service::backup::problems_with(backup))?;
+    let kept = store.skills().await.map_err(failed)?;
+    refuse(&service::backup::problems_with(backup, &kept))?;
     let mut change = store.transaction("import a registry").await.map_err(failed)?;
     let report = change.import(backup, Existing::Kept).await.map_err(failed)?;
     commit(change, note("registry.import", "registry", json!({ "added": report.added }))).await?;

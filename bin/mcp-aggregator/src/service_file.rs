@@ -99,7 +99,46 @@ fn local_token_in(said: &Value) -> Option<LocalTokenUse> {
     Some(LocalTokenUse { file: said["file"].as_str()?.into(), is_needed: said["is_needed"].as_bool()? })
 }
 
+/// Removes what a service left behind that did not end in order. Called by who has the lock of the registry `database`:
+/// whoever said in `folder` that it serves that one is gone, even if its number is in use again.
+pub(crate) fn remove_stale(folder: &Path, database: &str) -> io::Result<()> {
+    let is_stale = |running: &Running| running.database == database || running.keeper(folder).is_none();
+    if !read(folder).is_some_and(|running| is_stale(&running)) {
+        return Ok(());
+    }
+    match fs::remove_file(folder.join(NAME)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// The local token of a service. It has no `Debug`, for it knows the secret.
+#[derive(Clone)]
+pub(crate) struct LocalSecret {
+    secret: String,
+    running: Running,
+    folder: PathBuf,
+}
+
+impl LocalSecret {
+    /// The secret of the service that a file in `folder` tells of.
+    pub(crate) fn new(secret: String, running: &Running, folder: &Path) -> Self {
+        Self { secret, running: running.clone(), folder: folder.to_owned() }
+    }
+
+    /// The secret, as long as that service has its registry. After its end anybody may listen at its address, so this is
+    /// asked before every request.
+    pub(crate) fn to_send(&self) -> Option<&str> {
+        self.running.has_registry(&self.folder).then_some(&*self.secret)
+    }
+}
+
 impl Running {
+    /// Whether its process has the registry now. It may not answer any more.
+    pub(crate) fn has_registry(&self, folder: &Path) -> bool {
+        Location::parse(&self.database).is_ok_and(|place| tenancy::is_kept_by(self.pid, &place, Some(folder)))
+    }
+
     /// Who keeps its registry now: itself, if it still runs.
     pub(crate) fn keeper(&self, folder: &Path) -> Option<String> {
         Location::parse(&self.database).ok().and_then(|place| tenancy::keeper(&place, Some(folder)))
@@ -133,6 +172,24 @@ mod tests {
         assert_eq!(read(&folder).unwrap().local_token, Some(token));
         drop(file);
         fs::remove_dir(&folder).unwrap();
+    }
+
+    #[test]
+    fn what_a_crashed_service_left_is_removed_and_what_a_running_one_says_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let location = Location::in_folder(folder.path());
+        let left = |url| ServiceFile::write(folder.path(), url, &location.to_string(), None).map(std::mem::forget);
+        left("http://127.0.0.1:1").unwrap();
+        let tenancy = tenancy::Tenancy::take(&location, Some(folder.path())).unwrap();
+        // Its number is that of the new service, as is usual in a container.
+        remove_stale(folder.path(), &location.to_string()).unwrap();
+        assert_eq!(read(folder.path()), None);
+        left("http://127.0.0.1:2").unwrap();
+        remove_stale(folder.path(), "/elsewhere/registry.db").unwrap();
+        assert!(read(folder.path()).is_some(), "its service has the registry");
+        drop(tenancy);
+        remove_stale(folder.path(), "/elsewhere/registry.db").unwrap();
+        assert_eq!(read(folder.path()), None);
     }
 
     #[test]

@@ -10,10 +10,10 @@ use registry::{Location, Store};
 use tokio::time::sleep;
 
 use crate::admission::TOKEN_VARIABLE;
-use crate::client::{Client, Denial};
+use crate::client::{Client, Denial, Token};
 use crate::failure::Failure;
 use crate::output::say;
-use crate::service_file::{self, LocalTokenUse, Running};
+use crate::service_file::{self, LocalSecret, LocalTokenUse, Running};
 use crate::storage::StorageArguments;
 use crate::{local_token, progress, tenancy};
 
@@ -113,8 +113,11 @@ impl TargetArguments {
     /// tells of may be gone.
     pub(crate) async fn running(&self) -> Result<Option<Client>, Failure> {
         if let Some(url) = &self.url {
-            let token = self.token()?.map_or_else(|| self.local_token_of(url), |token| Ok(Some(token)));
-            return Ok(Some(Client::new(url, token?)));
+            let token = match self.token()? {
+                Some(token) => Some(Token::Given(token)),
+                None => self.local_token_of(url)?.map(Token::Local),
+            };
+            return Ok(Some(Client::new(url, token)));
         }
         let began = Instant::now();
         loop {
@@ -163,8 +166,11 @@ impl TargetArguments {
     /// not: what is then done without it, it would not know of.
     async fn answering(&self, running: &Running, folder: &Path) -> Result<Word, Failure> {
         let keeper = running.keeper(folder);
-        let token = self.token()?.map_or_else(|| read_local_token(running), |token| Ok(Some(token)));
-        let client = Client::new(&running.url, token?);
+        let token = match self.token()? {
+            Some(token) => Some(Token::Given(token)),
+            None => read_local_token(running, folder)?.map(Token::Local),
+        };
+        let client = Client::new(&running.url, token);
         let asked = if keeper.is_some() || running.is_alive() { Some(client.get("/state").await) } else { None };
         match (asked, keeper) {
             (Some(Err(Denial::Absent(failure))), Some(keeper)) => Ok(Word::Unheard(Failure {
@@ -194,10 +200,13 @@ impl TargetArguments {
     }
 
     /// The local token of the service that says in the data directory that it is at `url`. No other is sent it.
-    fn local_token_of(&self, url: &str) -> Result<Option<String>, Failure> {
-        let running = self.storage.folder().ok().and_then(|folder| service_file::read(&folder));
+    fn local_token_of(&self, url: &str) -> Result<Option<LocalSecret>, Failure> {
+        let Ok(folder) = self.storage.folder() else { return Ok(None) };
         let is_there = |running: &Running| Client::new(&running.url, None).url() == Client::new(url, None).url();
-        running.filter(is_there).map_or(Ok(None), |running| read_local_token(&running))
+        match service_file::read(&folder).filter(is_there) {
+            Some(running) => read_local_token(&running, &folder),
+            None => Ok(None),
+        }
     }
 
     /// The token that a client needs which is to use the service at `url`, if it needs one.
@@ -208,7 +217,8 @@ impl TargetArguments {
         let running = self.storage.folder().ok().and_then(|folder| service_file::read(&folder));
         let needed = running.and_then(|running| running.local_token).filter(|token| token.is_needed);
         let Some(LocalTokenUse { file, .. }) = needed else { return Ok(None) };
-        Ok(self.local_token_of(url)?.map(|token| (token, TokenFrom::File(file))))
+        let token = self.local_token_of(url)?;
+        Ok(token.and_then(|token| token.to_send().map(|token| (token.to_owned(), TokenFrom::File(file)))))
     }
 
     /// What opens its door, if anything is needed.
@@ -234,12 +244,12 @@ pub(crate) enum TokenFrom {
 }
 
 /// The token that a service made for this machine, for which nobody has to be asked.
-fn read_local_token(running: &Running) -> Result<Option<String>, Failure> {
+fn read_local_token(running: &Running, folder: &Path) -> Result<Option<LocalSecret>, Failure> {
     let Some(token) = &running.local_token else { return Ok(None) };
     match local_token::read(&token.file) {
         // The service knows us by our connection.
         Err(_) if !token.is_needed => Ok(None),
-        read => read.map(Some),
+        read => read.map(|secret| Some(LocalSecret::new(secret, running, folder))),
     }
 }
 
@@ -276,6 +286,7 @@ fn token_in(file: &Path) -> Result<String, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{Read, Write};
 
     #[test]
     fn a_token_that_cannot_be_sent_is_said_and_an_empty_one_is_none() {
@@ -310,6 +321,63 @@ mod tests {
         assert!(other.find().await.is_err(), "whatever it is called");
         drop((tenancy, word));
         assert!(target.find().await.is_ok());
+    }
+
+    /// Somebody who listens at a port, and what they are sent.
+    fn listener() -> (String, std::sync::mpsc::Receiver<String>) {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("there is a port");
+        let url = format!("http://{}", listener.local_addr().expect("it is bound"));
+        let (heard, hears) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.expect("somebody connects");
+                let mut head = Vec::new();
+                while !head.ends_with(b"\r\n\r\n") {
+                    let mut byte = [0];
+                    stream.read_exact(&mut byte).expect("a request comes whole");
+                    head.extend(byte);
+                }
+                if heard.send(String::from_utf8(head).expect("a head is text")).is_err() {
+                    return;
+                }
+                let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}";
+                stream.write_all(answer).expect("the client reads");
+            }
+        });
+        (url, hears)
+    }
+
+    #[tokio::test]
+    async fn only_the_process_that_has_the_registry_is_sent_the_local_token() {
+        let folder = tempfile::tempdir().expect("there is room for a folder");
+        let storage =
+            || StorageArguments { data_dir: Some(folder.path().to_owned()), database: None, database_schema: None };
+        let target = TargetArguments { url: None, token_file: None, storage: storage() };
+        let location = Location::in_folder(folder.path());
+        let token = local_token::LocalToken::find_or_create(folder.path()).unwrap_or_else(|error| panic!("{error}"));
+        let (url, hears) = listener();
+        let named = TargetArguments { url: Some(url.clone()), token_file: None, storage: storage() };
+        let is_sent = || hears.recv().expect("it was asked").contains(&*token.secret);
+        // As after a crash: the number of the service is in use again, and somebody else listens at its port.
+        let token_use = LocalTokenUse { file: token.file.clone(), is_needed: true };
+        let database = location.to_string();
+        let _word = service_file::ServiceFile::write(folder.path(), &url, &database, Some(&token_use));
+        let asked = target.running().await.unwrap_or_else(|failure| panic!("{failure}"));
+        assert!(asked.is_some() && !is_sent(), "nobody has the registry");
+        let by_url = named.running().await.unwrap_or_else(|failure| panic!("{failure}")).expect("it is named");
+        assert!(by_url.get("/state").await.is_ok() && !is_sent());
+        assert_eq!(target.token_for_clients(&url).unwrap_or_else(|failure| panic!("{failure}")), None);
+
+        let tenancy = tenancy::Tenancy::take(&location, Some(folder.path())).expect("nobody has it");
+        let client = target.running().await.unwrap_or_else(|failure| panic!("{failure}")).expect("it answers");
+        assert!(is_sent(), "the service itself");
+        assert!(by_url.get("/state").await.is_ok() && is_sent());
+        assert!(target.token_for_clients(&url).is_ok_and(|token| token.is_some()));
+        // Another service has the registry by now, and has not said yet where it is.
+        fs::write(folder.path().join("registry.db.lock"), "1").expect("the lock can be written");
+        assert!(client.get("/state").await.is_ok() && !is_sent());
+        drop(tenancy);
+        assert!(client.get("/state").await.is_ok() && !is_sent(), "also by a command that goes on");
     }
 
     #[tokio::test]

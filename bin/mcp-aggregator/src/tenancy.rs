@@ -68,12 +68,19 @@ impl Tenancy {
 /// Who keeps the registry at `location`, as far as can be told: a process, in words. It may not listen yet, or not answer.
 pub(crate) fn keeper(location: &Location, folder: Option<&Path>) -> Option<String> {
     let path = lock_of(location, folder)?;
-    // Shared, and given back at once: several may look at the same time, and nobody is kept out.
-    let lock = File::open(&path).ok()?;
-    if !matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)) {
-        return None;
-    }
-    Some(holder(&path))
+    is_locked(&path).then(|| holder(&path))
+}
+
+/// Whether the process with that number keeps the registry at `location`.
+pub(crate) fn is_kept_by(pid: u32, location: &Location, folder: Option<&Path>) -> bool {
+    let Some(path) = lock_of(location, folder) else { return false };
+    is_locked(&path) && fs::read_to_string(&path).is_ok_and(|holder| holder.trim() == pid.to_string())
+}
+
+/// Whether a service has the lock. Shared, and given back at once: several may look at the same time, and nobody is kept
+/// out.
+fn is_locked(path: &Path) -> bool {
+    File::open(path).is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }
 
 /// The process that has a lock, in words. It writes its number into the file once it has it.
@@ -194,8 +201,10 @@ mod tests {
         let shown = keeper(&location, None).unwrap();
         let program = std::env::args().next().unwrap();
         assert!(shown.starts_with(&format!("process {} (`{program}", std::process::id())), "{shown}");
+        assert!(is_kept_by(std::process::id(), &location, None) && !is_kept_by(1, &location, None));
         drop(tenancy);
         assert_eq!(keeper(&location, None), None);
+        assert!(!is_kept_by(std::process::id(), &location, None), "its number is still in the file");
         Tenancy::take(&location, None).expect("who looked has let go of it");
     }
 

@@ -15,6 +15,9 @@ use crate::way::{CatchingUp, Message, Way, What};
 /// Messages in one batch. Their answers are kept until all are there, so there must be an end to them.
 const MOST_MESSAGES: usize = 100;
 
+/// Bytes of answers that one batch gathers; further answers are replaced by errors. The last one may go beyond it.
+const MOST_BYTES: usize = 32 << 20;
+
 /// The answers to one batch, until they are complete and leave as one array.
 struct Batch {
     way: Arc<dyn Way>,
@@ -88,7 +91,15 @@ impl Batch {
 impl Way for Batch {
     fn send(&self, what: What, message: Message<'_>) {
         match what {
-            What::Answer => self.add(|array| message.write_to(array)),
+            What::Answer => self.add(|array| match array.len() <= MOST_BYTES {
+                true => message.write_to(array),
+                false => {
+                    let text =
+                        format!("The answers to this batch have more than {} MB; ask one by one", MOST_BYTES >> 20);
+                    let refusal = reply::error(&message.answered_id(), code::INTERNAL_ERROR, &text, None);
+                    Message::Own(&refusal).write_to(array);
+                }
+            }),
             What::Aside => self.way.send(what, message),
         }
     }
@@ -119,5 +130,51 @@ impl Way for Batch {
 
     fn is_gone(&self) -> bool {
         self.way.is_gone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Keeps the last message.
+    #[derive(Default)]
+    struct Last(Mutex<Vec<u8>>);
+
+    impl Way for Last {
+        fn send(&self, _: What, message: Message<'_>) {
+            let mut last = Vec::new();
+            message.write_to(&mut last);
+            *self.0.lock().unwrap() = last;
+        }
+        fn give_up(&self) {}
+        fn flush(&self) {}
+        fn catching_up(&self) -> Option<CatchingUp<'_>> {
+            None
+        }
+        fn is_full(&self) -> bool {
+            false
+        }
+        fn is_gone(&self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn a_batch_gathers_so_many_bytes_and_then_errors() {
+        let last = Arc::new(Last::default());
+        let way = Arc::clone(&last) as Arc<dyn Way>;
+        let batch = Batch { way, gathered: Mutex::new(Gathered { missing: 4, array: Vec::new() }) };
+        let answer = |id: u32| format!(r#"{{"jsonrpc":"2.0","id":{id},"result":"{}"}}"#, "x".repeat(20 << 20));
+        for id in 1..=4 {
+            batch.send(What::Answer, Message::Own(answer(id).as_bytes()));
+        }
+        let gathered = last.0.lock().unwrap();
+        assert!(gathered.len() < 41 << 20, "{}", gathered.len());
+        let tail = String::from_utf8_lossy(&gathered[40 << 20..]);
+        for id in [3, 4] {
+            assert!(tail.contains(&format!(r#""id":{id},"error""#)), "{tail}");
+        }
+        assert!(tail.contains("more than 32 MB; ask one by one"), "{tail}");
     }
 }

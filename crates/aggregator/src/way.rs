@@ -4,6 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 use bytes::Bytes;
+use protocol::envelope::{Envelope, Kind};
 use protocol::splice::{Edit, Piece, splice};
 use upstream::Outbox;
 
@@ -103,6 +104,20 @@ impl Way for Outbox {
 }
 
 impl Message<'_> {
+    /// The id that an answer has.
+    pub fn answered_id(&self) -> Vec<u8> {
+        // Usually it is all that is replaced in what a server wrote, and that may be long.
+        if let Self::Spliced { edits: [Edit { with, .. }], .. } = self {
+            return with.to_vec();
+        }
+        let mut line = Vec::new();
+        self.write_to(&mut line);
+        match Envelope::scan(&line) {
+            Ok(Envelope { kind: Kind::Response { id, .. }, .. }) => id.of(&line).to_vec(),
+            _ => b"null".to_vec(),
+        }
+    }
+
     /// Appends the whole message, without its newline.
     pub fn write_to(&self, out: &mut Vec<u8>) {
         match self {

@@ -27,6 +27,8 @@ pub(crate) struct Endpoint {
     pub(crate) fails: Vec<&'static str>,
     /// Whoever asks need not say who they are: everybody gets the same, and it tells nothing.
     pub(crate) is_public: bool,
+    /// It changes nothing of ours, and is given up when whoever asked is gone. What changes something is done to its end.
+    pub(crate) ends_with_client: bool,
     pub(crate) run: Handler,
 }
 
@@ -82,7 +84,6 @@ impl Endpoint {
 
     fn new(method: Method, path: &str, summary: &'static str, run: Handler) -> Self {
         Self {
-            method,
             path: format!("{PREFIX}{path}"),
             group: "",
             summary,
@@ -92,6 +93,8 @@ impl Endpoint {
             answers: Vec::new(),
             fails: Vec::new(),
             is_public: false,
+            ends_with_client: method == Method::GET,
+            method,
             run,
         }
     }
@@ -185,6 +188,12 @@ impl Endpoint {
     /// What can go wrong here.
     pub(crate) fn fails(mut self, codes: &[&'static str]) -> Self {
         self.fails.extend(codes);
+        self
+    }
+
+    /// It is given up when whoever asked is gone.
+    pub(crate) fn ends_with_client(mut self) -> Self {
+        self.ends_with_client = true;
         self
     }
 

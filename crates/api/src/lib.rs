@@ -130,7 +130,12 @@ impl Api {
         let auth_counter = self.auth_counter.clone();
         let headers = parts.headers;
         let asked = Asked { service, actor, headers, closing, documents, model, auth_counter, path, query, body };
-        (endpoint.run)(asked).await.map_err(|error| mistake::answer(&error))
+        let running = (endpoint.run)(asked);
+        let done = match endpoint.ends_with_client {
+            true => running.await,
+            false => service::servers::to_the_end(running).await,
+        };
+        done.map_err(|error| mistake::answer(&error))
     }
 
     /// Runs a document as a request for that would, and waits until it is over: `wanted` is what its body would be.

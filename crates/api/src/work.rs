@@ -1,12 +1,15 @@
-//! Work that takes its time, told as events to who asked for it while it goes on. Who stops reading stops it.
+//! Work that takes its time, told as events to who asked for it while it goes on. Who stops reading stops it, and so does who
+//! reads too slowly.
 
-use std::pin::{Pin, pin};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::Value;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::task::AbortHandle;
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -16,10 +19,23 @@ use crate::events::STILL_HERE;
 /// How often a silent stream says that it is still there.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// Who tells what happens. What is told is no more than a few events for every block and call, and the words of a model,
-/// so a reader that is slow is waited for without a bound.
+/// Bytes that may wait for a slow reader. One event more may be as long as a result.
+const MOST_UNREAD: usize = 16 << 20;
+
+/// Who tells what happens.
 #[derive(Debug, Clone)]
-pub(crate) struct Telling(mpsc::UnboundedSender<Bytes>);
+pub(crate) struct Telling {
+    events: mpsc::UnboundedSender<Bytes>,
+    unread: Arc<UnreadBytes>,
+}
+
+/// How much waits for the reader.
+#[derive(Debug, Default)]
+struct UnreadBytes {
+    count: AtomicUsize,
+    /// It is too much.
+    overflow: Notify,
+}
 
 impl Telling {
     /// Tells one thing.
@@ -28,8 +44,12 @@ impl Telling {
     }
 
     fn send(&self, bytes: Bytes) {
+        if self.unread.count.fetch_add(bytes.len(), Ordering::Relaxed) > MOST_UNREAD {
+            self.unread.overflow.notify_one();
+            return;
+        }
         // Nobody listens any more: then this work is about to end.
-        self.0.send(bytes).unwrap_or_default();
+        self.events.send(bytes).unwrap_or_default();
     }
 }
 
@@ -38,20 +58,23 @@ impl Telling {
 pub(crate) struct WorkStream {
     opening: Option<Bytes>,
     told: mpsc::UnboundedReceiver<Bytes>,
+    unread: Arc<UnreadBytes>,
     task: AbortHandle,
 }
 
 impl WorkStream {
     /// Begins the work; it is over when the future is, and so is the stream.
     pub(crate) fn of<W: Future<Output = ()> + Send + 'static>(work: impl FnOnce(Telling) -> W) -> Self {
-        let (sender, told) = mpsc::unbounded_channel();
-        let telling = Telling(sender);
+        let (events, told) = mpsc::unbounded_channel();
+        let telling = Telling { events, unread: Arc::default() };
+        let unread = Arc::clone(&telling.unread);
         let task = tokio::spawn(alive(telling.clone(), work(telling)));
-        Self { opening: Some(Bytes::from_static(b": hello\n\n")), told, task: task.abort_handle() }
+        Self { opening: Some(Bytes::from_static(b": hello\n\n")), told, unread, task: task.abort_handle() }
     }
 }
 
-/// Waits for `work`, saying now and then that it goes on.
+/// Waits for `work`, saying now and then that it goes on. It is given up if its reader is too slow, whose stream ends early
+/// then.
 async fn alive(telling: Telling, work: impl Future<Output = ()>) {
     let mut work = pin!(work);
     let mut signs = interval(KEEP_ALIVE);
@@ -60,6 +83,10 @@ async fn alive(telling: Telling, work: impl Future<Output = ()>) {
     loop {
         tokio::select! {
             () = &mut work => return,
+            () = telling.unread.overflow.notified() => {
+                tracing::warn!(most = MOST_UNREAD, "work was given up: who asked for it does not read what is told of it");
+                return;
+            }
             _ = signs.tick() => telling.send(Bytes::from_static(STILL_HERE)),
         }
     }
@@ -70,12 +97,42 @@ impl Pieces for WorkStream {
         if let Some(opening) = self.opening.take() {
             return Poll::Ready(Some(opening));
         }
-        Pin::new(&mut self.told).get_mut().poll_recv(context)
+        let piece = std::task::ready!(self.told.poll_recv(context));
+        let length = piece.as_ref().map_or(0, Bytes::len);
+        self.unread.count.fetch_sub(length, Ordering::Relaxed);
+        Poll::Ready(piece)
     }
 }
 
 impl Drop for WorkStream {
     fn drop(&mut self) {
         self.task.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use std::future::poll_fn;
+
+    #[tokio::test]
+    async fn work_ends_when_nobody_reads_what_is_told_of_it() {
+        let text = "x".repeat(1 << 20);
+        let (ended, end) = tokio::sync::oneshot::channel::<()>();
+        let mut stream = WorkStream::of(|telling| async move {
+            let _ended = ended;
+            loop {
+                telling.event("said", &json!(text));
+                tokio::task::yield_now().await;
+            }
+        });
+        // It is dropped without a word.
+        end.await.unwrap_err();
+        let mut read = 0;
+        while let Some(piece) = poll_fn(|context| stream.poll_next(context)).await {
+            read += piece.len();
+        }
+        assert!((MOST_UNREAD..MOST_UNREAD + (3 << 20)).contains(&read), "{read}");
     }
 }

@@ -48,6 +48,8 @@ use visit::Visit;
 
 /// So many messages may wait for a page to show them.
 const FLASHES: usize = 1000;
+/// Bytes of one of them.
+const LONGEST_FLASH: usize = 16 << 10;
 
 /// Whose a secret is, if it is a token.
 pub type Whose = Arc<dyn Fn(&str) -> Option<Arc<str>> + Send + Sync>;
@@ -163,10 +165,23 @@ impl Console {
         self.sessions.lasting(&parts.headers).filter(|_| !parts.headers.contains_key(http::header::AUTHORIZATION))
     }
 
+    /// The token with which somebody signed in whose session a request belongs to, whether or not it comes from one of our
+    /// pages.
+    pub fn session_token(&self, parts: &Parts) -> Option<Arc<str>> {
+        let visitor = self.sessions.visitor(&parts.headers);
+        visitor.principal.and_then(|_| self.sessions.token(&visitor.id))
+    }
+
+    /// Whether a request shows a token in its body. If that is a wrong one it is answered with status 401.
+    pub fn is_sign_in(&self, parts: &Parts) -> bool {
+        routes::is_sign_in(&parts.method, parts.uri.path())
+    }
+
     /// Answers a request. `principal` is the name of its token, or empty if it showed none.
-    pub async fn answer(&self, parts: Parts, body: Bytes, principal: Arc<str>) -> Response<Body> {
-        let visit = Visit::new(self, &parts, &body, principal);
-        routes::answer(visit).await
+    pub async fn answer(self: Arc<Self>, parts: Parts, body: Bytes, principal: Arc<str>) -> Response<Body> {
+        let is_change = routes::is_change(&parts.method, parts.uri.path());
+        let answering = async move { routes::answer(Visit::new(&self, &parts, &body, principal)).await };
+        if is_change { service::servers::to_the_end(answering).await } else { answering.await }
     }
 
     /// The answer to a request that is not let in.
@@ -211,7 +226,11 @@ impl Console {
     }
 
     /// Something to be shown on the next page that this visitor sees.
-    fn remember(&self, visitor: &str, flash: Flash) {
+    fn remember(&self, visitor: &str, mut flash: Flash) {
+        if flash.message.len() > LONGEST_FLASH {
+            flash.message.truncate(flash.message.floor_char_boundary(LONGEST_FLASH));
+            flash.message.push('…');
+        }
         let mut flashes = self.flashes.lock().unwrap_or_else(PoisonError::into_inner);
         if flashes.len() >= FLASHES {
             flashes.clear();

@@ -39,6 +39,22 @@ pub(crate) fn is_known(path: &str) -> bool {
     path == "/" || OURS.contains(&first)
 }
 
+/// Whether a request shows a token in its body.
+pub(crate) fn is_sign_in(method: &Method, path: &str) -> bool {
+    *method == Method::POST && matches!(parts_of(path).as_slice(), ["login"])
+}
+
+/// Whether a request changes something of ours. That is done to its end; others are given up when whoever asked is gone.
+pub(crate) fn is_change(method: &Method, path: &str) -> bool {
+    let ends_with_client =
+        matches!(parts_of(path).as_slice(), ["login" | "connect" | "playground"] | ["documents", "run"]);
+    *method == Method::POST && !ends_with_client
+}
+
+fn parts_of(path: &str) -> Vec<&str> {
+    path.split('/').filter(|part| !part.is_empty()).collect()
+}
+
 /// Answers a request.
 pub(crate) async fn answer(visit: Visit<'_>) -> Response<Body> {
     if let Some(asset) = assets::at(&visit.path) {
@@ -77,7 +93,7 @@ async fn run(visit: &Visit<'_>) -> Result<Reply, Error> {
             Some(code) => login::redeem(visit, code),
             None => login::show(visit, None),
         }),
-        (&Method::POST, ["login"]) => Ok(login::enter(visit).await),
+        (&Method::POST, ["login"]) => Ok(login::enter(visit)),
         (&Method::POST, ["logout"]) => Ok(login::leave(visit)),
         (&Method::GET, ["servers", name]) => server::show(visit, name).await,
         // What was sent there and refused left this address behind.
@@ -160,4 +176,20 @@ fn failed(visit: &Visit<'_>, error: &Error) -> Response<Body> {
     );
     let page = frame::Page { title: title.into(), body, ..frame::Page::default() };
     reply::whole(status, frame::framed(&page, &visit.around()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_changes_nothing_of_ours_is_given_up_with_its_client() {
+        for path in ["/settings", "/import", "/servers/a/remove", "/tools", "/executions/stop", "/add", "/logout"] {
+            assert!(is_change(&Method::POST, path) && !is_change(&Method::GET, path), "{path}");
+        }
+        for path in ["/playground", "/documents/run", "/login", "//login/"] {
+            assert!(!is_change(&Method::POST, path), "{path}");
+        }
+        assert!(is_sign_in(&Method::POST, "//login/") && !is_sign_in(&Method::GET, "/login"));
+    }
 }

@@ -62,10 +62,7 @@ pub(crate) fn admit(shared: &Shared, connection: &Connection, parts: &Parts) -> 
         }
         None => shared.local.admit(connection.peer, &parts.headers)?,
     };
-    let identify = |token: Arc<str>| match &shared.tokens {
-        Some(tokens) => tokens.identify(&token),
-        None => shared.local.identify(&token),
-    };
+    let identify = |token: Arc<str>| identify(shared, &token);
     // Who shows a wrong token is told so, whatever else is known.
     let vouch = |denied| match (denied, &shared.annexe) {
         (Denied::Missing | Denied::OtherUser | Denied::UnknownUser, Some(annexe)) => {
@@ -74,6 +71,14 @@ pub(crate) fn admit(shared: &Shared, connection: &Connection, parts: &Parts) -> 
         _ => Err(denied),
     };
     Some(admitted.or_else(vouch))
+}
+
+/// Who has a secret, if it opens.
+pub(crate) fn identify(shared: &Shared, secret: &str) -> Option<Credential> {
+    match &shared.tokens {
+        Some(tokens) => tokens.identify(secret),
+        None => shared.local.identify(secret),
+    }
 }
 
 /// Notes that a request was not let in, and makes the answer to it.
@@ -102,6 +107,16 @@ pub(crate) fn refusal(shared: &Shared, connection: &Connection, path: &str, deni
             refusal(StatusCode::UNAUTHORIZED, shared.local.unknown_user_hint().into(), Some(CHALLENGE))
         }
         (Denied::OtherUser, _) => refusal(StatusCode::FORBIDDEN, shared.local.other_user_hint().into(), None),
+    }
+}
+
+/// The answer to a request whose token was removed or replaced while it was read or carried out.
+pub(crate) fn revoked() -> Refusal {
+    Refusal {
+        status: StatusCode::UNAUTHORIZED,
+        why: "Unauthorized: the token was removed or replaced while this request was under way".into(),
+        challenge: Some(WRONG_TOKEN_CHALLENGE),
+        retry_after: None,
     }
 }
 

@@ -16,6 +16,7 @@ use hyper::{Method, Response, StatusCode};
 use crate::admission::{self, Connection, Refusal};
 use crate::body::Body;
 use crate::front::Shared;
+use crate::identity::{Full, Identity, SMALL_ANSWER};
 use crate::intake;
 use crate::place::Place;
 use crate::tokens::Denied;
@@ -39,6 +40,12 @@ pub trait Annexe: Send + Sync {
 
     /// The token of a session of its own that a request without a token came with, if it did.
     fn vouch(&self, parts: &Parts) -> Option<Arc<str>>;
+
+    /// The token of the session that a request belongs to, whether or not it may act for it.
+    fn session_token(&self, parts: &Parts) -> Option<Arc<str>>;
+
+    /// Whether a request shows a token in its body. If that is a wrong one it is answered with status 401.
+    fn is_sign_in(&self, parts: &Parts) -> bool;
 
     /// Answers a request that was let in, on behalf of who sent it: the name of a token, or nothing without tokens.
     fn answer(
@@ -132,6 +139,7 @@ pub(crate) async fn answer(
     body: Incoming,
 ) -> Response<Body> {
     let path = parts.uri.path().to_owned();
+    // Who shows no token, and may ask without one.
     let mut is_unknown = false;
     let credential = match admission::admit(shared, connection, &parts) {
         Some(Ok(credential)) => Some(credential),
@@ -139,19 +147,19 @@ pub(crate) async fn answer(
             parts.extensions.insert(LetInByConnection);
             None
         }
-        // Who belongs to another user is told so at once, and not asked for a token.
-        Some(Err(denied)) if denied != Denied::OtherUser && annexe.is_public(&path) => {
+        // A wrong token counts, and who belongs to another user is told so at once.
+        Some(Err(Denied::Missing | Denied::UnknownUser)) if annexe.is_public(&path) => {
             is_unknown = true;
             None
         }
         Some(Err(denied)) => return refused(annexe, &admission::refusal(shared, connection, &path, denied)),
     };
     let principal = Arc::clone(credential.as_ref().map_or(&shared.nobody, |credential| credential.name()));
-    let may_sign_in = is_unknown && parts.method == Method::POST;
-    if may_sign_in && let Some(refusal) = admission::sign_in_refusal(shared, connection) {
-        return refused(annexe, &refusal);
-    }
-    let identity = match connection.door.identify(&shared.identities, &principal) {
+    // A form shows in its body that it may act for its session. Until then it only counts as a request of that session.
+    let session = if is_unknown { annexe.session_token(&parts) } else { None };
+    let credential = credential.or_else(|| admission::identify(shared, &session?));
+    let name = credential.as_ref().map_or(&shared.nobody, |credential| credential.name());
+    let identity = match connection.door.identify(&shared.identities, name) {
         Ok(identity) => identity,
         Err(full) => {
             let mut response = refuse(annexe, StatusCode::TOO_MANY_REQUESTS, &full.why);
@@ -159,22 +167,73 @@ pub(crate) async fn answer(
             return response;
         }
     };
-    match intake::whole(body, &shared.limits, &identity).await {
-        Ok(body) => {
-            let response = Arc::clone(annexe).answer(parts, body, principal).await;
-            if may_sign_in && response.status() == StatusCode::UNAUTHORIZED {
-                let refusal = admission::refusal(shared, connection, &path, Denied::Wrong);
-                if refusal.status == StatusCode::TOO_MANY_REQUESTS {
-                    return refused(annexe, &refusal);
-                }
-            }
-            response.map(|body| Body::Foreign(body.while_welcome(shared.until_revoked(credential.as_ref()))))
-        }
+    let request = Request { parts, body, principal, is_unknown: is_unknown && credential.is_none() };
+    let answered = take(shared, connection, annexe, request, &identity);
+    match shared.while_welcome(credential.as_ref(), answered).await {
+        Some(response) => match refusal_of_answer(&response, &identity) {
+            Some((status, why)) => refuse(annexe, status, &why),
+            None => response.map(|body| Body::Foreign(body.while_welcome(shared.until_revoked(credential.as_ref())))),
+        },
+        None => intake::closing(refused(annexe, &admission::revoked())),
+    }
+}
+
+/// A request that was let in.
+struct Request {
+    parts: Parts,
+    body: Incoming,
+    principal: Arc<str>,
+    /// Nobody knows who sent it.
+    is_unknown: bool,
+}
+
+/// Takes a request in and has it answered.
+async fn take(
+    shared: &Shared,
+    connection: &Connection,
+    annexe: &Arc<dyn Annexe>,
+    request: Request,
+    identity: &Arc<Identity>,
+) -> Foreign {
+    let Request { parts, body, principal, is_unknown } = request;
+    let body = match is_unknown {
+        true => intake::of_unknown(body, &shared.limits, identity).await,
+        false => intake::whole(body, &shared.limits, identity).await,
+    };
+    let body = match body {
+        Ok(body) => body,
         Err(failed) => {
             let (status, why) = failed.told();
-            intake::closing(refuse(annexe, status, &why))
+            let mut response = annexe.refuse(status, &why);
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            return response;
+        }
+    };
+    let is_sign_in = annexe.is_sign_in(&parts) && parts.extensions.get::<LetInByConnection>().is_none();
+    // Once it is whole: nobody may have many of them wait here, and try as many tokens at once.
+    if is_sign_in && let Some(refusal) = admission::sign_in_refusal(shared, connection) {
+        return refused_by(annexe, &refusal);
+    }
+    let path = is_sign_in.then(|| parts.uri.path().to_owned());
+    let response = Arc::clone(annexe).answer(parts, body, principal).await;
+    if let Some(path) = path.filter(|_| response.status() == StatusCode::UNAUTHORIZED) {
+        let refusal = admission::refusal(shared, connection, &path, Denied::Wrong);
+        if refusal.status == StatusCode::TOO_MANY_REQUESTS {
+            return refused_by(annexe, &refusal);
         }
     }
+    response
+}
+
+/// Why a large answer is not sent, if that is so: its clients have not read others.
+fn refusal_of_answer(response: &Foreign, identity: &Identity) -> Option<(StatusCode, String)> {
+    let length = response.body().size_hint().exact()?;
+    if usize::try_from(length).is_ok_and(|length| length <= SMALL_ANSWER) {
+        return None;
+    }
+    let Full { is_own, why } = identity.refusal_of_answer()?;
+    let status = if is_own { StatusCode::TOO_MANY_REQUESTS } else { StatusCode::SERVICE_UNAVAILABLE };
+    Some((status, format!("The answer was dropped: {why}")))
 }
 
 /// The annexe, for somebody with a browser who has lost the way, if it has pages for people: they are told so on a page.
@@ -184,9 +243,13 @@ pub(crate) fn for_people<'s>(shared: &'s Shared, parts: &Parts) -> Option<&'s Ar
     at(shared, "/").filter(|_| wants_page && is_lost)
 }
 
-/// The same, with the headers that belong to the refusal.
+/// Turns a request away, with the headers that belong to the refusal.
 fn refused(annexe: &Arc<dyn Annexe>, refusal: &Refusal) -> Response<Body> {
-    let mut response = refuse(annexe, refusal.status, &refusal.why);
+    refused_by(annexe, refusal).map(Body::Foreign)
+}
+
+fn refused_by(annexe: &Arc<dyn Annexe>, refusal: &Refusal) -> Foreign {
+    let mut response = annexe.refuse(refusal.status, &refusal.why);
     refusal.dress(response.headers_mut());
     response
 }

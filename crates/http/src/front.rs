@@ -180,6 +180,18 @@ impl Shared {
         Some(self.tokens.as_ref()?.until_revoked(credential?.clone()))
     }
 
+    /// Does some work for somebody who came in. Nothing if they would not be let in any more; then it is dropped.
+    pub(crate) async fn while_welcome<T>(
+        &self,
+        credential: Option<&Credential>,
+        work: impl Future<Output = T>,
+    ) -> Option<T> {
+        match (&self.tokens, credential) {
+            (Some(tokens), Some(credential)) => tokens.while_current(credential, work).await,
+            _ => Some(work.await),
+        }
+    }
+
     fn farewell(&self, session: &Session) {
         self.aggregator.abandon(&session.client);
         session.close();

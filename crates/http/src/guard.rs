@@ -45,6 +45,12 @@ impl Door {
         Ok(Arc::clone(now.identity()))
     }
 
+    /// The identity whose connection it is, if that is known.
+    pub(crate) fn identity(&self) -> Option<Arc<Identity>> {
+        let connected = self.connected.lock().unwrap_or_else(PoisonError::into_inner);
+        connected.as_ref().map(|connected| Arc::clone(connected.identity()))
+    }
+
     /// Whose connection it is, if that is known.
     pub(crate) fn whose(&self) -> Option<Arc<str>> {
         let connected = self.connected.lock().unwrap_or_else(PoisonError::into_inner);

@@ -12,6 +12,10 @@ use bytes::Bytes;
 
 use crate::limits::Limits;
 
+/// What is no longer than this is not counted while a connection writes it, and never refused because others wait: there is
+/// no more of it than connections.
+pub(crate) const SMALL_ANSWER: usize = 64 << 10;
+
 /// Everybody who uses the front now.
 #[derive(Debug)]
 pub(crate) struct Identities {
@@ -167,19 +171,26 @@ impl Identity {
     }
 
     /// Why no further answer can wait for its clients, if that is so.
-    pub(crate) fn refusal_of_answer(&self) -> Option<String> {
+    pub(crate) fn refusal_of_answer(&self) -> Option<Full> {
         let (own, all) = self.used(Counted::Unread);
         let (most, most_of_all) = (self.most.of_one.unread, self.most.of_all.unread);
         if own > most {
             let (name, limit) = (self.shown(), self.own_limit("unread-mb"));
-            return Some(format!(
+            let why = format!(
                 "the clients of {name} have not read {} MB; at most {} MB wait for them (limit {limit})",
                 own >> 20,
                 most >> 20
-            ));
+            );
+            return Some(Full { is_own: true, why });
         }
-        let is_full = all > most_of_all;
-        is_full.then(|| format!("clients have not read {} MB, which is the limit `unread-mb`", all >> 20))
+        let why = || format!("clients have not read {} MB, which is the limit `unread-mb`", all >> 20);
+        (all > most_of_all).then(|| Full { is_own: false, why: why() })
+    }
+
+    /// So many bytes that wait for one of its clients, until this is dropped.
+    pub(crate) fn hold_unread(self: &Arc<Self>, bytes: usize) -> Unread {
+        self.change_unread(0, bytes);
+        Unread { identity: Arc::clone(self), bytes }
     }
 
     /// Whether so much waits for its clients that nothing is added or kept that can be left out.
@@ -255,7 +266,7 @@ impl Receiving {
 
     /// The body, which counts as long as anybody holds a part of it.
     pub(crate) fn hold(self, body: Bytes) -> Bytes {
-        Bytes::from_owner(Held { body, _receiving: self })
+        Bytes::from_owner(Held { body, _counts: self })
     }
 }
 
@@ -265,12 +276,37 @@ impl Drop for Receiving {
     }
 }
 
-struct Held {
-    body: Bytes,
-    _receiving: Receiving,
+/// Bytes that a client has not read yet, which count until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Unread {
+    identity: Arc<Identity>,
+    bytes: usize,
 }
 
-impl AsRef<[u8]> for Held {
+impl Unread {
+    /// Some of it, which counts until nobody holds it any more. More than there is left counts as well.
+    pub(crate) fn hand_out(&mut self, bytes: Bytes) -> Bytes {
+        let more = bytes.len().saturating_sub(self.bytes);
+        self.identity.change_unread(0, more);
+        self.bytes = self.bytes.saturating_sub(bytes.len());
+        let part = Self { identity: Arc::clone(&self.identity), bytes: bytes.len() };
+        Bytes::from_owner(Held { body: bytes, _counts: part })
+    }
+}
+
+impl Drop for Unread {
+    fn drop(&mut self) {
+        self.identity.change_unread(self.bytes, 0);
+    }
+}
+
+/// Bytes, and what counts as long as they are there.
+struct Held<C> {
+    body: Bytes,
+    _counts: C,
+}
+
+impl<C> AsRef<[u8]> for Held<C> {
     fn as_ref(&self) -> &[u8] {
         &self.body
     }
@@ -336,8 +372,20 @@ mod tests {
         one.change_unread(0, 1 << 20);
         assert!(!one.is_crowded() && one.refusal_of_answer().is_none());
         one.change_unread(1 << 20, 4 << 20);
-        assert!(one.is_crowded() && one.refusal_of_answer().unwrap().contains("token `one`"));
+        assert!(one.is_crowded() && one.refusal_of_answer().unwrap().why.contains("token `one`"));
         one.change_unread(4 << 20, 0);
         assert!(!one.is_crowded());
+    }
+
+    #[test]
+    fn an_answer_counts_until_its_last_part_is_written() {
+        let one = Identities::new(&limits(), true).of(&Arc::from("one"));
+        let mut unread = one.hold_unread(3 << 20);
+        let parts = [unread.hand_out(vec![0; 1 << 20].into()), unread.hand_out(vec![0; 3 << 20].into())];
+        assert_eq!(one.used(Counted::Unread), (4 << 20, 4 << 20), "more than was promised counts as well");
+        drop(unread);
+        assert_eq!(one.used(Counted::Unread).0, 4 << 20);
+        drop(parts);
+        assert_eq!(one.used(Counted::Unread), (0, 0));
     }
 }

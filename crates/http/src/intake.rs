@@ -21,10 +21,17 @@ use crate::limits::Limits;
 /// Room for a body of unknown length, and the most that a promised length gets in advance.
 const FIRST_ROOM: usize = 64 << 10;
 
+/// The most that is read of who has yet to say who they are: enough to sign in.
+const UNKNOWN_MOST: usize = 64 << 10;
+
 /// Why a body could not be taken in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Refused {
-    TooLarge { most: usize },
+    TooLarge {
+        most: usize,
+    },
+    /// It would not be with a token.
+    TooLargeForUnknown,
     TooMuch(Full),
     TooSlow,
     BrokenOff,
@@ -42,6 +49,10 @@ impl Refused {
             Self::TooLarge { most } => {
                 let most = most >> 20;
                 (StatusCode::PAYLOAD_TOO_LARGE, format!("Request too large: at most {most} MB (limit `body-mb`)"))
+            }
+            Self::TooLargeForUnknown => {
+                let most = UNKNOWN_MOST >> 10;
+                (StatusCode::PAYLOAD_TOO_LARGE, format!("Request too large: at most {most} kB without a token"))
             }
             Self::TooMuch(Full { is_own: true, why }) => (StatusCode::TOO_MANY_REQUESTS, why),
             Self::TooMuch(Full { is_own: false, why }) => (StatusCode::SERVICE_UNAVAILABLE, why),
@@ -63,7 +74,7 @@ pub(crate) async fn read<B: Body<Data = Bytes> + Unpin>(
     limits: &Limits,
     identity: &Arc<Identity>,
 ) -> Result<Bytes, Refused> {
-    let (body, receiving) = gather(body, limits, identity).await?;
+    let (body, receiving) = gather(body, limits, limits.body, identity).await?;
     Ok(held(one_line(body), receiving))
 }
 
@@ -73,8 +84,21 @@ pub(crate) async fn whole<B: Body<Data = Bytes> + Unpin>(
     limits: &Limits,
     identity: &Arc<Identity>,
 ) -> Result<Bytes, Refused> {
-    let (body, receiving) = gather(body, limits, identity).await?;
+    let (body, receiving) = gather(body, limits, limits.body, identity).await?;
     Ok(held(body, receiving))
+}
+
+/// The same of somebody who has yet to say who they are.
+pub(crate) async fn of_unknown<B: Body<Data = Bytes> + Unpin>(
+    body: B,
+    limits: &Limits,
+    identity: &Arc<Identity>,
+) -> Result<Bytes, Refused> {
+    match gather(body, limits, limits.body.min(UNKNOWN_MOST), identity).await {
+        Ok((body, receiving)) => Ok(held(body, receiving)),
+        Err(Refused::TooLarge { .. }) => Err(Refused::TooLargeForUnknown),
+        Err(refused) => Err(refused),
+    }
 }
 
 fn held(body: Bytes, receiving: Option<Receiving>) -> Bytes {
@@ -88,16 +112,17 @@ fn held(body: Bytes, receiving: Option<Receiving>) -> Bytes {
 async fn gather<B: Body<Data = Bytes> + Unpin>(
     mut body: B,
     limits: &Limits,
+    most: usize,
     identity: &Arc<Identity>,
 ) -> Result<(Bytes, Option<Receiving>), Refused> {
     let promised = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
-    let too_large = Refused::TooLarge { most: limits.body };
-    if promised > limits.body {
+    let too_large = Refused::TooLarge { most };
+    if promised > most {
         return Err(too_large);
     }
     let mut pace = Pace::new(limits);
     let Some(first) = next(&mut body, &mut pace).await? else { return Ok((Bytes::new(), None)) };
-    if first.len() > limits.body {
+    if first.len() > most {
         return Err(too_large);
     }
     let mut receiving = None;
@@ -108,7 +133,7 @@ async fn gather<B: Body<Data = Bytes> + Unpin>(
     let mut whole = BytesMut::with_capacity(promised.clamp(first.len(), FIRST_ROOM.max(first.len())));
     whole.extend_from_slice(&first);
     while let Some(more) = next(&mut body, &mut pace).await? {
-        if whole.len() + more.len() > limits.body {
+        if whole.len() + more.len() > most {
             return Err(too_large);
         }
         count(identity, &mut receiving, whole.len() + more.len())?;
@@ -263,6 +288,16 @@ mod tests {
         assert_eq!(read(endless, &limits()).await, Err(Refused::TooLarge { most: 10 }));
         let promised = body::Body::Whole(Bytes::from_static(b"12345678901"));
         assert_eq!(read(promised, &limits()).await, Err(Refused::TooLarge { most: 10 }));
+    }
+
+    #[tokio::test]
+    async fn who_is_not_known_may_send_little() {
+        let limits = Limits::default();
+        let of = |length| body::Body::Whole(Bytes::from(vec![b'x'; length]));
+        let identity = Identity::alone(&limits);
+        assert_eq!(of_unknown(of(UNKNOWN_MOST), &limits, &identity).await.unwrap().len(), 64 << 10);
+        let refused = of_unknown(of(UNKNOWN_MOST + 1), &limits, &identity).await.unwrap_err();
+        assert_eq!(refused.told().1, "Request too large: at most 64 kB without a token");
     }
 
     /// How it ended, and after how many seconds.

@@ -17,7 +17,7 @@ use crate::front::{Asker, Shared};
 use crate::guard::{PageKind, TurnedAway};
 use crate::panics::Panicked;
 use crate::place::{Place, query};
-use crate::{annexe, answer, cors, guard, health, legacy, post, sse};
+use crate::{annexe, answer, cors, guard, health, intake, legacy, post, sse};
 
 /// Answers a request of a connection.
 pub(crate) async fn answer(
@@ -118,13 +118,20 @@ async fn route(shared: &Arc<Shared>, connection: &Connection, parts: &Parts, bod
     };
     let asker = Asker { principal, credential, identity, scope, surface };
     match (place, &parts.method) {
-        (Place::Mcp(_), &Method::POST) => post::answer(shared, asker, parts, body).await,
+        (Place::Mcp(_), &Method::POST) => {
+            let credential = asker.credential.clone();
+            let answered = shared.while_welcome(credential.as_ref(), post::answer(shared, asker, parts, body)).await;
+            answered.unwrap_or_else(|| intake::closing(admission::revoked().response()))
+        }
         (Place::Mcp(_), &Method::GET) => legacy::listen(shared, &asker, parts),
         (Place::Mcp(_), &Method::DELETE) => legacy::end(shared, &asker, parts),
         (Place::Mcp(_), _) => answer::not_allowed("GET, POST, DELETE"),
         (Place::Sse(_), &Method::GET) => sse::open(shared, asker, parts),
         (Place::Sse(_), _) => answer::not_allowed("GET"),
-        (Place::Message, &Method::POST) => sse::take(shared, &asker, parts, body).await,
+        (Place::Message, &Method::POST) => {
+            let taken = shared.while_welcome(asker.credential.as_ref(), sse::take(shared, &asker, parts, body)).await;
+            taken.unwrap_or_else(|| intake::closing(admission::revoked().response()))
+        }
         (Place::Message, _) => answer::not_allowed("POST"),
         (Place::Health | Place::Nowhere, _) => {
             let why = "Not found: there is /mcp, /mcp/<server>, /sse, /sse/<server> and /health";

@@ -25,6 +25,7 @@ use crate::at_once::at_once;
 use crate::body::Body;
 use crate::front::{Front, Shared};
 use crate::guard::Door;
+use crate::identity::{SMALL_ANSWER, Unread};
 use crate::panics::caught;
 use crate::routes;
 use crate::watch::{Watch, Watched};
@@ -237,7 +238,7 @@ async fn connection(shared: Arc<Shared>, stream: TcpStream, watch: Arc<Watch>, d
                 // Who asked can then tell the end of the service from its death.
                 _ = is_over.wait_for(|&is_over| is_over) => routes::too_late(shared, path.path()),
             };
-            Ok::<_, Infallible>(response.map(|body| Tracked { body, _answered: answered }))
+            Ok::<_, Infallible>(response.map(|body| Tracked::new(body, &entry.door, answered)))
         }
     });
     let stream = Watched { stream: TokioIo::new(stream), watch: Arc::clone(&watch) };
@@ -263,10 +264,32 @@ impl Drop for Answered {
     }
 }
 
-/// A body that notes when it is done.
+/// A body that notes when it is done. What is large of it counts as unread until it is written.
 struct Tracked {
     body: Body,
+    door: Arc<Door>,
+    unread: Option<Unread>,
     _answered: Answered,
+}
+
+impl Tracked {
+    fn new(body: Body, door: &Arc<Door>, answered: Answered) -> Self {
+        let length = hyper::body::Body::size_hint(&body).exact().and_then(|length| usize::try_from(length).ok());
+        let large = length.filter(|&length| length > SMALL_ANSWER);
+        let unread = large.and_then(|length| Some(door.identity()?.hold_unread(length)));
+        Self { body, door: Arc::clone(door), unread, _answered: answered }
+    }
+
+    /// The same bytes, which count until the connection has written them.
+    fn counted(&mut self, bytes: Bytes) -> Bytes {
+        if self.unread.is_none() && bytes.len() > SMALL_ANSWER {
+            self.unread = self.door.identity().map(|identity| identity.hold_unread(0));
+        }
+        match &mut self.unread {
+            Some(unread) if bytes.len() > SMALL_ANSWER => unread.hand_out(bytes),
+            _ => bytes,
+        }
+    }
 }
 
 impl hyper::body::Body for Tracked {
@@ -277,7 +300,8 @@ impl hyper::body::Body for Tracked {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        Pin::new(&mut self.body).poll_frame(context)
+        let frame = std::task::ready!(Pin::new(&mut self.body).poll_frame(context));
+        Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(|bytes| self.counted(bytes)))))
     }
 
     fn is_end_stream(&self) -> bool {

@@ -14,11 +14,10 @@ use std::time::{Duration, Instant};
 use aggregator::way::{CatchingUp, Message, Way, What};
 use bytes::Bytes;
 use protocol::reply::{self, code};
-use protocol::splice::Edit;
 use protocol::{Envelope, Kind};
 use tokio::sync::Notify;
 
-use crate::identity::Identity;
+use crate::identity::{Full, Identity, SMALL_ANSWER};
 use crate::limits::Limits;
 use crate::parcel::{EventId, Parcel, Pieces};
 use crate::usage::Usage;
@@ -284,9 +283,10 @@ impl Stream {
         self.count(&mut state);
     }
 
-    /// Tells its identity how much it holds now. An answer that comes first and alone is taken at once.
+    /// Tells its identity how much it holds now. A small answer that comes first and alone is taken at once.
     fn count(&self, state: &mut State) {
-        let is_taken_at_once = state.is_complete && !state.is_open && state.parcels.len() == 1;
+        let is_taken_at_once =
+            state.is_complete && !state.is_open && state.parcels.len() == 1 && state.waiting <= SMALL_ANSWER;
         let holds = if is_taken_at_once { 0 } else { state.waiting + state.kept };
         if holds != state.counted {
             self.identity.change_unread(state.counted, holds);
@@ -326,19 +326,19 @@ impl Stream {
 
     /// The answer, or what its client is told if too much waits to be read already.
     fn pack_answer(&self, state: &State, id: Option<EventId>, message: &Message<'_>) -> Parcel {
+        let parcel = Parcel::pack(id, message);
         let is_alone = self.ends_with_answer && state.parcels.is_empty();
-        match self.identity.refusal_of_answer().filter(|_| !is_alone) {
-            Some(why) => {
-                if self.identity.is_first_dropped() {
-                    tracing::warn!(why, "an answer was dropped, and further ones are as long as that is so");
-                    self.identity.note_dropped();
-                }
-                let text = format!("The answer was dropped: {why}");
-                let refusal = reply::error(&id_of(message), code::INTERNAL_ERROR, &text, None);
-                Parcel::pack(id, &Message::Own(&refusal))
-            }
-            None => Parcel::pack(id, message),
+        if is_alone && parcel.len() <= SMALL_ANSWER {
+            return parcel;
         }
+        let Some(Full { why, .. }) = self.identity.refusal_of_answer() else { return parcel };
+        if self.identity.is_first_dropped() {
+            tracing::warn!(why, "an answer was dropped, and further ones are as long as that is so");
+            self.identity.note_dropped();
+        }
+        let text = format!("The answer was dropped: {why}");
+        let refusal = reply::error(&message.answered_id(), code::INTERNAL_ERROR, &text, None);
+        Parcel::pack(id, &Message::Own(&refusal))
     }
 
     async fn caught_up(&self) {
@@ -435,20 +435,6 @@ impl Drop for Stream {
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         self.identity.change_unread(state.counted, 0);
-    }
-}
-
-/// The id of an answer.
-fn id_of(message: &Message<'_>) -> Vec<u8> {
-    // Usually it is all that is replaced in what a server wrote, and that may be long.
-    if let Message::Spliced { edits: [Edit { with, .. }], .. } = message {
-        return with.to_vec();
-    }
-    let mut line = Vec::new();
-    message.write_to(&mut line);
-    match Envelope::scan(&line) {
-        Ok(Envelope { kind: Kind::Response { id, .. }, .. }) => id.of(&line).to_vec(),
-        _ => b"null".to_vec(),
     }
 }
 

@@ -1,7 +1,10 @@
 //! Who may come in: named bearer tokens.
 
 use std::fmt;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::task::Poll;
 use std::time::Duration;
 
 use hyper::HeaderMap;
@@ -73,7 +76,7 @@ pub enum TokenError {
 /// Why a request is not let in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Denied {
-    /// It names no token.
+    /// It names no token: it has no `Authorization`, or one of another scheme, as a proxy in front of us may want it.
     Missing,
     /// It names one that we do not know, or names it in a way we do not understand.
     Wrong,
@@ -149,7 +152,30 @@ impl Tokens {
 
     /// Whether that name still has that secret.
     pub(crate) fn is_current(&self, credential: &Credential) -> bool {
-        self.all().iter().any(|token| Credential(Arc::clone(token)) == *credential)
+        let is_it =
+            |token: &Arc<Token>| Arc::ptr_eq(token, &credential.0) || Credential(Arc::clone(token)) == *credential;
+        self.all().iter().any(is_it)
+    }
+
+    /// Does some work for somebody who came in. Nothing if they would not be let in any more when it is done, or before:
+    /// then it is dropped.
+    pub(crate) async fn while_current<T>(
+        self: &Arc<Self>,
+        credential: &Credential,
+        work: impl Future<Output = T>,
+    ) -> Option<T> {
+        let mut work = pin!(work);
+        // What is done at once need not hear of other tokens.
+        let at_once = poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await;
+        let done = match at_once {
+            Poll::Ready(done) => done,
+            Poll::Pending => tokio::select! {
+                biased;
+                done = work => done,
+                () = self.until_revoked(credential.clone()) => return None,
+            },
+        };
+        self.is_current(credential).then_some(done)
     }
 
     /// Who has a secret, if it is a token.
@@ -197,9 +223,12 @@ impl Tokens {
     pub(crate) fn admit(&self, headers: &HeaderMap) -> Result<Credential, Denied> {
         let mut values = headers.get_all(AUTHORIZATION).iter();
         let value = values.next().ok_or(Denied::Missing)?.as_bytes();
-        let (scheme, secret) = value.split_at_checked(b"Bearer ".len()).ok_or(Denied::Wrong)?;
-        if values.next().is_some() || !scheme.eq_ignore_ascii_case(b"Bearer ") {
+        if values.next().is_some() {
             return Err(Denied::Wrong);
+        }
+        let (scheme, secret) = value.split_at(memchr::memchr(b' ', value).unwrap_or(value.len()));
+        if !scheme.eq_ignore_ascii_case(b"Bearer") {
+            return Err(Denied::Missing);
         }
         self.find(secret.trim_ascii()).ok_or(Denied::Wrong)
     }
@@ -251,8 +280,11 @@ mod tests {
     #[test]
     fn anything_else_is_denied() {
         let tokens = Tokens::read("ann:secret").unwrap();
-        for wrong in ["Bearer", "Bearer ", "Bearer secre", "Bearer secret2", "Basic secret", "secret", ""] {
+        for wrong in ["Bearer", "Bearer ", "Bearer secre", "Bearer secret2", "bearer  secret secret"] {
             assert_eq!(admitted(&tokens, wrong), Err(Denied::Wrong), "{wrong}");
+        }
+        for other in ["Basic secret", "Bearersecret", "secret", ""] {
+            assert_eq!(admitted(&tokens, other), Err(Denied::Missing), "{other}");
         }
         assert_eq!(tokens.admit(&HeaderMap::new()), Err(Denied::Missing));
         let mut twice = HeaderMap::new();
@@ -295,6 +327,20 @@ mod tests {
         // A secret that has another name is another's.
         tokens.replace(&Tokens::read("eve:secret-2").unwrap());
         assert!(!tokens.is_current(&bob));
+    }
+
+    #[tokio::test]
+    async fn work_for_a_secret_that_is_replaced_meanwhile_is_dropped() {
+        let tokens = Arc::new(Tokens::read("ann:secret-1").unwrap());
+        let ann = tokens.identify("secret-1").unwrap();
+        assert_eq!(tokens.while_current(&ann, async { 7 }).await, Some(7));
+        let rotate = || tokens.replace(&Tokens::read("ann:secret-2").unwrap());
+        let waiting = tokens.while_current(&ann, std::future::pending::<()>());
+        let (done, ()) = tokio::join!(waiting, async { rotate() });
+        assert_eq!(done, None);
+        assert_eq!(tokens.while_current(&ann, async { 7 }).await, None, "it was done in vain");
+        let new = tokens.identify("secret-2").unwrap();
+        assert_eq!(tokens.while_current(&new, async { 7 }).await, Some(7));
     }
 
     #[test]

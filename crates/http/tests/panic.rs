@@ -44,6 +44,14 @@ impl Annexe for Fragile {
         None
     }
 
+    fn session_token(&self, _: &Parts) -> Option<Arc<str>> {
+        None
+    }
+
+    fn is_sign_in(&self, _: &Parts) -> bool {
+        false
+    }
+
     fn answer(self: Arc<Self>, parts: Parts, _: Bytes, _: Arc<str>) -> Pin<Box<dyn Future<Output = Foreign> + Send>> {
         Box::pin(async move {
             tokio::task::yield_now().await;

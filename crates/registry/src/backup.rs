@@ -1,6 +1,6 @@
 //! The whole registry as one JSON value, and back.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -191,7 +191,8 @@ impl Transaction {
             }
         }
         // Of servers that were there already, what is on and off here counts.
-        let off = backup.switched_off.into_iter().filter(|off| report.added.contains(&off.server));
+        let added: HashSet<&String> = report.added.iter().collect();
+        let off = backup.switched_off.into_iter().filter(|off| added.contains(&off.server));
         let sql = "INSERT INTO mcp.tool_switches (source_server_id, original_name) \
             SELECT id, $2 FROM mcp.external_servers WHERE name = $1 ON CONFLICT DO NOTHING";
         session.execute_each(sql, off.map(|off| values![off.server, off.tool]).collect()).await?;
@@ -204,6 +205,7 @@ impl Transaction {
             }
         }
         let known = bindings::all(session).await?;
+        let mut known: HashSet<NewBinding> = known.into_iter().map(|known| known.binding).collect();
         for binding in backup.bindings {
             let Some(server) = servers::by_name(session, sealer, &binding.server).await? else {
                 report.bindings_left_out += 1;
@@ -215,8 +217,9 @@ impl Transaction {
                 server_id: server.id,
                 inherit_to_children: binding.inherit_to_children,
             };
-            if !known.iter().any(|known| known.binding == new) {
-                bindings::insert(session, new).await?;
+            if !known.contains(&new) {
+                bindings::check_number(known.len() as u64)?;
+                known.insert(bindings::insert(session, new).await?.binding);
                 report.bindings += 1;
             }
         }

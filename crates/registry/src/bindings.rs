@@ -8,7 +8,7 @@ use crate::select::{Columns, Filter};
 use crate::{BindingId, Listed, Page, SectionKind, ServerId, Store, Timestamp, Transaction};
 
 /// A part of a document.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "section_type", rename_all = "lowercase")]
 pub enum Section {
     /// What stands under this heading.
@@ -42,7 +42,7 @@ impl Section {
 }
 
 /// A binding to be made, or what one is to become.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct NewBinding {
     /// The document's path, or a pattern for several.
     pub document: String,
@@ -76,6 +76,12 @@ const COLUMNS: Columns = Columns { columns: ALL_COLUMNS, tables: "mcp.section_bi
 
 /// Longer paths do not fit into an index.
 const LONGEST_DOCUMENT: usize = 1024;
+/// All of them are compared with every document that is opened.
+const MOST_BINDINGS: u64 = 10_000;
+/// The text of a heading, or the id of a block.
+const LONGEST_SECTION: usize = 4096;
+/// The last line that every database can count.
+const LAST_LINE: u32 = i32::MAX.unsigned_abs();
 
 impl Store {
     /// Makes a binding.
@@ -134,6 +140,7 @@ impl Store {
 impl Transaction {
     /// As [`Store::insert_binding`].
     pub async fn insert_binding(&mut self, new: NewBinding) -> Result<BindingRecord, Error> {
+        check_number(self.session.number("SELECT count(*) AS n FROM mcp.section_bindings", values![]).await?)?;
         insert(&mut self.session, new).await
     }
 
@@ -174,12 +181,29 @@ async fn must_have_server(session: &mut Session, id: ServerId) -> Result<(), Err
     found.map(drop).ok_or_else(|| Error::server_not_found(&id))
 }
 
+/// Whether there may be one more.
+pub(crate) fn check_number(known: u64) -> Result<(), Error> {
+    if known < MOST_BINDINGS {
+        return Ok(());
+    }
+    Err(Error::Invalid {
+        what: format!("there are {known} bindings, and there may be {MOST_BINDINGS}; remove some first"),
+    })
+}
+
 fn check(binding: &NewBinding) -> Result<(), Error> {
     let wrong = match &binding.section {
         _ if binding.document.is_empty() => "a binding must name a document",
         _ if binding.document.len() > LONGEST_DOCUMENT => "the path of a document must not be longer than 1024 bytes",
         Section::Heading { heading_text } if heading_text.trim().is_empty() => "a heading must have a text",
         Section::Block { block_id } if block_id.trim().is_empty() => "a block must have an id",
+        Section::Heading { heading_text } if heading_text.len() > LONGEST_SECTION => {
+            "the text of a heading must not be longer than 4096 bytes"
+        }
+        Section::Block { block_id } if block_id.len() > LONGEST_SECTION => {
+            "the id of a block must not be longer than 4096 bytes"
+        }
+        Section::Range { end_line, .. } if *end_line > LAST_LINE => "no line is beyond 2147483647",
         Section::Range { start_line: 0, .. } => "lines are counted from 1",
         Section::Range { start_line, end_line } if start_line >= end_line => "a range must end after its first line",
         _ => return Ok(()),

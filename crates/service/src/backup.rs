@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
-use registry::{Existing, ImportReport, Secrets};
+use registry::{Existing, ImportReport, Secrets, SkillRecord};
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use crate::finding::editing;
 use crate::servers::{Registration, to_the_end};
+use crate::settings::Settings;
 use crate::{Actor, Error, Problem, Service, audit};
 
 /// What the audit log calls it.
@@ -33,17 +36,19 @@ impl Service {
             Value::Object(settings) => settings.clone(),
             _ => Map::new(),
         };
-        let changed = self.settings.now().changed(&settings).map_err(|problems| Error::Validation { problems })?;
-        let problems = problems_with(backup);
+        // Nor may a skill be made meanwhile: there is a limit to their number.
+        let _skills_turn = self.finder.changing.lock().await;
+        let problems = problems_with(backup, &self.store.skills().await?);
         if !problems.is_empty() {
             return Err(Error::Validation { problems });
         }
+        let before = self.settings.now();
+        let changed = before.changed(&settings).map_err(|problems| Error::Validation { problems })?;
         let mut change = self.store.transaction("import a registry").await?;
         let report = change.import(backup, Existing::Kept).await?;
         let details = json!({ "added": report.added });
         audit::commit(change, audit::note(by, "registry.import", Some(TARGET), Some(details))).await?;
-        self.settings.put(changed);
-        self.executions.heed_settings();
+        self.apply_settings(&before, changed);
         if report.skills > 0 {
             self.finder.read_skills().await?;
         }
@@ -55,24 +60,41 @@ impl Service {
     }
 }
 
-/// Everything that is wrong with an exported registry, so that it can be kept but not be used. Whether it is one at all
-/// is for the registry to say. Masked secrets are no problem here: such servers are switched off.
-pub fn problems_with(backup: &Value) -> Vec<Problem> {
-    let place = |parts: &[&str]| parts.iter().map(|&part| part.to_owned()).collect::<Vec<_>>();
+/// Everything that is wrong with an exported registry, so that it can be kept but not be used: the same as with each of its
+/// parts if it were added alone. Whether it is one at all is for the registry to say. Masked secrets are no problem here:
+/// such servers are switched off. `kept` are the skills that the registry has already.
+pub fn problems_with(backup: &Value, kept: &[SkillRecord]) -> Vec<Problem> {
     let mut problems = Vec::new();
     if has_nul(backup) {
         let msg = "a text must not contain NUL".to_owned();
-        problems.push(Problem { loc: place(&["body"]), msg, kind: "value_error" });
+        problems.push(Problem { loc: vec!["body".to_owned()], msg, kind: "value_error" });
     }
     for (index, server) in backup["servers"].as_array().into_iter().flatten().enumerate() {
         let Ok(new) = serde_json::from_value::<Registration>(server.clone()) else { continue };
-        let index = index.to_string();
-        problems.extend(new.problems_but_masks().into_iter().map(|problem| {
-            let inner = problem.loc.into_iter().skip(1);
-            Problem { loc: place(&["body", "servers", &index]).into_iter().chain(inner).collect(), ..problem }
-        }));
+        problems.extend(within(&["servers", &index.to_string()], new.problems_but_masks()));
+    }
+    if let Value::Object(settings) = &backup["settings"]
+        && let Err(wrong) = Settings::default().changed(settings)
+    {
+        problems.extend(within(&["settings"], wrong));
+    }
+    let skills = backup["skills"].as_array().into_iter().flatten().map(SkillRecord::deserialize);
+    let skills: Vec<SkillRecord> = skills.filter_map(Result::ok).collect();
+    for (index, problem) in editing::problems_with(&skills, kept) {
+        let index = index.map(|index| index.to_string());
+        let place: Vec<&str> = ["skills"].into_iter().chain(index.as_deref()).collect();
+        problems.extend(within(&place, vec![problem]));
     }
     problems
+}
+
+/// The same problems, of a part of the whole.
+fn within(place: &[&str], problems: Vec<Problem>) -> impl Iterator<Item = Problem> {
+    let place: Vec<String> = ["body"].iter().chain(place).map(|&part| part.to_owned()).collect();
+    problems.into_iter().map(move |problem| {
+        let inner = problem.loc.into_iter().skip(1);
+        Problem { loc: place.iter().cloned().chain(inner).collect(), ..problem }
+    })
 }
 
 fn has_nul(value: &Value) -> bool {
@@ -94,8 +116,39 @@ mod tests {
             {"name": "fine", "transport_type": "stdio", "connection_config": {"command": "x", "env": {"TOKEN": "***"}}},
             {"name": "Not Fine", "transport_type": "http", "connection_config": {}},
         ]});
-        let places: Vec<String> = problems_with(&backup).iter().map(|problem| problem.loc.join(".")).collect();
-        assert_eq!(places, ["body.servers.1.name", "body.servers.1.connection_config.url"]);
-        assert_eq!(problems_with(&json!({"x": "\0"})).len(), 1);
+        assert_eq!(places(&backup), ["body.servers.1.name", "body.servers.1.connection_config.url"]);
+        assert_eq!(places(&json!({"x": "\0"})), ["body"]);
+    }
+
+    fn places(backup: &Value) -> Vec<String> {
+        problems_with(backup, &[]).iter().map(|problem| problem.loc.join(".")).collect()
+    }
+
+    fn skill(id: &str, name: &str) -> SkillRecord {
+        let examples = Vec::new();
+        SkillRecord { id: id.to_owned(), name: name.to_owned(), description: "x".to_owned(), examples, enabled: true }
+    }
+
+    #[test]
+    fn what_could_not_be_added_alone_is_not_taken_in() {
+        let server = |description: &str| json!({"name": "a", "description": description, "transport_type": "stdio", "connection_config": {"command": "x"}});
+        let backup = json!({
+            "servers": [server("fine"), server(&"x".repeat(10_001))],
+            "settings": {"timeout_ms": 5, "queue_limit": -1},
+            "skills": [skill("fine", "Fine"), skill("not fine", "Not fine"), skill("long", &"x".repeat(101))],
+        });
+        let expected =
+            ["body.servers.1.description", "body.settings.queue_limit", "body.skills.1.skill", "body.skills.2.name"];
+        assert_eq!(places(&backup), expected);
+    }
+
+    #[test]
+    fn an_import_makes_no_more_skills_than_there_may_be() {
+        let skills =
+            |from: usize, to: usize| (from..to).map(|number| skill(&format!("s{number}"), "S")).collect::<Vec<_>>();
+        let (kept, backup) = (skills(0, 300), |from, to| json!({"skills": skills(from, to)}));
+        assert!(problems_with(&backup(0, 300), &kept).is_empty(), "they are there already");
+        let problems = problems_with(&backup(300, 600), &kept);
+        assert!(matches!(problems.as_slice(), [Problem { loc, .. }] if *loc == ["body", "skills"]), "{problems:?}");
     }
 }

@@ -14,7 +14,7 @@
 //! time. All that takes a processor longer than a moment is done away from the thread that moves calls.
 
 mod classifying;
-mod editing;
+pub(crate) mod editing;
 mod following;
 mod guide;
 mod judging;
@@ -195,7 +195,7 @@ pub(crate) struct Finder {
     skills: RwLock<Arc<SkillSet>>,
     skills_of_file: Vec<Skill>,
     /// Skills are changed one after the other.
-    changing: tokio::sync::Mutex<()>,
+    pub(crate) changing: tokio::sync::Mutex<()>,
     teller: Arc<Teller>,
     /// Where vectors are kept besides, if anywhere.
     shelf: Option<Arc<Shelf>>,

@@ -9,19 +9,25 @@ use aggregator::Accepted;
 use aggregator::cycle::Chain;
 use aggregator::load::{self, LoadError, Loaded};
 use catalog::{Config, Contact, Dialect, Transport as Way};
-use registry::{ConnectionConfig, NewServer, Origin, Page, ServerFilter, ServerPatch, ServerRecord, Transport};
-use serde_json::{Map, Value};
+use registry::{
+    AuditNote, ConnectionConfig, NewServer, Origin, Page, ServerFilter, ServerId, ServerPatch, ServerRecord, Transport,
+};
+use serde_json::{Map, Value, json};
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 
 use crate::household::Household;
 use crate::keeper::{Goal, Order};
-use crate::{Error, Event, containers};
+use crate::servers::differences;
+use crate::{Actor, Error, Event, audit, containers};
 
 /// How often the file is looked at.
 const LOOK: Duration = Duration::from_secs(1);
 /// A file that does not change for this long has been written to its end.
 const QUIET: Duration = Duration::from_millis(200);
+
+/// Whose name the audit log has.
+const WHO: &str = "config file";
 
 /// A file that was not there so often is gone, and not just being replaced.
 const MISSES: u32 = 3;
@@ -85,7 +91,7 @@ pub(crate) async fn open(house: &Arc<Household>, config: Option<ConfigFile>) -> 
     let (mut registered, of_file): (Vec<_>, Vec<_>) =
         known.into_iter().partition(|record| record.origin == Origin::Registered);
     for gone in of_file.iter().filter(|record| !entries.iter().any(|entry| entry.name == record.name)) {
-        house.store.delete_server(gone.id).await?;
+        delete_row(house, gone.id, &gone.name).await?;
     }
     for entry in &entries {
         let row = of_file.iter().find(|record| record.name == entry.name);
@@ -119,12 +125,35 @@ async fn keep_row(house: &Household, entry: &Entry, row: Option<&ServerRecord>) 
         enabled: (was.is_enabled != entry.is_enabled || row.auto_disabled).then_some(entry.is_enabled),
         ..ServerPatch::default()
     };
-    Ok(Some(house.store.update_server(row.id, patch).await?))
+    let mut change = house.store.transaction("change a server of the config file").await?;
+    let record = change.update_server(row.id, patch).await?;
+    let details = differences(row, &record);
+    audit::commit(change, note("server.update", &record.name, Some(details))).await?;
+    Ok(Some(record))
+}
+
+fn note(action: &str, server: &str, details: Option<Value>) -> AuditNote {
+    audit::note(&Actor { name: WHO.into() }, action, Some(server), details)
+}
+
+/// Removes the row of a server that the file does not have any more. It may be gone already.
+async fn delete_row(house: &Household, id: ServerId, name: &str) -> Result<(), Error> {
+    let mut change = house.store.transaction("remove a server of the config file").await?;
+    match change.delete_server(id).await {
+        Ok(()) => Ok(audit::commit(change, note("server.remove", name, None)).await?),
+        Err(registry::Error::NotFound { .. }) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 async fn insert_row(house: &Household, entry: &Entry) -> Result<Option<ServerRecord>, Error> {
-    match house.store.insert_server(new_server(entry)).await {
-        Ok(record) => Ok(Some(record)),
+    let mut change = house.store.transaction("register a server of the config file").await?;
+    match change.insert_server(new_server(entry)).await {
+        Ok(record) => {
+            let details = json!({ "transport_type": record.transport });
+            audit::commit(change, note("server.register", &record.name, Some(details))).await?;
+            Ok(Some(record))
+        }
         Err(registry::Error::AlreadyExists { name }) => {
             house.note_overruled(&name, true);
             tracing::error!(server = %name, "the config file has a server of a name that is registered; the registered one is used");
@@ -286,10 +315,7 @@ impl Follower {
         if handle.shown().record.origin != Origin::Config {
             return Ok(());
         }
-        match self.house.store.delete_server(handle.id).await {
-            Ok(()) | Err(registry::Error::NotFound { .. }) => {}
-            Err(error) => return Err(error.into()),
-        }
+        delete_row(&self.house, handle.id, &entry.name).await?;
         handle.end(Goal::Removed, false).await;
         self.house.events.tell(Event::ServerRemoved { server_id: handle.id.to_string(), name: entry.name.clone() });
         Ok(())

@@ -12,6 +12,7 @@ use catalog::Kind;
 use registry::{HistoryEvent, Listed, Page, ServerId, ServerRecord, Status, ToolFilter, ToolRecord};
 use tokio::sync::oneshot;
 
+pub(crate) use self::deeds::differences;
 pub use self::views::{ServerHealth, ServerView, State, TestReport};
 pub use self::wishes::{Registration, Update};
 use crate::containers::{self, ContainerView};
@@ -342,7 +343,7 @@ pub(crate) fn in_milliseconds(span: Duration) -> f64 {
 }
 
 /// Does something to its end, even if whoever asked for it is gone meanwhile.
-pub(crate) async fn to_the_end<T: Send + 'static>(deed: impl Future<Output = T> + Send + 'static) -> T {
+pub async fn to_the_end<T: Send + 'static>(deed: impl Future<Output = T> + Send + 'static) -> T {
     match tokio::spawn(deed).await {
         Ok(done) => done,
         Err(broken) => std::panic::resume_unwind(broken.into_panic()),

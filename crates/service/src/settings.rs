@@ -403,13 +403,18 @@ impl Service {
         let mut change = self.store.transaction("change settings").await?;
         change.put_settings(changed.to_keep()).await?;
         audit::commit(change, audit::note(by, "settings.change", None, Some(Value::Object(changes)))).await?;
+        self.apply_settings(&before, changed.clone());
+        Ok(changed)
+    }
+
+    /// Lets settings hold that have been written.
+    pub(crate) fn apply_settings(&self, before: &Settings, changed: Settings) {
         self.settings.put(changed.clone());
         self.executions.heed_settings();
         changed.apply_to(self.fleet.server_limits());
         if before.pinned_tools != changed.pinned_tools {
             self.fleet.surface_changed();
         }
-        Ok(changed)
     }
 }
 

@@ -11,6 +11,8 @@ use serde_json::{Map, Value, json};
 use crate::Problem;
 
 const LONGEST_NAME: usize = 255;
+const LONGEST_DESCRIPTION: usize = 10_000;
+const LONGEST_ADDRESS: usize = 8_000;
 
 /// The name under which the one entry stands. No problem's path needs quotes for it.
 const ENTRY: &str = "connection_config";
@@ -33,6 +35,15 @@ pub(crate) fn problem_with_name(name: &str) -> Option<Problem> {
     )
 }
 
+/// What is wrong with what somebody wrote about a server.
+pub(crate) fn problem_with_description(description: &str) -> Option<Problem> {
+    (description.chars().count() > LONGEST_DESCRIPTION).then(|| Problem {
+        loc: body(&["description"]),
+        msg: format!("the description must have at most {LONGEST_DESCRIPTION} characters"),
+        kind: "string_too_long",
+    })
+}
+
 /// What is wrong with an address that is to be asked for a server's health.
 pub(crate) fn problem_with_health_url(url: &str) -> Option<Problem> {
     let is_http = ["http://", "https://"].iter().any(|scheme| url.to_ascii_lowercase().starts_with(scheme));
@@ -43,6 +54,8 @@ pub(crate) fn problem_with_health_url(url: &str) -> Option<Problem> {
         "the address must hold no user or password".to_owned()
     } else if url.contains(registry::MASK) {
         format!("there is a {} where a secret should be: send the secret itself", registry::MASK)
+    } else if url.chars().count() > LONGEST_ADDRESS {
+        format!("the address must have at most {LONGEST_ADDRESS} characters")
     } else {
         return None;
     };

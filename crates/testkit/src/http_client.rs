@@ -83,7 +83,7 @@ impl Ask {
     }
 
     /// The bytes that go on the wire. `Host` and `Content-Length` are ours unless they were given.
-    fn to_bytes(&self, address: SocketAddr) -> Vec<u8> {
+    pub fn to_bytes(&self, address: SocketAddr) -> Vec<u8> {
         let given = |name: &str| self.headers.iter().any(|(known, _)| known.eq_ignore_ascii_case(name));
         let mut head = format!("{} {} HTTP/1.1\r\n", self.method, self.path);
         if !given("host") {

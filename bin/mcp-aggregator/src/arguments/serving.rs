@@ -79,7 +79,7 @@ Limits of clients (--limit NAME=VALUE, or several in MCP_AGGREGATOR_LIMITS; what
   body-mb=64                   one request
   body-seconds=20              a body may stall or trickle so long; body-kb-per-second=16 is no trickle
   received-mb=512              all requests that are not done with; received-mb-per-token=256
-  unread-mb=1024               what clients have not read, or may read again; unread-mb-per-token=512
+  unread-mb=256                what clients have not read, or may read again; unread-mb-per-token=128
   kept-kb-per-session=4096     what one session keeps to be read again
   client-info-kb=64            a client's name, version and capabilities
   id-bytes=1024                a request id, a progress token or a cursor

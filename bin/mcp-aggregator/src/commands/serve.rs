@@ -101,6 +101,7 @@ pub(crate) fn run_announced(
         let listener = TcpListener::bind(listen).await.map_err(|error| not_listening(listen, &error))?;
         let address = listener.local_addr().map_err(|error| start(&error))?;
         let tenancy = Tenancy::take(&storage.location()?, storage.folder().ok().as_deref())?;
+        forget_who_was_here(&storage)?;
         let access = Access::new(tokens, &storage)?;
         let store = match database_wait::open(&storage, database_wait, &listener, address, &mut signals).await? {
             Waited::Opened(store) => store,
@@ -161,13 +162,12 @@ pub(crate) fn run_announced(
             annexe: Some(Arc::new(Beside { api, console })),
             health: Some(health_of(&service, config_name)),
         };
-        let served = serve(front, listener, &mut signals).await;
+        let served = serve(front, listener, service_file, &mut signals).await;
         clearing.abort();
         watching.abort();
         if let Some(following) = following {
             following.abort();
         }
-        drop(service_file);
         stop(&service, &mut signals).await;
         containers.settle().await;
         store.close().await;
@@ -283,7 +283,12 @@ fn chain(config: Option<&ConfigFile>, storage: &StorageArguments) -> Result<Chai
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Serves until a signal comes, and lets requests finish unless another one comes.
-async fn serve(front: Front, listener: TcpListener, signals: &mut Signals) -> io::Result<()> {
+async fn serve(
+    front: Front,
+    listener: TcpListener,
+    service_file: Option<ServiceFile>,
+    signals: &mut Signals,
+) -> io::Result<()> {
     let (stop, stopped) = oneshot::channel::<()>();
     let mut serving = pin!(front::serve(front, listener, async {
         // The sender only goes away to say the same.
@@ -291,7 +296,11 @@ async fn serve(front: Front, listener: TcpListener, signals: &mut Signals) -> io
     }));
     tokio::select! {
         served = &mut serving => return served,
-        () = signals.next() => drop(stop),
+        // The file goes before the listener does: then nobody else can be at the address that commands find in it.
+        () = signals.next() => {
+            drop(service_file);
+            drop(stop);
+        }
     }
     // Mostly it is over at once, and needs no word.
     let soon = tokio::select! {
@@ -336,14 +345,28 @@ fn not_opened(why: &str) -> Failure {
     if why.contains("is full") { failure.with_hint(NO_ROOM) } else { failure }
 }
 
+/// Where the registry is, wherever a command is started.
+fn whole_location(storage: &StorageArguments) -> Result<Location, Failure> {
+    Ok(match storage.location()? {
+        Location::File(file) => Location::File(std::path::absolute(&file).unwrap_or(file)),
+        elsewhere @ Location::Postgres(_) => elsewhere,
+    })
+}
+
+/// Commands must not be led to an address at which a service was that has crashed.
+fn forget_who_was_here(storage: &StorageArguments) -> Result<(), Failure> {
+    let Ok(folder) = storage.folder() else { return Ok(()) };
+    if let Err(error) = service_file::remove_stale(&folder, &whole_location(storage)?.to_string()) {
+        tracing::warn!(%error, folder = %folder.display(), "could not remove what a service before left there");
+    }
+    Ok(())
+}
+
 /// Leaves word in the data directory. Where that cannot be done, commands need `--url`.
 fn say_where(storage: &StorageArguments, address: SocketAddr, access: &Access) -> Option<ServiceFile> {
     let folder = storage.folder().ok()?;
     let url = format!("http://{}", reached_at(address));
-    let location = match storage.location().ok()? {
-        Location::File(file) => Location::File(std::path::absolute(&file).unwrap_or(file)),
-        elsewhere @ Location::Postgres(_) => elsewhere,
-    };
+    let location = whole_location(storage).ok()?;
     let database = location.to_string();
     // A folder is first of all for the registry in it: who has another one leaves the word of its service alone.
     let is_its_own = location == Location::in_folder(&std::path::absolute(&folder).unwrap_or_else(|_| folder.clone()));

@@ -42,6 +42,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             .answers(200, "The tools.", Schema::named("AssistantTools"))
             .fails(&fails),
         Endpoint::post("/assistant/tools", "The same for a text that is sent", |asked| Box::pin(by_body(asked)))
+            .ends_with_client()
             .takes(
                 shapes::meant()
                     .may_have("line", shapes::line())
@@ -52,6 +53,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             .answers(200, "The tools.", Schema::named("AssistantTools"))
             .fails(&fails),
         Endpoint::post("/assistant/ask", "Ask the assistant", |asked| Box::pin(ask(asked)))
+            .ends_with_client()
             .about(
                 "The model of `serve --assistant-model` answers, and may use the tools that `/assistant/tools` would offer \
                  for the same document, line, servers and skills. Its calls have the source `ai-autonomous`; all of one \

@@ -28,6 +28,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             .answers(200, "Its text.", Schema::object().with("path", Schema::text()).with("text", Schema::text()))
             .fails(&["DOCUMENT_NOT_FOUND", "VALIDATION_ERROR"]),
         Endpoint::post("/documents/map", "Draw the map of a document", |asked| Box::pin(map(asked)))
+            .ends_with_client()
             .about(
                 "Its sections and blocks, the server of each, and why it is that one. Nothing is called. Send `text`; or \
                  only the `path` of a document below the folder of `serve --documents`.",
@@ -36,6 +37,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             .answers(200, "The map.", Schema::named("DocumentMap"))
             .fails(&["DOCUMENT_NOT_FOUND"]),
         Endpoint::post("/documents/run", "Run the tools that a document names", |asked| Box::pin(run(asked)))
+            .ends_with_client()
             .about(
                 "Blocks are called one after the other, or `jobs` at once, with the source `user-codeblock`; all of one \
                  run count for one session. An `assistant` block is answered by the model of `serve --assistant-model`, \
@@ -69,6 +71,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         Endpoint::post("/documents/context", "The same for a text that is sent", |asked| {
             Box::pin(context_of_text(asked))
         })
+        .ends_with_client()
         .takes(shapes::meant().with("line", shapes::line()))
         .answers(200, "What holds there.", Schema::named("DocumentContext"))
         .fails(&["DOCUMENT_NOT_FOUND"]),

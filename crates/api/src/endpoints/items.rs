@@ -21,6 +21,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             .parts("The prompts of connected servers.", Schema::named("Prompt"))
             .fails(&["SERVER_NOT_FOUND", "VALIDATION_ERROR"]),
         Endpoint::post("/prompts/get", "Fill in a prompt", |asked| Box::pin(prompt(asked)))
+            .ends_with_client()
             .about(
                 "By its full name `server.prompt`, or by its own name alone if no other server has a prompt of that \
                  name. The result is what the server sent, byte for byte. The time-out is that of calls (`timeout_ms`).",
@@ -39,6 +40,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             .parts("The resource templates of connected servers.", Schema::named("Resource"))
             .fails(&["SERVER_NOT_FOUND", "VALIDATION_ERROR"]),
         Endpoint::post("/resources/read", "Read a resource", |asked| Box::pin(read(asked)))
+            .ends_with_client()
             .about(
                 "The server that lists the address is asked, or else those that may have it. The result is what the \
                  server sent, byte for byte. The time-out is that of calls (`timeout_ms`).",

@@ -32,6 +32,7 @@ fn searching(endpoint: Endpoint) -> Endpoint {
              being made, those tools are found by words alone. The strategy `hierarchical` looks for skills first and \
              then among their tools and those without known skills; where that leads nowhere, among all.",
         )
+        .ends_with_client()
         .takes(schemas::search())
         .fails(&["SERVER_NOT_FOUND", "SKILL_NOT_FOUND"])
 }

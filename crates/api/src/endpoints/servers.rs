@@ -30,6 +30,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             .pages("Servers in the order of their names.", server())
             .fails(&["VALIDATION_ERROR"]),
         Endpoint::post("/servers/test", "Try a connection without registering it", |asked| Box::pin(try_out(asked)))
+            .ends_with_client()
             .about("Nothing is kept. That it did not work is an answer, too: `success` is false then.")
             .takes(schemas::trial())
             .looking_further(problems_with_config)
@@ -70,6 +71,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             .answers(200, "The server.", server())
             .fails(&["SERVER_READ_ONLY"]),
         of_server(Endpoint::post("/servers/{server}/test", "Try the connection of a server", |asked| Box::pin(test(asked))))
+            .ends_with_client()
             .about("By a connection of its own, beside the one there may be.")
             .answers(200, "What the try showed.", Schema::named("TestReport")),
         of_server(Endpoint::get("/servers/{server}/health", "How well a server is", |asked| Box::pin(health(asked))))

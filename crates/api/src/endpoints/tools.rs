@@ -65,6 +65,7 @@ fn calling(endpoint: Endpoint) -> Endpoint {
              A tool that says itself that it failed (`isError`) is a result like any other. A trace that the headers \
              `traceparent` and `tracestate` name is passed on to the server in `_meta`.",
         )
+        .ends_with_client()
         .takes(schemas::call())
         .answers(200, "The result.", Schema::named("Result"))
         .fails(&[

@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use super::executions::SESSION;
 use crate::schema::Schema;
 
 const LONGEST_PATH: usize = 4096;
@@ -59,7 +60,7 @@ pub(crate) fn run() -> Schema {
                 .about("What is sent of the new text: all of it, how it came from the old one, both, or nothing."),
         )
         .may_have("save", Schema::truth().by_default(false).about("Write the results into the document of `path`."))
-        .may_have("session", Schema::kept_text().about("What the calls count for; by default this run alone."))
+        .may_have("session", Schema::kept_text().at_most(SESSION).about("What the calls count for; by default this run alone."))
         .may_have("confirm_destructive", confirm_destructive())
 }
 
@@ -82,7 +83,10 @@ pub(crate) fn question() -> Schema {
         .may_have("skills", Schema::list(Schema::kept_text()).about("Only with tools that have one of these skills."))
         .may_have("confirm_destructive", confirm_destructive())
         .may_have("max_rounds", Schema::integer(1, 1000).by_default(10).about("How often the model may be asked."))
-        .may_have("session", Schema::kept_text().about("What the calls count for; by default this question alone."))
+        .may_have(
+            "session",
+            Schema::kept_text().at_most(SESSION).about("What the calls count for; by default this question alone."),
+        )
         .may_have("transcript", Schema::truth().by_default(false).about("Also send all that was said."))
 }
 

@@ -7,6 +7,9 @@ use crate::schema::{Schema, Shape};
 
 /// No tool has a longer name.
 const TOOL_NAME: usize = 8_000;
+const DOCUMENT_PATH: usize = 4096;
+/// So many sessions are remembered that their names must be short.
+pub(super) const SESSION: usize = 255;
 
 /// A call to be made.
 pub(crate) fn call() -> Schema {
@@ -24,11 +27,17 @@ pub(crate) fn call() -> Schema {
         .may_have("arguments", Schema::any_object().about("What the tool takes. Passed on byte for byte."))
         .may_have("server_id", Schema::kept_text().or_null().about("The server, by id or name."))
         .may_have("source", Schema::word(sources).by_default("rest").about("Which way the call came."))
-        .may_have("document_path", Schema::kept_text().or_null().about("The document the call is made from."))
+        .may_have(
+            "document_path",
+            Schema::kept_text().at_most(DOCUMENT_PATH).or_null().about("The document the call is made from."),
+        )
         .may_have("section_line", Schema::integer(0, i64::from(u32::MAX)).or_null().about("The line in it."))
         .may_have(
             "session",
-            Schema::kept_text().or_null().about("The session of a document or an assistant that the call counts for."),
+            Schema::kept_text()
+                .at_most(SESSION)
+                .or_null()
+                .about("The session of a document or an assistant that the call counts for."),
         )
         .may_have(
             "timeout_ms",

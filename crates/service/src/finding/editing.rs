@@ -1,6 +1,6 @@
 //! Skills as an administrator sees and changes them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError};
 
 use registry::SkillRecord;
@@ -221,6 +221,31 @@ fn changed(skills: &SkillSet, id: &str, change: SkillChange) -> Result<SkillReco
         return Err(problems);
     }
     Ok(SkillRecord { id: id.to_owned(), name, description, examples, enabled })
+}
+
+/// Everything that is wrong with skills that are to be kept beside those that are: which one, and what.
+pub(crate) fn problems_with(more: &[SkillRecord], kept: &[SkillRecord]) -> Vec<(Option<usize>, Problem)> {
+    let builtin = SkillSet::new(&[], Vec::new());
+    let mut ids: HashSet<&str> = builtin.all().iter().map(|known| known.skill.id.as_str()).collect();
+    ids.extend(kept.iter().map(|skill| skill.id.as_str()));
+    let before = ids.len();
+    ids.extend(more.iter().map(|skill| skill.id.as_str()));
+    if ids.len() > before.max(MOST_SKILLS) {
+        let msg = format!("there would be {} skills; there may be {MOST_SKILLS}", ids.len());
+        return vec![(None, Problem { loc: vec!["body".to_owned()], msg, kind: "value_error" })];
+    }
+    let wrong = |(index, skill): (usize, &SkillRecord)| {
+        let SkillRecord { id, name, description, examples, enabled } = skill.clone();
+        let change = SkillChange {
+            name: Some(name),
+            description: Some(description),
+            examples: Some(examples),
+            enabled: Some(enabled),
+        };
+        let problems = changed(&builtin, &id, change).err().unwrap_or_default();
+        problems.into_iter().map(move |problem| (Some(index), problem))
+    };
+    more.iter().enumerate().flat_map(wrong).collect()
 }
 
 pub(super) fn is_id(id: &str) -> bool {

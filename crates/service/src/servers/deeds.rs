@@ -167,6 +167,7 @@ impl Handle {
 /// Everything that is wrong with a registration.
 pub(super) fn problems_with(new: &Registration) -> Vec<Problem> {
     let mut problems: Vec<Problem> = spec::problem_with_name(&new.name).into_iter().collect();
+    problems.extend(new.description.as_deref().and_then(spec::problem_with_description));
     problems.extend(new.health_check_url.as_deref().and_then(spec::problem_with_health_url));
     match containers::problem_with_deployment(new.deployment_type, new.transport_type, &new.connection_config) {
         Some(problem) => problems.push(problem),
@@ -211,7 +212,7 @@ fn patch(before: &ServerRecord, mut update: Update) -> Result<(ServerPatch, bool
 }
 
 /// What became different, for the audit log. Never what the config says.
-fn differences(before: &ServerRecord, after: &ServerRecord) -> serde_json::Value {
+pub(crate) fn differences(before: &ServerRecord, after: &ServerRecord) -> serde_json::Value {
     let mut changed = Vec::new();
     let mut note = |is_different: bool, what: &str| {
         if is_different {
