@@ -305,3 +305,25 @@ fn images_come_with_the_answer_and_are_linked_in_the_text() {
     assert!(image["path"].as_str().unwrap().starts_with("my notes.assets/"), "{image}");
     assert!(told["text"].as_str().unwrap().contains("my%20notes.assets/"), "{told}");
 }
+
+#[test]
+fn a_document_gets_no_more_bindings_than_it_may_have() {
+    let rest = Rest::start();
+    rest.register("one", &[]);
+    let new = |heading: &str| json!({"document": "a.md", "server_id": "one", "heading_text": heading});
+    for number in 0..1_000 {
+        expect(201, &rest.post("/bindings", &new(&format!("H{number}"))));
+    }
+    let refused = expect(422, &rest.post("/bindings", &new("one more")));
+    assert_eq!(refused["error_code"], "VALIDATION_ERROR", "{refused}");
+    assert!(refused["detail"].as_str().unwrap_or_default().contains("has 1000 bindings"), "{refused}");
+    let too_long =
+        rest.post("/bindings", &json!({"document": "b.md", "server_id": "one", "heading_text": "x".repeat(1_001)}));
+    expect(422, &too_long);
+    // Patterns that fit the same document may name it again; then it is not run, and says why.
+    expect(201, &rest.post("/bindings", &json!({"document": "*.md", "server_id": "one", "heading_text": "x"})));
+    let run = json!({"text": "```one\ntool: echo\n```\n", "path": "a.md", "dry_run": true});
+    let ran = expect(200, &rest.post("/documents/run", &run));
+    let why = ran["blocks"][0]["problem"]["faults"][0]["what"].as_str().unwrap_or_default();
+    assert!(why.contains("1001 bindings for this document"), "{ran}");
+}

@@ -76,6 +76,35 @@ fn a_schema_without_end_is_not_checked_and_stops_nothing() {
     assert_eq!(rest.serve.wait_exit().code(), Some(0));
 }
 
+/// A number in the metrics about schema checks.
+fn schema_checks(rest: &Rest, metric: &str) -> u64 {
+    let numbers = rest.serve.fetch(&Ask::new("GET", "/metrics")).body;
+    let name = format!("{metric}{{kind=\"schema_check\"}} ");
+    let found = numbers.lines().find_map(|line| line.strip_prefix(&name));
+    found.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("{name} is in {numbers}"))
+}
+
+#[test]
+fn a_connection_that_is_dropped_ends_its_checks() {
+    let puppet = Puppet::over_http(Spec::legacy().raw_tool(&doubling_tool()).echoes());
+    let rest = Rest::start();
+    add_puppet(&rest, "s", &puppet);
+    assert_eq!(schema_checks(&rest, "mcp_computations_cancelled_total"), 0);
+    // Enough blocks that their checks are under way until all the time is spent that one run may take for them.
+    let dry = json!({"text": BLOCK.repeat(5_000), "dry_run": true});
+    let run = begin_run(&rest, &dry);
+    testkit::wait_until("a check runs", || (schema_checks(&rest, "mcp_computations_running") > 0).then_some(()));
+    drop(run);
+    testkit::wait_until("a check is cancelled", || {
+        (schema_checks(&rest, "mcp_computations_cancelled_total") == 1).then_some(())
+    });
+    testkit::wait_until("no check runs", || (schema_checks(&rest, "mcp_computations_running") == 0).then_some(()));
+    // Nothing began again: whoever asks now does not wait for the blocks of the run that nobody reads.
+    let ran = expect(200, &rest.post("/documents/run", &json!({"text": BLOCK, "dry_run": true})));
+    assert_eq!(ran["blocks"][0]["status"], "ready", "{ran}");
+    assert_eq!(schema_checks(&rest, "mcp_computations_cancelled_total"), 1);
+}
+
 #[test]
 fn a_dry_run_by_the_command_line_ends_as_well() {
     let home = crate::service_cli::Home::new();

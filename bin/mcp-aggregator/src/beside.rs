@@ -1,5 +1,7 @@
 //! What else is served at the front's address: the REST API, and the console for people.
 
+use std::io::ErrorKind;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -141,12 +143,31 @@ fn read_config(text: &str, url: &str) -> Result<Vec<Found>, String> {
 /// The servers that programs on this machine know.
 fn on_this_machine(url: &str) -> Vec<Found> {
     let machine = Machine::this();
-    let files = Client::ALL.into_iter().flat_map(|client| machine.files(client));
-    let read = |path: std::path::PathBuf| {
-        let file = read_jsonc(&std::fs::read_to_string(&path).ok()?).ok()?;
-        Some(found_in(&file, &path.display().to_string()))
-    };
-    fitting(files.filter_map(read).flatten().collect(), url)
+    in_files(Client::ALL.into_iter().flat_map(|client| machine.files(client)), url)
+}
+
+/// The servers in files of clients. One that is there and cannot be read is told in its place.
+fn in_files(files: impl Iterator<Item = PathBuf>, url: &str) -> Vec<Found> {
+    let (mut found, mut unread) = (Vec::new(), Vec::new());
+    for path in files {
+        let shown = path.display().to_string();
+        let file = match std::fs::read_to_string(&path) {
+            Ok(text) => read_jsonc(&text).map_err(|error| error.to_string()),
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => continue,
+            Err(error) => Err(error.to_string()),
+        };
+        match file {
+            Ok(file) => found.extend(found_in(&file, &shown)),
+            Err(why) => unread.push(Found {
+                name: path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
+                from: shown,
+                registration: serde_json::Map::new(),
+                notes: Vec::new(),
+                problem: Some(format!("This file cannot be read: {why}")),
+            }),
+        }
+    }
+    fitting(found, url).into_iter().chain(unread).collect()
 }
 
 /// Servers under names that they can have here. `url` is where we are: what leads back to us is never added.
@@ -166,4 +187,28 @@ fn fitting(found: Vec<crate::import::Found>, url: &str) -> Vec<Found> {
             Found { name: planned.name, from, registration, notes, problem }
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_a_client_that_cannot_be_read_is_told_in_its_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &[u8]| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        let files = [
+            folder.path().join("none.json"),
+            file("broken.json", b"{\"mcpServers\": {"),
+            file("bytes.json", b"\xff"),
+            file("good.json", br#"{"mcpServers": {"one": {"command": "one"}}}"#),
+        ];
+        let found = in_files(files.into_iter(), "http://localhost:1");
+        let told: Vec<_> = found.iter().map(|found| (found.name.as_str(), found.problem.is_some())).collect();
+        assert_eq!(told, [("one", false), ("broken.json", true), ("bytes.json", true)], "{found:?}");
+    }
 }

@@ -36,22 +36,28 @@ pub(crate) fn servers_of_config(config: &Config) -> Vec<Server> {
 }
 
 /// Servers as REST describes them.
-pub(crate) fn servers_of_service(described: &[Value]) -> Vec<Server> {
+pub(crate) fn servers_of_service(described: &[Value]) -> Result<Vec<Server>, Failure> {
     let server = |server: &Value| {
         let name = server["name"].as_str()?.to_owned();
-        Some(Server { name, is_enabled: server["enabled"].as_bool().unwrap_or(true) })
+        Some(Server { name, is_enabled: server["enabled"].as_bool()? })
     };
-    described.iter().filter_map(server).collect()
+    described.iter().map(|it| server(it).ok_or_else(|| not_understood("a server", it))).collect()
+}
+
+/// What a service says that we cannot make sense of. To leave it out would be to allow what it may forbid.
+fn not_understood(what: &str, described: &Value) -> Failure {
+    let failure = Failure::new(format!("the service describes {what} in a way that is not understood: {described}"));
+    failure.with_hint("is it of another version? `mcp-aggregator --version` and `GET /health` tell")
 }
 
 /// What the registry binds parts of a document to.
 pub(crate) async fn registered(target: &Target, document: &Path) -> Result<Vec<Binding>, Failure> {
-    Ok(for_document(&all_bindings(target).await?, document))
+    for_document(&all_bindings(target).await?, document)
 }
 
 /// The same, where a service is asked for it.
 pub(crate) async fn registered_at(service: &Client, document: &Path) -> Result<Vec<Binding>, Failure> {
-    Ok(for_document(&bindings_of(service).await?, document))
+    for_document(&bindings_of(service).await?, document)
 }
 
 /// All bindings in the registry, as REST describes them.
@@ -66,7 +72,7 @@ async fn bindings_of(service: &Client) -> Result<Vec<Value>, Failure> {
     let mut bindings = Vec::new();
     loop {
         let page = service.get(&format!("/bindings?limit={PAGE}&offset={}", bindings.len())).await?;
-        let Value::Array(page) = page else { return Ok(bindings) };
+        let Value::Array(page) = page else { return Err(not_understood("bindings", &page)) };
         let is_last = page.len() < PAGE;
         bindings.extend(page);
         if is_last {
@@ -75,9 +81,10 @@ async fn bindings_of(service: &Client) -> Result<Vec<Value>, Failure> {
     }
 }
 
-fn for_document(described: &[Value], document: &Path) -> Vec<Binding> {
+fn for_document(described: &[Value], document: &Path) -> Result<Vec<Binding>, Failure> {
     let path = whole_path(document);
-    notebook::bindings_for(&path.to_string_lossy(), described.iter().filter_map(binding))
+    let all = described.iter().map(|it| binding(it).ok_or_else(|| not_understood("a binding", it)));
+    Ok(notebook::bindings_for(&path.to_string_lossy(), all.collect::<Result<Vec<_>, Failure>>()?))
 }
 
 /// The document that a binding is for, and what it says; nothing if it makes no sense to us.

@@ -13,7 +13,9 @@ mod tools;
 use std::path::Path;
 use std::sync::Arc;
 
-use notebook::{Binding, FileError, Folder, FolderError, MAX_DOCUMENT_BYTES, NotDone, Origin, Section, Server};
+use notebook::{
+    Binding, FileError, Folder, FolderError, Interrupt, MAX_DOCUMENT_BYTES, NotDone, Origin, Section, Server,
+};
 use registry::Page;
 use service::bindings::ShownBinding;
 use service::{Error, Service};
@@ -144,7 +146,14 @@ pub(crate) fn not_found(path: &str, error: &FolderError) -> Error {
 pub(crate) async fn compute<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
-    notebook::off_runtime(work).await.unwrap_or_else(|error| match error {
+    compute_until(|_| work()).await
+}
+
+/// The same for work that ends early when nobody waits for it any more.
+pub(crate) async fn compute_until<T: Send + 'static>(
+    work: impl FnOnce(&Interrupt) -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    notebook::interruptible(work).await.unwrap_or_else(|error| match error {
         NotDone::Busy(_) => {
             let message = format!("documents cannot be looked at now: {error}; try again later");
             Err(Error::LimitReached { message, context: serde_json::Map::new() })

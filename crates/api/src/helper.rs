@@ -7,16 +7,22 @@ use assistant::{Bounds, Dialogue, Ended, Hands, Mishap, Offer, Outcome, Permissi
 use models::{Failure, Model, Tool};
 use notebook::{ArgumentCheck, check_arguments};
 use registry::{RawJson, Source, ToolRecord};
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use service::calls::Call;
 use service::finding::{Strategy, USUAL_SKILL_THRESHOLD, Wanted};
 use service::{Actor, Error, Service};
+
+use crate::documents::compute;
 
 /// Why nobody answers.
 pub(crate) const NO_MODEL: &str = "this service has no assistant: `mcp-aggregator serve --assistant-model` names one, and `mcp-aggregator run` asks yours";
 
 /// So many of the tools that fit a wish best are looked at; a model may be allowed few of them.
 const MOST_LOOKED_AT: usize = 1_000;
+
+/// So many tools are named in a remark.
+const MOST_NAMED: usize = 10;
 
 /// A model, and on whose behalf it is asked.
 pub(crate) struct Helper {
@@ -46,16 +52,19 @@ impl Helper {
     }
 }
 
-/// A question about which nothing was said yet.
-pub(crate) fn dialogue(
+/// A question about which nothing was said yet, and a remark about tools that cannot be offered as they are. The schemas of
+/// all tools are read, on a thread for that.
+pub(crate) async fn dialogue(
     question: &str,
     text: Option<&str>,
     line: usize,
-    tools: &[ToolRecord],
+    tools: &Arc<[ToolRecord]>,
     bounds: Bounds,
-) -> Dialogue {
+) -> Result<(Dialogue, Option<String>), Error> {
     let task = assistant::task(text.map(|text| (text, line)));
-    Dialogue::new(task, question, tools.iter().map(offer).collect(), bounds)
+    let tools = Arc::clone(tools);
+    let (offers, unread) = compute(move || Ok(offers(&tools))).await?;
+    Ok((Dialogue::new(task, question, offers, bounds), unread))
 }
 
 /// What happens, as an event.
@@ -87,26 +96,72 @@ pub(crate) fn word(ended: &Ended) -> &'static str {
     }
 }
 
-/// Whether a tool's server says something of it.
-pub(crate) fn says(definition: &Value, hint: &str) -> bool {
-    definition["annotations"][hint] == true
+/// What a tool's server says of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Hints {
+    pub(crate) is_read_only: bool,
+    pub(crate) is_idempotent: bool,
+    pub(crate) is_destructive: bool,
 }
 
-/// A tool as models take it.
-pub(crate) fn model_tool(tool: &ToolRecord) -> Tool {
-    let schema = tool.input_schema.as_ref().and_then(|schema| serde_json::from_str(schema.get()).ok());
-    Tool::new(&tool.name, tool.description.as_deref().unwrap_or_default(), schema.unwrap_or_else(|| json!({})))
+#[derive(Deserialize)]
+struct Annotated {
+    annotations: Option<Annotations>,
 }
 
-fn offer(tool: &ToolRecord) -> Offer {
-    let definition: Value = serde_json::from_str(tool.definition.get()).unwrap_or_default();
-    let is_read_only = says(&definition, "readOnlyHint");
-    Offer {
-        tool: model_tool(tool),
-        is_read_only,
-        is_idempotent: says(&definition, "idempotentHint"),
-        is_destructive: says(&definition, "destructiveHint") && !is_read_only,
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Annotations {
+    #[serde(default)]
+    read_only_hint: Value,
+    #[serde(default)]
+    idempotent_hint: Value,
+    #[serde(default)]
+    destructive_hint: Value,
+}
+
+impl Hints {
+    /// A tool whose definition cannot be read may do anything.
+    pub(crate) fn of(definition: &RawJson) -> Self {
+        let Ok(definition) = serde_json::from_str::<Annotated>(definition.get()) else {
+            return Self { is_read_only: false, is_idempotent: false, is_destructive: true };
+        };
+        let Some(said) = definition.annotations else {
+            return Self { is_read_only: false, is_idempotent: false, is_destructive: false };
+        };
+        let is_read_only = said.read_only_hint == true;
+        let is_destructive = said.destructive_hint == true && !is_read_only;
+        Self { is_read_only, is_idempotent: said.idempotent_hint == true, is_destructive }
     }
+}
+
+/// Tools as models take them, and a remark about those whose schemas cannot be read: models are told nothing of what they
+/// take.
+pub(crate) fn model_tools(tools: &[ToolRecord]) -> (Vec<Tool>, Option<String>) {
+    let mut unread = Vec::new();
+    let all = tools.iter().map(|tool| {
+        let schema = tool.input_schema.as_ref().map(|schema| serde_json::from_str(schema.get()));
+        let schema = schema.transpose().unwrap_or_else(|error: serde_json::Error| {
+            unread.push(format!("`{}` ({error})", tool.name));
+            None
+        });
+        let about = tool.description.as_deref().unwrap_or_default();
+        Tool::new(&tool.name, about, schema.unwrap_or_else(|| json!({})))
+    });
+    let all = all.collect();
+    let count = unread.len();
+    unread.truncate(MOST_NAMED);
+    let remark = || format!("the schemas of {count} tools cannot be read: {}", unread.join(", "));
+    (all, (count > 0).then(remark))
+}
+
+fn offers(tools: &[ToolRecord]) -> (Vec<Offer>, Option<String>) {
+    let (all, unread) = model_tools(tools);
+    let offer = |(tool, record): (Tool, &ToolRecord)| {
+        let Hints { is_read_only, is_idempotent, is_destructive } = Hints::of(&record.definition);
+        Offer { tool, is_read_only, is_idempotent, is_destructive }
+    };
+    (all.into_iter().zip(tools).map(offer).collect(), unread)
 }
 
 /// Hands that call tools through the service.
@@ -178,5 +233,23 @@ impl Hands for ServiceHands<'_> {
         let why =
             "not called: it may destroy something, and whoever asks has not confirmed that (`confirm_destructive`)";
         Permission::Refused(why.to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tool_whose_annotations_cannot_be_read_may_destroy_something() {
+        let hints = |definition: &str| Hints::of(&RawJson::parse(definition).unwrap());
+        let unread = hints(r#"{"name":"a","annotations":{"destructiveHint":"\ud800"}}"#);
+        assert!(unread.is_destructive && !unread.is_read_only && !unread.is_idempotent);
+        // What is said of other things does not matter.
+        let read = hints(r#"{"name":"a","description":"\ud800","annotations":{"readOnlyHint":true,"title":"\ud800"}}"#);
+        assert!(read.is_read_only && !read.is_destructive);
+        assert!(!hints(r#"{"name":"a"}"#).is_destructive);
+        assert!(hints(r#"{"annotations":{"destructiveHint":true}}"#).is_destructive);
+        assert!(!hints(r#"{"annotations":{"destructiveHint":true,"readOnlyHint":true}}"#).is_destructive);
     }
 }

@@ -4,6 +4,7 @@
 
 mod exposition;
 
+use notebook::WorkCounts;
 use registry::{Page, Status};
 use service::Service;
 use service::finding::FinderReading;
@@ -29,6 +30,7 @@ pub(crate) async fn text(service: &Service, auth_counter: Option<&AuthCounter>) 
     if let Some(count) = auth_counter {
         authentication(&mut out, &count());
     }
+    computations(&mut out, notebook::work_counts());
     process(&mut out);
     out.finish()
 }
@@ -104,6 +106,19 @@ fn calls(out: &mut Exposition, reading: &Reading) {
         for (fate, count) in [("exported", traces.exported), ("dropped", traces.dropped)] {
             out.number("", &[("fate", fate)], count as f64);
         }
+    }
+}
+
+/// What is computed beside the threads that serve calls.
+fn computations(out: &mut Exposition, counts: WorkCounts) {
+    let kinds = [("schema_check", counts.schema_checks), ("document", counts.documents)];
+    out.gauge("mcp_computations_running", "Schema checks and work on documents that run now.");
+    for (kind, counts) in kinds {
+        out.number("", &[("kind", kind)], counts.running as f64);
+    }
+    out.counter("mcp_computations_cancelled_total", "The same that were given up because nobody waited for them.");
+    for (kind, counts) in kinds {
+        out.number("", &[("kind", kind)], counts.cancelled as f64);
     }
 }
 

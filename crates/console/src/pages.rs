@@ -16,7 +16,10 @@ pub(crate) mod settings;
 pub(crate) mod system;
 pub(crate) mod tools;
 
+use std::collections::HashMap;
+
 use serde_json::Value;
+use serde_json::value::RawValue;
 use service::Error;
 
 use crate::form;
@@ -120,4 +123,15 @@ pub(crate) fn options<'a>(choices: impl IntoIterator<Item = (&'a str, String)>, 
             )
         })
         .collect()
+}
+
+/// That something of a server is JSON which no tree can hold: numbers out of range, half characters, deep nesting.
+pub(crate) fn unread(error: &serde_json::Error) -> Html {
+    html!(r#"<p class="flash warn" role="status">What the server wrote cannot be read: {}</p>"#, error.to_string())
+}
+
+/// What the server of a tool says of it beside what it does.
+pub(crate) fn annotations(tool: &registry::ToolRecord) -> Result<Value, serde_json::Error> {
+    let members: HashMap<String, &RawValue> = serde_json::from_str(tool.definition.get())?;
+    members.get("annotations").map_or(Ok(Value::Null), |said| serde_json::from_str(said.get()))
 }

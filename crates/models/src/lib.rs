@@ -44,7 +44,7 @@ mod tool;
 
 pub use conversation::{Answer, BadArguments, Conversation, Part, Stop, ToolCall, ToolResult, Turn, Usage};
 pub use failure::{Failure, Trouble};
-pub use forms::{Format, UnknownFormat};
+pub use forms::{Format, Forms, TooSlow, UnknownFormat};
 pub use limits::{Budget, Limits, Spent};
 pub use model::{Ask, Model};
 pub use names::SafeNames;

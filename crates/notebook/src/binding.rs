@@ -15,13 +15,22 @@ use std::ops::Range;
 use serde::Serialize;
 
 use crate::document::{Document, Heading};
-use crate::problem::Fault;
+use crate::problem::{Fault, clipped};
 use holding::Holding;
 pub use pattern::{MAX_PATTERN_LENGTH, bindings_for, fuzz_glob, matches_path};
 
 /// Bindings may hold at so many places: a document of many headings with the same words has many. With more of them the
 /// document is refused, for nobody could tell what the rest is bound to.
-const MOST_PLACES: usize = 100_000;
+pub(crate) const MOST_PLACES: usize = 100_000;
+
+/// Bindings of one document: in its front matter, and as many again in the registry. More than anybody writes.
+pub const MAX_BINDINGS: usize = 1_000;
+/// Characters of a heading, of the id of a block or of the name of a server in a binding. They are repeated for every
+/// block that is bound by it.
+pub const MAX_BINDING_TEXT: usize = 1_000;
+
+/// Characters of a heading, and of a server's name, that a comment binds. They are repeated as well.
+const LONGEST_SHOWN_HEADING: usize = 200;
 
 /// A part of a document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -99,7 +108,8 @@ pub struct Bindings<'a> {
     holding: Holding,
     /// What is wrong with those that the document makes.
     pub faults: Vec<Fault>,
-    /// The first binding that would hold at more places than allowed. No block of the document is run then.
+    /// What there is more of than allowed: bindings, places at which they hold, or parts of the document. No block of the
+    /// document is run then.
     pub(crate) excess: Option<Fault>,
 }
 
@@ -118,11 +128,11 @@ impl<'a> Bindings<'a> {
     pub fn of(document: &'a Document, registered: &[Binding]) -> Self {
         let (from_matter, mut faults) = front_matter::bindings(document);
         let mut placed = Vec::new();
-        for comment in &document.comments {
+        for comment in document.comments.iter().take(MOST_PLACES) {
             let section = document.innermost_section(comment.line);
             let binding = Binding {
                 section: section.map_or(Section::Document, |place| heading_section(document, place)),
-                server: comment.server.clone(),
+                server: clipped(comment.server.clone(), LONGEST_SHOWN_HEADING),
                 inherit_to_children: comment.inherit,
                 origin: Origin::Comment { line: comment.line },
             };
@@ -130,8 +140,14 @@ impl<'a> Bindings<'a> {
             placed.push(place(document, binding, lines));
         }
         let mut names = HeadingNames::of(document);
-        let mut excess = (placed.len() > MOST_PLACES).then(|| too_many_places(placed[MOST_PLACES].binding.origin));
-        for binding in from_matter.iter().chain(registered) {
+        let mut excess = document.excess.clone().or_else(|| {
+            let first_too_many = document.comments.get(MOST_PLACES);
+            first_too_many.map(|comment| too_many_places(Origin::Comment { line: comment.line }))
+        });
+        if registered.len() > MAX_BINDINGS {
+            excess.get_or_insert_with(|| too_many_registered(registered.len()));
+        }
+        for binding in from_matter.iter().chain(registered.iter().take(MAX_BINDINGS)) {
             // One more than allowed, so that too many are noticed.
             let left = MOST_PLACES.saturating_sub(placed.len());
             let places = places(document, &mut names, &binding.section, left + 1);
@@ -225,6 +241,14 @@ fn too_many_places(origin: Origin) -> Fault {
     Fault { line: origin.line(), what }
 }
 
+fn too_many_registered(count: usize) -> Fault {
+    let what = format!(
+        "the registry has {count} bindings for this document; at most {MAX_BINDINGS} are allowed, so none of its blocks \
+         is run"
+    );
+    Fault { line: 1, what }
+}
+
 fn place(document: &Document, binding: Binding, lines: Range<usize>) -> Placed {
     let is_range = matches!(binding.section, Section::Range { .. });
     let source = |line: usize| document.line_without_results(line);
@@ -288,13 +312,16 @@ fn places(document: &Document, names: &mut HeadingNames<'_>, section: &Section, 
             let named = document.ids.iter().filter(|named| named.id == wanted).take(most);
             named.map(|named| named.lines.clone()).collect()
         }
-        Section::Range { start_line, end_line } => std::iter::once(*start_line..*end_line + 1).collect(),
+        Section::Range { start_line, end_line } => std::iter::once(*start_line..end_line.saturating_add(1)).collect(),
     }
 }
 
+/// The section of a heading, to be shown: a very long one is cut.
 fn heading_section(document: &Document, place: usize) -> Section {
     let heading = &document.headings[place];
-    Section::Heading { heading_text: format!("{} {}", "#".repeat(heading.level), heading.text) }
+    let words = heading.text.chars().take(LONGEST_SHOWN_HEADING + 1).collect();
+    let words = clipped(words, LONGEST_SHOWN_HEADING);
+    Section::Heading { heading_text: format!("{} {words}", "#".repeat(heading.level)) }
 }
 
 fn breadth(section: &Section) -> usize {

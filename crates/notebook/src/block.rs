@@ -186,10 +186,11 @@ pub(crate) struct Written {
 }
 
 /// Reads a block. Lines in what is told are those of the document.
-pub(crate) fn read(fence: &Fence) -> Result<Written, Problem> {
+pub(crate) fn read(fence: &Fence, budget: &mut yaml::Budget) -> Result<Written, Problem> {
     let bad = |line: usize, what: String| Problem::new(Trouble::BadYaml, line, what);
     let from_info = wishes_of_info(fence).map_err(|what| bad(fence.first_line, what.to_owned()))?;
-    let mut node = yaml::parse(&fence.content).map_err(|fault| bad(fence.first_line + fault.line, fault.what))?;
+    let node = yaml::parse_within(&fence.content, budget);
+    let mut node = node.map_err(|fault| bad(fence.first_line + fault.line, fault.what))?;
     move_down(&mut node, fence.first_line);
     let first_line = node.line;
     let mut entries = match node.value {

@@ -6,6 +6,7 @@
 use std::ops::Range;
 
 use crate::lines::Lines;
+use crate::problem::Fault;
 use crate::region::{Found, Region};
 use crate::scan;
 
@@ -28,6 +29,8 @@ pub struct Document {
     pub(crate) regions: Vec<Region>,
     /// The lines of each of them, and how many lines of results there are before it.
     pub(crate) region_lines: Vec<(Range<usize>, usize)>,
+    /// That it has more of something than a document may have. What comes below is unknown then, and nothing is run.
+    pub(crate) excess: Option<Fault>,
 }
 
 /// A heading that begins a section.

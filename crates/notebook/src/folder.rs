@@ -40,6 +40,15 @@ pub struct Listing {
     pub bytes: u64,
     /// When it was last written.
     pub modified_at: Option<String>,
+    /// Why this is not a document but a place where documents may be that are not listed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+impl Listing {
+    fn of_problem(path: String, problem: impl Into<String>) -> Self {
+        Self { path, bytes: 0, modified_at: None, problem: Some(problem.into()) }
+    }
 }
 
 /// Why a document of a folder cannot be had.
@@ -81,7 +90,8 @@ impl Folder {
         &self.root
     }
 
-    /// Its documents, by path. Hidden files and folders, links, and what is no `.md` are not among them.
+    /// Its documents, by path. Hidden files and folders, links, and what is no `.md` are not among them. A folder that
+    /// cannot be read is, with the reason.
     pub fn list(&self) -> io::Result<Vec<Listing>> {
         let mut found = Vec::new();
         collect(&self.root_folder()?, "", 0, &mut found)?;
@@ -225,25 +235,53 @@ fn collect(folder: &OwnedFd, prefix: &str, depth: usize, found: &mut Vec<Listing
         let entry = entry?;
         // A name that is no text could not be asked for.
         let Ok(name) = entry.file_name().to_str() else { continue };
-        if name.starts_with('.') || found.len() >= MOST_LISTED {
+        if name.starts_with('.') || found.len() > MOST_LISTED {
             continue;
         }
         let path = format!("{prefix}{name}");
-        // It may be gone by now, or be something else.
-        let Ok(stat) = fs::statat(folder, name, fs::AtFlags::SYMLINK_NOFOLLOW) else { continue };
-        match FileType::from_raw_mode(stat.st_mode) {
-            FileType::Directory if depth < DEEPEST => {
-                let Ok(inner) = open_folder(folder, &name.into()) else { continue };
-                collect(&inner, &format!("{path}/"), depth + 1, found)?;
+        let stat = match fs::statat(folder, name, fs::AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => stat,
+            Err(Errno::NOENT) => continue,
+            Err(error) => {
+                found.push(Listing::of_problem(path, format!("it cannot be looked at: {}", io::Error::from(error))));
+                continue;
             }
-            FileType::RegularFile if is_document(name) => {
-                let modified_at = Timestamp::from_second(stat.st_mtime).ok().map(|at| at.to_string());
-                found.push(Listing { path, bytes: u64::try_from(stat.st_size).unwrap_or_default(), modified_at });
-            }
-            _ => {}
+        };
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        let is_listed = kind == FileType::Directory || kind == FileType::RegularFile && is_document(name);
+        if is_listed && found.len() == MOST_LISTED {
+            let what = format!("from here on nothing is listed: there are more than {MOST_LISTED} documents");
+            found.push(Listing::of_problem(path, what));
+        } else if is_listed && kind == FileType::RegularFile {
+            let modified_at = Timestamp::from_second(stat.st_mtime).ok().map(|at| at.to_string());
+            let bytes = u64::try_from(stat.st_size).unwrap_or_default();
+            found.push(Listing { path, bytes, modified_at, problem: None });
+        } else if is_listed {
+            collect_inner(folder, name, &path, depth + 1, found);
         }
     }
     Ok(())
+}
+
+/// The documents of a folder in a folder. One that cannot be read hides no others.
+fn collect_inner(parent: &OwnedFd, name: &str, path: &str, depth: usize, found: &mut Vec<Listing>) {
+    let place = format!("{path}/");
+    if depth > DEEPEST {
+        found.push(Listing::of_problem(
+            place,
+            format!("folders inside of more than {DEEPEST} others are not looked into"),
+        ));
+        return;
+    }
+    let collected = match open_folder(parent, &name.into()) {
+        // It is gone by now, or is something else.
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::MLINK) => return,
+        Err(error) => Err(error.into()),
+        Ok(inner) => collect(&inner, &place, depth, found),
+    };
+    if let Err(error) = collected {
+        found.push(Listing::of_problem(place, format!("this folder cannot be read: {error}")));
+    }
 }
 
 fn is_document(name: &str) -> bool {
@@ -288,6 +326,46 @@ mod tests {
         assert_eq!(folder.read("work/a.MD").unwrap(), "# A");
         assert_eq!(folder.read("./b.md").unwrap(), "# B");
         assert!(folder.whole_path("work/a.MD").unwrap().ends_with("notes/work/a.MD"));
+    }
+
+    #[test]
+    fn a_folder_that_is_not_looked_into_is_told_with_the_reason() {
+        let (place, folder) = folder();
+        let deep: PathBuf = (0..DEEPEST + 2).map(|level| format!("d{level}")).collect();
+        std::fs::create_dir_all(place.path().join("notes").join(deep)).unwrap();
+        let listed = folder.list().unwrap();
+        let told: Vec<&Listing> = listed.iter().filter(|listing| listing.problem.is_some()).collect();
+        assert!(matches!(told[..], [only] if only.path.ends_with("/d24/")), "{told:?}");
+        assert_eq!(listed.len(), 3, "the documents are there as well: {listed:?}");
+    }
+
+    #[test]
+    fn where_the_list_ends_is_told() {
+        let (place, folder) = folder();
+        for number in 0..MOST_LISTED {
+            std::fs::write(place.path().join(format!("notes/work/{number}.md")), "").unwrap();
+        }
+        let listed = folder.list().unwrap();
+        let told: Vec<&str> = listed.iter().filter_map(|listing| listing.problem.as_deref()).collect();
+        assert_eq!(listed.len(), MOST_LISTED + 1);
+        assert!(matches!(told[..], [only] if only.contains("more than 10000 documents")), "{told:?}");
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_read_hides_no_documents() {
+        let (place, folder) = folder();
+        let locked = place.path().join("notes/locked");
+        std::fs::create_dir(&locked).unwrap();
+        let forbidden = std::os::unix::fs::PermissionsExt::from_mode(0o000);
+        std::fs::set_permissions(&locked, forbidden).unwrap();
+        // Whoever is root reads it all the same.
+        if std::fs::read_dir(&locked).is_err() {
+            let listed = folder.list().unwrap();
+            let told = listed.iter().find(|listing| listing.path == "locked/").unwrap();
+            assert!(told.problem.as_ref().unwrap().contains("cannot be read"), "{told:?}");
+            assert_eq!(listed.len(), 3, "{listed:?}");
+        }
+        std::fs::set_permissions(&locked, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
     }
 
     #[test]

@@ -35,6 +35,7 @@
 mod apply;
 mod binding;
 mod block;
+mod context;
 mod document;
 mod file;
 mod folder;
@@ -57,13 +58,16 @@ pub use self::schema::{ArgumentCheck, check_arguments};
 pub use apply::{Applied, ApplyOptions, Edit, Fate, Placement, apply};
 #[doc(hidden)]
 pub use binding::fuzz_glob;
-pub use binding::{Binding, Bindings, Bound, MAX_PATTERN_LENGTH, Origin, Section, bindings_for, matches_path};
+pub use binding::{
+    Binding, Bindings, Bound, MAX_BINDING_TEXT, MAX_BINDINGS, MAX_PATTERN_LENGTH, Origin, Section, bindings_for,
+    matches_path,
+};
 pub use block::{Addressee, Block, Display, Format, blocks};
 pub use document::{Document, Fence, Heading, MAX_DOCUMENT_BYTES};
 pub use file::{FileError, Saved, assets_folder, check_writable, read, save, write_attachments};
 pub use folder::{Folder, FolderError, Listing, Stamp};
 pub use fuzz_input::{read_fuzz_document, read_fuzz_yaml};
-pub use offload::NotDone;
+pub use offload::{Interrupt, NotDone, PoolCounts};
 pub use outline::{Outline, OutlineBlock, OutlineSection, outline};
 pub use place::{Place, PlaceBlock, place};
 pub use plan::{Plan, Selection, SelectionError, Step};
@@ -71,5 +75,5 @@ pub use problem::{Fault, Problem, Trouble};
 pub use region::Note;
 pub use render::Attachment;
 pub use run::{Finished, Progress, Report, RunOptions, Status, run};
-pub use threads::off_runtime;
-pub use toolbox::{Answer, Extent, Failure, Lookup, Question, Request, Server, Toolbox};
+pub use threads::{WorkCounts, interruptible, off_runtime, work_counts};
+pub use toolbox::{Answer, Extent, Failure, Question, Request, Server, ToolSchema, ToolTable, Toolbox, WantedTools};

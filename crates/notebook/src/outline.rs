@@ -100,7 +100,9 @@ pub(crate) fn why(bound: Option<&Bound>, server: Option<&str>) -> String {
 /// Draws the map of a document.
 pub fn outline(document: &Document, servers: &[Server], bindings: &Bindings<'_>) -> Outline {
     let (blocks, mut remarks) = block::blocks(document, servers);
-    let plan = Plan::new(document, servers, bindings, &Selection::default(), true).expect("all blocks are meant");
+    // Nothing of a document that has too much is planned; the remarks say why.
+    let plan = Plan::new(document, servers, bindings, &Selection::default(), true);
+    let steps = plan.map(|plan| plan.steps).unwrap_or_default();
     remarks.extend(bindings.faults.iter().cloned());
     remarks.extend(unknown_servers(servers, bindings));
     remarks.sort_by_key(|remark| remark.line);
@@ -116,7 +118,7 @@ pub fn outline(document: &Document, servers: &[Server], bindings: &Bindings<'_>)
         sections.push(section(0, "", 1));
     }
     sections.extend(document.headings().iter().map(|heading| section(heading.level, &heading.text, heading.line)));
-    for (block, step) in blocks.into_iter().zip(&plan.steps) {
+    for (block, step) in blocks.into_iter().zip(&steps) {
         let line = block.fence.first_line;
         let before = sections.partition_point(|section| section.line <= line);
         let Some(around) = before.checked_sub(1).map(|last| &mut sections[last]) else { continue };

@@ -6,11 +6,13 @@ use std::sync::Arc;
 
 use crate::binding::{Bindings, Bound};
 use crate::block::{self, Addressee, Block, ServerTable, Wishes, Written};
+use crate::context::RunContext;
 use crate::document::{Document, Fence};
 use crate::problem::{Fault, Problem, Trouble};
 use crate::region::Found;
 use crate::schema::{self, Checked};
-use crate::toolbox::{Lookup, Question, Request, Server, Toolbox};
+use crate::toolbox::{Lookup, Question, Request, Server, ToolTable, Toolbox};
+use crate::yaml;
 
 /// Which blocks of a document are meant. What is empty leaves nothing out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -46,6 +48,9 @@ pub enum SelectionError {
         /// The one that was meant.
         line: usize,
     },
+    /// The document has more of something than a document may have, so not all of its blocks are known.
+    #[error("{0}")]
+    TooMuch(Fault),
 }
 
 /// What a run would do. It does not refer to the document, so it can be made on another thread.
@@ -103,19 +108,26 @@ impl Plan {
         selection: &Selection,
         force: bool,
     ) -> Result<Self, SelectionError> {
+        if let Some(excess) = &document.excess {
+            return Err(SelectionError::TooMuch(excess.clone()));
+        }
         let (blocks, mut remarks) = block::blocks(document, servers);
         remarks.extend(bindings.faults.iter().cloned());
         let selected = selected(document, &blocks, selection)?;
         let table = ServerTable::of(servers);
         let same = SameBlocks::of(document);
+        let mut budget = yaml::Budget::of_document();
         let steps = selected.into_iter().map(|block| {
             let bound = bindings.at(block.fence.first_line);
             let unclear = bindings.unclear().filter(|_| bound.is_none() && block.addressee == Addressee::Assistant);
             let refusal = bindings.excess.as_ref().map(|excess| excess.what.clone()).or(unclear);
             let refusal = refusal.map(|why| Problem::new(Trouble::Refused, block.fence.first_line, why));
             let problem = untouchable(block.fence, force).or(refusal);
-            let task = problem.map_or_else(|| task(block, &table, bound.as_ref()), Err);
-            let title = title(block.fence, &task);
+            let is_question = block.addressee == Addressee::Assistant;
+            let written = (!is_question).then(|| block::read(block.fence, &mut budget).map(Arc::new));
+            let title = title(block.fence, written.as_ref());
+            let task = problem.map_or_else(|| task(block, &table, bound.as_ref(), written), Err);
+            let title = task.as_ref().map_or(title, Task::title);
             let (place, count) = same.place_of(block.fence);
             Step { number: block.number, fence: block.fence.clone(), bound, place, count, title, task }
         });
@@ -150,15 +162,21 @@ impl<'a> SameBlocks<'a> {
     }
 }
 
-/// What is to be run, for people.
-fn title(fence: &Fence, task: &Result<Task, Problem>) -> String {
-    match task {
-        Ok(Task::Call { server, written }) => format!("{server}.{}", written.tool),
-        Ok(Task::Ask { .. }) => "assistant".to_owned(),
-        Err(_) => match block::read(fence) {
-            Ok(written) => format!("{}.{}", fence.language(), written.tool),
-            Err(_) => fence.language().to_owned(),
-        },
+/// What a block says that is to be run, for people.
+fn title(fence: &Fence, written: Option<&Result<Arc<Written>, Problem>>) -> String {
+    match written {
+        Some(Ok(written)) => format!("{}.{}", fence.language(), written.tool),
+        Some(Err(_)) | None => fence.language().to_owned(),
+    }
+}
+
+impl Task {
+    /// What is to be run, for people.
+    fn title(&self) -> String {
+        match self {
+            Self::Call { server, written } => format!("{server}.{}", written.tool),
+            Self::Ask { .. } => "assistant".to_owned(),
+        }
     }
 }
 
@@ -181,29 +199,58 @@ impl Step {
         self.task.as_ref().err()
     }
 
+    /// The tool that is to be called, and the server that has it.
+    pub(crate) fn tool(&self) -> Option<(&str, &str)> {
+        match self.task.as_ref().ok()? {
+            Task::Call { server, written } => Some((server, &written.tool)),
+            Task::Ask { .. } => None,
+        }
+    }
+
     /// Looks the tool up and checks the parameters, on a thread for that.
-    pub(crate) async fn ready(&self, toolbox: &impl Toolbox) -> Result<Ready, Problem> {
+    pub(crate) async fn ready<T: Toolbox>(&self, context: &RunContext<'_, T>) -> Result<Ready, Problem> {
         let (server, written) = match self.task.as_ref().map_err(Clone::clone)? {
-            Task::Ask { question, wishes } => match toolbox.nobody_to_ask().await {
+            Task::Ask { question, wishes } => match context.nobody_to_ask().await {
                 None => {
                     let action = Action::Ask(question.clone());
                     return Ok(Ready { action, wishes: *wishes, not_checked: None });
                 }
                 Some(why) => return Err(Problem::new(Trouble::NoAssistant, question.line, why)),
             },
-            Task::Call { server, written } => (server.clone(), Arc::clone(written)),
+            Task::Call { server, written } => (server, written),
         };
-        let schema = match toolbox.find(&server, &written.tool).await {
+        let tools = context.tools(server).await;
+        let ready = self.checked(server, written, tools.table(), context).await;
+        if ready.is_ok() {
+            return ready;
+        }
+        // A call may have changed which tools the server has, or what they take.
+        match context.tools_since_calls(server, &tools).await {
+            Some(newer) => self.checked(server, written, newer.table(), context).await,
+            None => ready,
+        }
+    }
+
+    async fn checked<T: Toolbox>(
+        &self,
+        server: &str,
+        written: &Arc<Written>,
+        tools: Option<&ToolTable>,
+        context: &RunContext<'_, T>,
+    ) -> Result<Ready, Problem> {
+        let schema = match tools.map_or(Lookup::Unknown, |tools| tools.find(&written.tool)) {
             Lookup::Found(schema) => Some(schema),
             Lookup::Unknown => None,
-            Lookup::Missing { known } => return Err(no_such_tool(&server, &written, &known)),
+            Lookup::Missing { some, count } => return Err(no_such_tool(server, written, some, count)),
         };
-        let Checked { arguments, wishes, faults, not_checked } = schema::check(schema, Arc::clone(&written)).await?;
+        let checked = schema::check(schema, Arc::clone(written), Arc::clone(&context.check_time)).await?;
+        let Checked { arguments, wishes, faults, not_checked } = checked;
         if !faults.is_empty() {
             let faults = faults.into_iter().map(|fault| Fault { line: fault.line, what: fault.what }).collect();
             return Err(Problem { trouble: Trouble::BadArguments, faults });
         }
-        let request = Request { server, tool: written.tool.clone(), arguments, line: self.fence.first_line };
+        let (server, tool) = (server.to_owned(), written.tool.clone());
+        let request = Request { server, tool, arguments, line: self.fence.first_line };
         Ok(Ready { action: Action::Call(request), wishes, not_checked })
     }
 }
@@ -283,20 +330,26 @@ fn untouchable(fence: &Fence, force: bool) -> Option<Problem> {
     }
 }
 
-fn task(block: &Block<'_>, servers: &ServerTable<'_>, bound: Option<&Bound>) -> Result<Task, Problem> {
+/// What a block is to do. Without something written for a tool, it is for the assistant.
+fn task(
+    block: &Block<'_>,
+    servers: &ServerTable<'_>,
+    bound: Option<&Bound>,
+    written: Option<Result<Arc<Written>, Problem>>,
+) -> Result<Task, Problem> {
     let line = block.fence.first_line;
     let bound_server = bound.map(|bound| known_server(bound, servers, line)).transpose()?;
+    let Some(written) = written else {
+        let (words, wishes) = block::read_question(block.fence)?;
+        let question = Question { words, server: bound_server.map(str::to_owned), line };
+        return Ok(Task::Ask { question, wishes });
+    };
     let server = match &block.addressee {
-        Addressee::Assistant => {
-            let (words, wishes) = block::read_question(block.fence)?;
-            let question = Question { words, server: bound_server.map(str::to_owned), line };
-            return Ok(Task::Ask { question, wishes });
-        }
         Addressee::Server(name) => match (bound, bound_server) {
             (Some(bound), Some(other)) if other != name => return Err(refused(name, bound, line)),
             _ => name.as_str(),
         },
-        Addressee::AnyServer => match bound_server.or_else(|| servers.first_enabled()) {
+        Addressee::AnyServer | Addressee::Assistant => match bound_server.or_else(|| servers.first_enabled()) {
             Some(server) => server,
             None => return Err(Problem::new(Trouble::NoServer, line, "there is no enabled server")),
         },
@@ -304,8 +357,7 @@ fn task(block: &Block<'_>, servers: &ServerTable<'_>, bound: Option<&Bound>) -> 
     if servers.named(server).is_some_and(|known| !known.is_enabled) {
         return Err(Problem::new(Trouble::NoServer, line, format!("server `{server}` is disabled")));
     }
-    let written = block::read(block.fence)?;
-    Ok(Task::Call { server: server.to_owned(), written: Arc::new(written) })
+    Ok(Task::Call { server: server.to_owned(), written: written? })
 }
 
 fn known_server<'a>(bound: &'a Bound, servers: &ServerTable<'_>, line: usize) -> Result<&'a str, Problem> {
@@ -323,10 +375,10 @@ fn refused(name: &str, bound: &Bound, line: usize) -> Problem {
     Problem::new(Trouble::Refused, line, what)
 }
 
-fn no_such_tool(server: &str, written: &Written, known: &[String]) -> Problem {
-    let named = known.iter().take(12).map(|tool| format!("`{tool}`")).collect::<Vec<_>>().join(", ");
-    let more = if known.len() > 12 { format!(" and {} more", known.len() - 12) } else { String::new() };
-    let has = if known.is_empty() { "no tools".to_owned() } else { format!("{named}{more}") };
+fn no_such_tool(server: &str, written: &Written, some: &[String], count: usize) -> Problem {
+    let named = some.iter().map(|tool| format!("`{tool}`")).collect::<Vec<_>>().join(", ");
+    let more = if count > some.len() { format!(" and {} more", count - some.len()) } else { String::new() };
+    let has = if count == 0 { "no tools".to_owned() } else { format!("{named}{more}") };
     let what = format!("server `{server}` has no tool `{}`; it has {has}", written.tool);
     Problem::new(Trouble::NoTool, written.tool_line, what)
 }

@@ -19,6 +19,16 @@ impl fmt::Display for Fault {
     }
 }
 
+/// A text with at most so many characters; the last one says that there were more.
+pub(crate) fn clipped(mut text: String, most: usize) -> String {
+    if let Some((end, _)) = text.char_indices().nth(most) {
+        text.truncate(end);
+        text.pop();
+        text.push('…');
+    }
+    text
+}
+
 /// Which sort of trouble a block is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]

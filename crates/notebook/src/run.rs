@@ -11,11 +11,15 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::block::Wishes;
+use crate::context::RunContext;
 use crate::plan::{Action, Plan, Ready, Step};
 use crate::problem::{Fault, Problem, Trouble};
 use crate::region::Note;
 use crate::render::{Content, Piece, taken_apart};
 use crate::toolbox::{Extent, Failure, Request, Toolbox};
+
+/// Bytes of the results of one run. It is over when there are more: they are all held until they are written.
+const MOST_RESULT_BYTES: usize = 64 * 1024 * 1024;
 
 /// How a plan is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -159,17 +163,20 @@ pub async fn run(
     for step in &plan.steps {
         progress(Progress::Pending(step));
     }
+    let context = RunContext::new(plan, toolbox);
+    let context = &context;
     let mut waiting = plan.steps.iter().enumerate();
     let mut finished: Vec<Option<Finished>> = plan.steps.iter().map(|_| None).collect();
     let mut under_way = FuturesUnordered::new();
     let mut stop = pin!(stop);
-    let mut is_over = false;
+    let mut result_bytes = 0;
+    let mut over: Option<&str> = None;
     loop {
-        while !is_over
+        while over.is_none()
             && under_way.len() < options.jobs.max(1)
             && let Some((place, step)) = waiting.next()
         {
-            let preparing = async move { (place, prepare(step, Source::of(step), toolbox, options.is_dry).await) };
+            let preparing = async move { (place, prepare(step, Source::of(step), context, options.is_dry).await) };
             under_way.push(Box::pin(preparing) as Pin<Box<dyn Future<Output = (usize, Stage<'_>)> + Send>>);
         }
         if under_way.is_empty() {
@@ -180,18 +187,23 @@ pub async fn run(
             Either::Left(((), _)) => break,
             Either::Right((Some((place, Stage::Ready(prepared))), _)) => {
                 progress(Progress::Executing(prepared.step));
-                under_way.push(Box::pin(async move { (place, Stage::Over(carry_out(prepared, toolbox).await)) }));
+                under_way.push(Box::pin(async move { (place, Stage::Over(carry_out(prepared, context).await)) }));
             }
-            Either::Right((Some((place, Stage::Over(over))), _)) => {
-                progress(Progress::Finished(&over));
-                is_over |= over.ends_run;
-                finished[place] = Some(over);
+            Either::Right((Some((place, Stage::Over(finished_step))), _)) => {
+                progress(Progress::Finished(&finished_step));
+                result_bytes += finished_step.shown.as_ref().map_or(0, |shown| shown.content.bytes());
+                if finished_step.ends_run {
+                    over.get_or_insert("its turn did not come: the run had to end before");
+                } else if result_bytes > MOST_RESULT_BYTES {
+                    over.get_or_insert(RESULTS_TOO_LARGE);
+                }
+                finished[place] = Some(finished_step);
             }
             Either::Right((None, _)) => {}
         }
     }
     drop(under_way);
-    let why = if is_over { "its turn did not come: the run had to end before" } else { "stopped before it was over" };
+    let why = over.unwrap_or("stopped before it was over");
     let stopped = |step: &Step| ended(step, Status::Stopped, Some(why.to_owned()));
     let mut all = Vec::with_capacity(finished.len());
     for (over, step) in finished.into_iter().zip(&plan.steps) {
@@ -204,6 +216,9 @@ pub async fn run(
     }
     Report { finished: all, remarks: plan.remarks.clone() }
 }
+
+/// Why blocks are not run once the results of others are too large.
+const RESULTS_TOO_LARGE: &str = "its turn did not come: the results of the blocks before it have more than 64 MiB";
 
 /// How far a block is.
 enum Stage<'a> {
@@ -221,8 +236,14 @@ struct Prepared<'a> {
 }
 
 /// Looks what stands in the way of a block; one that is refused is never carried out.
-async fn prepare<'a>(step: &'a Step, source: Source, toolbox: &impl Toolbox, is_dry: bool) -> Stage<'a> {
-    let ready = match step.ready(toolbox).await {
+async fn prepare<'a, T: Toolbox>(
+    step: &'a Step,
+    source: Source,
+    context: &RunContext<'_, T>,
+    is_dry: bool,
+) -> Stage<'a> {
+    let toolbox = context.toolbox;
+    let ready = match step.ready(context).await {
         Ok(ready) => ready,
         Err(problem) => return Stage::Over(Finished { source, ..refused(step, problem, toolbox.now()) }),
     };
@@ -232,7 +253,7 @@ async fn prepare<'a>(step: &'a Step, source: Source, toolbox: &impl Toolbox, is_
     };
     if is_dry {
         if let Some(request) = &request
-            && let Some(why) = toolbox.out_of_reach(&request.server).await
+            && let Some(why) = context.out_of_reach(&request.server).await
         {
             let what = format!("server `{}` is not available: {why}", request.server);
             let problem = Problem::new(Trouble::NoServer, request.line, what);
@@ -244,11 +265,16 @@ async fn prepare<'a>(step: &'a Step, source: Source, toolbox: &impl Toolbox, is_
     Stage::Ready(Prepared { step, source, ready, request })
 }
 
-async fn carry_out(prepared: Prepared<'_>, toolbox: &impl Toolbox) -> Finished {
+async fn carry_out<T: Toolbox>(prepared: Prepared<'_>, context: &RunContext<'_, T>) -> Finished {
+    let toolbox = context.toolbox;
     let Prepared { step, source, ready, request } = prepared;
     let began = toolbox.now();
     let answer = match &ready.action {
-        Action::Call(request) => toolbox.call(request).await.map(|result| taken_apart(&result)),
+        Action::Call(request) => {
+            let result = toolbox.call(request).await;
+            context.note_call(&request.server);
+            result.map(|result| taken_apart(&result))
+        }
         Action::Ask(question) => toolbox.ask(question).await.map(|answer| Content {
             pieces: vec![Piece::Markdown(answer.markdown)],
             is_error: false,

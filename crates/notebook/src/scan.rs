@@ -6,9 +6,17 @@ use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, T
 
 use crate::document::{BlockId, Comment, Document, Fence, FrontMatter, Heading, SectionExtent, section_extents};
 use crate::lines::{Lines, without_container};
+use crate::problem::Fault;
 use crate::region::{self, Found, Marks, Region};
 
 const BYTE_ORDER_MARK: &str = "\u{feff}";
+
+/// What a document may have. Each of these takes far more memory than the bytes that it is written with.
+const MOST_HEADINGS: usize = 200_000;
+const MOST_FENCES: usize = 50_000;
+const MOST_IDS: usize = 200_000;
+/// One more than there may be places that are bound, so that too many are noticed.
+const MOST_COMMENTS: usize = crate::binding::MOST_PLACES + 1;
 
 /// Finds out what is in a text.
 pub(crate) fn scan(text: String) -> Document {
@@ -21,8 +29,11 @@ pub(crate) fn scan(text: String) -> Document {
     let mut walk = Walk::new(&text, &lines, body);
     for (event, range) in Parser::new_ext(&text[body..], Options::empty()).into_offset_iter() {
         walk.step(&event, range.start + body..range.end + body);
+        if walk.excess.is_some() {
+            break;
+        }
     }
-    let Walk { mut headings, mut fences, mut comments, parts, marks, .. } = walk;
+    let Walk { mut headings, mut fences, mut comments, parts, marks, excess, .. } = walk;
     let (regions, torn) = find_regions(&text, &lines, &marks);
     let is_free = |line: usize| {
         let offset = lines.start(line);
@@ -33,12 +44,19 @@ pub(crate) fn scan(text: String) -> Document {
     fences.retain(|fence| is_free(fence.first_line));
     comments.retain(|comment| is_free(comment.line));
     let sections = section_extents(&headings, lines.count());
-    let ids = find_ids(&text, &lines, &parts, (&headings, &sections), &is_free);
+    let mut ids = find_ids(&text, &lines, &parts, (&headings, &sections), &is_free);
+    let excess =
+        excess.or_else(|| (ids.len() > MOST_IDS).then(|| too_many(ids[MOST_IDS].lines.start, "ids", MOST_IDS)));
+    ids.truncate(MOST_IDS);
     for fence in fences.iter_mut().filter(|fence| fence.is_closed) {
         fence.result = result_under(&text, &lines, fence, &regions, &torn);
     }
     let region_lines = count_lines(&lines, &regions);
-    Document { front_matter, headings, sections, fences, comments, ids, regions, region_lines, lines, text }
+    Document { front_matter, headings, sections, fences, comments, ids, regions, region_lines, excess, lines, text }
+}
+
+fn too_many(line: usize, what: &str, most: usize) -> Fault {
+    Fault { line, what: format!("the document has more than {most} {what}, so none of its blocks is run") }
 }
 
 /// YAML between `---` at the very beginning and the next `---` or `...`.
@@ -92,6 +110,8 @@ struct Walk<'a> {
     /// Where the text of the heading or code block that is open was last seen.
     inner: Option<Range<usize>>,
     words: String,
+    /// That there is more of something than a document may have.
+    excess: Option<Fault>,
 }
 
 impl<'a> Walk<'a> {
@@ -110,6 +130,7 @@ impl<'a> Walk<'a> {
             marks: Vec::new(),
             inner: None,
             words: String::new(),
+            excess: None,
         }
     }
 
@@ -180,6 +201,10 @@ impl<'a> Walk<'a> {
         if self.containers > 0 {
             return;
         }
+        if self.headings.len() >= MOST_HEADINGS {
+            self.excess = Some(too_many(self.lines.number_at(range.start), "headings", MOST_HEADINGS));
+            return;
+        }
         let raw = self.inner.take().map_or("", |inner| self.text[inner].trim());
         self.headings.push(Heading {
             level: level as usize,
@@ -197,11 +222,17 @@ impl<'a> Walk<'a> {
         if self.containers > 0 {
             return;
         }
-        self.comments.extend(binding_comment(&self.text[range.clone()], line));
+        if self.comments.len() < MOST_COMMENTS {
+            self.comments.extend(binding_comment(&self.text[range.clone()], line));
+        }
     }
 
     fn open_fence(&mut self, info: &str, range: &Range<usize>) {
         let first_line = self.lines.number_at(range.start);
+        if self.fences.len() >= MOST_FENCES {
+            self.excess = Some(too_many(first_line, "fenced blocks", MOST_FENCES));
+            return;
+        }
         let begin = self.lines.start(first_line).max(self.body);
         let prefix = self.text[begin..range.start].chars().map(under).collect();
         let opening = &self.text[self.lines.span(first_line)];
@@ -336,6 +367,9 @@ fn find_ids(
             .flatten()
             .map(|place| first..sections[place].end_line);
         found.push(BlockId { id: id.to_owned(), lines: section.unwrap_or(first..last + 1) });
+        if found.len() > MOST_IDS {
+            break;
+        }
     }
     found
 }

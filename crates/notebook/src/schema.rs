@@ -3,26 +3,57 @@
 //! Schemas come from servers and parameters from anybody, so checks run on threads of their own, with the bounds of
 //! `schema::Limits` and a deadline. What could not be checked is reported, and the server decides.
 
-use std::sync::{Arc, LazyLock};
-use std::time::Duration;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-use offload::{Interrupt, Pool, PoolLimits};
+use offload::{Pool, PoolCounts, PoolLimits};
 use schema::{Limits, NotChecked, Outcome, Violation};
 use serde_json::Value;
 
 use crate::block::{Wishes, Written};
 use crate::problem::Problem;
+use crate::toolbox::ToolSchema;
 use crate::yaml::{Fault, Node};
 
 /// How long one check may take, and how long it may wait for the others.
 const CHECK_DEADLINE: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
+/// How long all checks of one run may take together.
+const CHECK_TIME_OF_RUN: Duration = Duration::from_secs(30);
 
 /// Where all checks of this process run.
 static POOL: LazyLock<Pool> = LazyLock::new(|| {
     let slots = PoolLimits::half_of_the_processors();
     Pool::new(PoolLimits { slots, deadline: CHECK_DEADLINE, longest_wait: LONGEST_WAIT })
 });
+
+/// What the checks of this process do.
+pub(crate) fn check_counts() -> PoolCounts {
+    POOL.counts()
+}
+
+/// How long the parameters of one run may still be checked.
+#[derive(Debug)]
+pub(crate) struct CheckTime {
+    left: Mutex<Duration>,
+}
+
+impl Default for CheckTime {
+    fn default() -> Self {
+        Self { left: Mutex::new(CHECK_TIME_OF_RUN) }
+    }
+}
+
+impl CheckTime {
+    fn left(&self) -> Duration {
+        *self.left.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn spend(&self, time: Duration) {
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        *left = left.saturating_sub(time);
+    }
+}
 
 /// Parameters that were looked at.
 pub(crate) struct Checked {
@@ -47,16 +78,30 @@ pub enum ArgumentCheck {
 }
 
 /// Tells parameters and wishes of a block apart, and checks the parameters. Dropping the future ends the check.
-pub(crate) async fn check(schema: Option<Value>, written: Arc<Written>) -> Result<Checked, Problem> {
-    let (schema, kept) = (schema.map(Arc::new), Arc::clone(&written));
-    let copy = schema.clone();
-    let checked = POOL.run(move |interrupt| check_now(copy.as_deref(), &written, interrupt)).await;
-    checked.unwrap_or_else(|error| {
-        // To tell them apart takes no longer than to read them.
-        let (parameters, wishes) = kept.sorted(schema.as_deref())?;
-        let not_checked = schema.is_some().then(|| error.to_string());
-        Ok(Checked { arguments: parameters.to_json(), wishes, faults: Vec::new(), not_checked })
-    })
+pub(crate) async fn check(
+    schema: Option<Arc<ToolSchema>>,
+    written: Arc<Written>,
+    time: Arc<CheckTime>,
+) -> Result<Checked, Problem> {
+    let (has_schema, kept) = (schema.is_some(), Arc::clone(&written));
+    let checked = POOL.run(move |interrupt| {
+        let left = time.left();
+        if has_schema && left.is_zero() {
+            return unchecked(&written, Some(format!("the checks of this run took more than {CHECK_TIME_OF_RUN:?}")));
+        }
+        let begun = Instant::now();
+        let is_over = || interrupt.is_set() || begun.elapsed() >= left;
+        let checked = check_now(schema.as_deref(), &written, &is_over);
+        time.spend(begun.elapsed());
+        checked
+    });
+    // To tell parameters and wishes apart takes no longer than to read them.
+    checked.await.unwrap_or_else(|error| unchecked(&kept, has_schema.then(|| error.to_string())))
+}
+
+fn unchecked(written: &Written, why: Option<String>) -> Result<Checked, Problem> {
+    let (parameters, wishes) = written.sorted(None)?;
+    Ok(Checked { arguments: parameters.to_json(), wishes, faults: Vec::new(), not_checked: why })
 }
 
 /// Checks arguments that stand in no document. Dropping the future ends the check.
@@ -73,10 +118,15 @@ pub async fn check_arguments(schema: Value, arguments: Value) -> ArgumentCheck {
     checked.await.unwrap_or_else(|error| ArgumentCheck::NotChecked(error.to_string()))
 }
 
-fn check_now(schema: Option<&Value>, written: &Written, interrupt: &Interrupt) -> Result<Checked, Problem> {
+fn check_now(schema: Option<&ToolSchema>, written: &Written, is_over: &dyn Fn() -> bool) -> Result<Checked, Problem> {
+    let schema = match schema.map(ToolSchema::read).transpose() {
+        Ok(schema) => schema,
+        Err(why) => return unchecked(written, Some(why)),
+    };
+    let schema = schema.as_deref();
     let (parameters, wishes) = written.sorted(schema)?;
     let arguments = parameters.to_json();
-    let (faults, not_checked) = match schema.map(|schema| outcome(schema, &parameters, &arguments, interrupt)) {
+    let (faults, not_checked) = match schema.map(|schema| outcome(schema, &parameters, &arguments, is_over)) {
         None | Some(Ok(())) => (Vec::new(), None),
         Some(Err(Wrong::Faults(faults))) => (faults, None),
         Some(Err(Wrong::NotChecked(why))) => (Vec::new(), Some(why.to_string())),
@@ -89,10 +139,10 @@ enum Wrong {
     NotChecked(NotChecked),
 }
 
-fn outcome(schema: &Value, parameters: &Node, json: &str, interrupt: &Interrupt) -> Result<(), Wrong> {
+fn outcome(schema: &Value, parameters: &Node, json: &str, is_over: &dyn Fn() -> bool) -> Result<(), Wrong> {
     let instance: Value =
         serde_json::from_str(json).map_err(|error| Wrong::NotChecked(NotChecked::Value(error.to_string())))?;
-    match schema::check(schema, &instance, Limits::default(), &|| interrupt.is_set()) {
+    match schema::check(schema, &instance, Limits::default(), is_over) {
         Outcome::Valid => Ok(()),
         Outcome::Invalid(found) => {
             Err(Wrong::Faults(found.iter().map(|violation| fault(violation, &instance, parameters)).collect()))
@@ -192,11 +242,11 @@ fn is_yes_or_no(word: &str) -> bool {
 mod tests {
     use serde_json::json;
 
-    use super::{ArgumentCheck, Interrupt, PropertyRule, Wrong, check_arguments, outcome};
+    use super::{ArgumentCheck, PropertyRule, Wrong, check_arguments, outcome};
     use crate::yaml::{Fault, Node, parse};
 
     fn looked_at(schema: &serde_json::Value, parameters: &Node) -> Result<(), Wrong> {
-        outcome(schema, parameters, &parameters.to_json(), &Interrupt::never())
+        outcome(schema, parameters, &parameters.to_json(), &|| false)
     }
 
     fn check(schema: &serde_json::Value, parameters: &Node) -> Vec<Fault> {

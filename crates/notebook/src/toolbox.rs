@@ -1,10 +1,19 @@
 //! What documents need from outside: which servers there are, and somebody who calls their tools.
 
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
 use std::future::{Future, ready};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
+
+use crate::problem::clipped;
+
+/// So many tools are named to who wants one that is missing, and so many characters of each.
+const MOST_NAMED: usize = 12;
+const LONGEST_NAMED: usize = 100;
 
 /// A server, as far as documents care.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,17 +24,90 @@ pub struct Server {
     pub is_enabled: bool,
 }
 
+/// The input schema of a tool, as far as it was read.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ToolSchema {
+    /// As its server wrote it. It is read when parameters are checked, on a thread for that.
+    Text(String),
+    /// Read already.
+    Tree(Value),
+}
+
+impl ToolSchema {
+    /// The schema as a tree, or why there is none: not all JSON can be held by one.
+    pub(crate) fn read(&self) -> Result<Cow<'_, Value>, String> {
+        match self {
+            Self::Tree(schema) => Ok(Cow::Borrowed(schema)),
+            Self::Text(text) => match serde_json::from_str(text) {
+                Ok(schema) => Ok(Cow::Owned(schema)),
+                Err(error) => Err(format!("the tool's schema cannot be read: {error}")),
+            },
+        }
+    }
+}
+
+/// The names of the tools of one server that a document wants to call.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct WantedTools(Arc<HashSet<String>>);
+
+impl FromIterator<String> for WantedTools {
+    fn from_iter<I: IntoIterator<Item = String>>(names: I) -> Self {
+        Self(Arc::new(names.into_iter().collect()))
+    }
+}
+
+/// What is known of the tools of a server. Schemas are kept of those only that a document wants.
+#[derive(Debug)]
+pub struct ToolTable {
+    wanted: WantedTools,
+    found: HashMap<String, Option<Arc<ToolSchema>>>,
+    /// Some of the server's tools, to be named, and how many there are.
+    some: Vec<String>,
+    count: usize,
+    is_complete: bool,
+}
+
+impl ToolTable {
+    /// Without any tools yet. It is complete if the server has no others than those that are added: what was known of a
+    /// server that is away need not be all it has.
+    pub fn new(wanted: &WantedTools, is_complete: bool) -> Self {
+        Self { wanted: wanted.clone(), found: HashMap::new(), some: Vec::new(), count: 0, is_complete }
+    }
+
+    /// Adds a tool by the name that its server gives it. Its schema is asked for only if the tool is wanted.
+    pub fn add(&mut self, name: &str, schema: impl FnOnce() -> Option<ToolSchema>) {
+        self.count += 1;
+        if self.some.len() < MOST_NAMED {
+            self.some.push(clipped(name.to_owned(), LONGEST_NAMED));
+        }
+        if self.wanted.0.contains(name) && !self.found.contains_key(name) {
+            self.found.insert(name.to_owned(), schema().map(Arc::new));
+        }
+    }
+
+    /// What is known of a tool that is wanted.
+    pub(crate) fn find(&self, tool: &str) -> Lookup<'_> {
+        match self.found.get(tool) {
+            Some(Some(schema)) => Lookup::Found(Arc::clone(schema)),
+            None if self.is_complete => Lookup::Missing { some: &self.some, count: self.count },
+            Some(None) | None => Lookup::Unknown,
+        }
+    }
+}
+
 /// What is known about a tool.
 #[derive(Debug, Clone)]
-pub enum Lookup {
+pub(crate) enum Lookup<'a> {
     /// The server has it, with this input schema.
-    Found(Value),
+    Found(Arc<ToolSchema>),
     /// The server has other tools, but not this one.
     Missing {
-        /// Those it has.
-        known: Vec<String>,
+        /// Some of those it has.
+        some: &'a [String],
+        /// How many it has.
+        count: usize,
     },
-    /// The server cannot be asked now. The call will tell.
+    /// The server does not say what it takes, or cannot be asked now. The call will tell.
     Unknown,
 }
 
@@ -112,8 +194,9 @@ pub trait Toolbox: Sync {
     /// All servers, in their order.
     fn servers(&self) -> Vec<Server>;
 
-    /// A tool of a server.
-    fn find(&self, server: &str, tool: &str) -> impl Future<Output = Lookup> + Send;
+    /// The tools of a server; nothing if it cannot be asked now. A run asks once for each server, and again only where
+    /// calls may have changed the answer.
+    fn tools(&self, server: &str, wanted: &WantedTools) -> impl Future<Output = Option<ToolTable>> + Send;
 
     /// Makes a call. The answer is the server's `result` as JSON, whether or not it says `isError`.
     fn call(&self, request: &Request) -> impl Future<Output = Result<String, Failure>> + Send;
@@ -123,12 +206,12 @@ pub trait Toolbox: Sync {
         ready(Err(Failure::new("there is no assistant to answer this block")))
     }
 
-    /// Why nobody can be asked, if that is known beforehand. Blocks for the assistant are not run then.
+    /// Why nobody can be asked, if that is known beforehand. Blocks for the assistant are not run then. A run asks once.
     fn nobody_to_ask(&self) -> impl Future<Output = Option<String>> + Send {
         ready(None)
     }
 
-    /// Why a call to this server would fail now, if that is known without making one. Only a dry run asks.
+    /// Why a call to this server would fail now, if that is known without making one. Only a dry run asks, once.
     fn out_of_reach(&self, _server: &str) -> impl Future<Output = Option<String>> + Send {
         ready(None)
     }

@@ -9,6 +9,7 @@ use std::collections::{HashMap, HashSet};
 
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Tag};
 
+use crate::problem::clipped;
 use scalar::Scalar;
 
 /// Longer texts are not read.
@@ -18,8 +19,15 @@ const LONGEST_TEXT: usize = 4 * 1024 * 1024;
 const MOST_NODES: usize = 100_000;
 const MOST_BYTES: usize = 2 * LONGEST_TEXT;
 
+/// The same for all blocks of a document together: many small blocks must not stand for more than one large one may.
+const MOST_NODES_OF_DOCUMENT: usize = 500_000;
+const MOST_BYTES_OF_DOCUMENT: usize = 16 * 1024 * 1024;
+
 /// More levels than anybody writes, and few enough for the stack.
 const DEEPEST: usize = 100;
+
+/// Characters of an error. It may be repeated for every block of a document, and quotes what somebody wrote.
+const LONGEST_FAULT: usize = 300;
 
 /// A value and the line it begins in, from 1.
 #[derive(Debug, Clone, PartialEq)]
@@ -54,13 +62,43 @@ pub(crate) struct Fault {
     pub(crate) what: String,
 }
 
-/// Reads one YAML document. Nothing at all is `Null`.
+/// What all texts that belong to one document may still have.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    nodes: usize,
+    bytes: usize,
+}
+
+impl Budget {
+    pub(crate) fn of_document() -> Self {
+        Self { nodes: MOST_NODES_OF_DOCUMENT, bytes: MOST_BYTES_OF_DOCUMENT }
+    }
+
+    fn take(&mut self, size: Size, line: usize) -> Result<(), Fault> {
+        let too_many = |most: usize, what: &str| {
+            fault(line, format!("the blocks of this document have too many values: together more than {most}{what}"))
+        };
+        // What did not fit is not taken, so that smaller blocks below still fit.
+        let nodes = self.nodes.checked_sub(size.nodes).ok_or_else(|| too_many(MOST_NODES_OF_DOCUMENT, ""))?;
+        self.bytes = self.bytes.checked_sub(size.bytes).ok_or_else(|| too_many(MOST_BYTES_OF_DOCUMENT, " bytes"))?;
+        self.nodes = nodes;
+        Ok(())
+    }
+}
+
+/// Reads one YAML document that stands alone. Nothing at all is `Null`.
 pub(crate) fn parse(text: &str) -> Result<Node, Fault> {
+    parse_within(text, &mut Budget::of_document())
+}
+
+/// Reads one of the YAML documents that share a budget.
+pub(crate) fn parse_within(text: &str, budget: &mut Budget) -> Result<Node, Fault> {
     if text.len() > LONGEST_TEXT {
         let what = format!("this is {} bytes of YAML; at most {LONGEST_TEXT} are read", text.len());
         return Err(fault(1, what));
     }
-    let mut reader = Reader { text, events: Parser::new_from_str(text), anchors: HashMap::new(), nodes: 0, bytes: 0 };
+    let events = Parser::new_from_str(text);
+    let mut reader = Reader { text, events, anchors: HashMap::new(), nodes: 0, bytes: 0, budget };
     let mut root = None;
     loop {
         let (event, line) = reader.next()?;
@@ -138,18 +176,19 @@ fn quoted(text: &str) -> String {
 }
 
 fn fault(line: usize, what: impl Into<String>) -> Fault {
-    Fault { line, what: what.into() }
+    Fault { line, what: clipped(what.into(), LONGEST_FAULT) }
 }
 
-struct Reader<'a> {
+struct Reader<'a, 'b> {
     text: &'a str,
     events: Parser<'a, saphyr_parser::StrInput<'a>>,
     anchors: HashMap<usize, Node>,
     nodes: usize,
     bytes: usize,
+    budget: &'b mut Budget,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> Reader<'a, '_> {
     fn next(&mut self) -> Result<(Event<'a>, usize), Fault> {
         match self.events.next_event() {
             None => Ok((Event::StreamEnd, 1)),
@@ -221,7 +260,7 @@ impl<'a> Reader<'a> {
         if self.bytes > MOST_BYTES {
             return Err(fault(line, format!("these values are too long: more than {MOST_BYTES} bytes")));
         }
-        Ok(())
+        self.budget.take(size, line)
     }
 
     fn list(&mut self, depth: usize) -> Result<Value, Fault> {

@@ -290,3 +290,17 @@ fn bindings_at_too_many_places_are_an_error_of_the_document() {
         }
     }
 }
+
+#[test]
+fn lines_that_no_document_has_are_an_error_and_no_panic() {
+    for lines in
+        ["lines: 1-18446744073709551615", "start: 1\n  end: 18446744073709551615", "lines: 1-1844674407370955161500"]
+    {
+        let document = Document::parse(format!("---\nmcp:\n- server: echo\n  {lines}\n---\n# A\n"));
+        let bindings = Bindings::of(&document, &[]);
+        assert_eq!(bindings.faults.len(), 1, "{lines}: {:?}", bindings.faults);
+    }
+    let last = Document::parse("---\nmcp:\n- server: echo\n  lines: 1-18446744073709551614\n---\n# A\n");
+    let bindings = Bindings::of(&last, &[]);
+    assert!(bindings.faults.is_empty() && bindings.at(6).is_some(), "{:?}", bindings.faults);
+}

@@ -2,7 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use notebook::{Bindings, Document, Plan, Selection, Server, outline, place, read_fuzz_document};
+use notebook::{
+    Binding, Bindings, Document, MAX_BINDINGS, Origin, Plan, Section, Selection, Server, outline, place,
+    read_fuzz_document,
+};
 
 /// Work that grows with the square of these documents would take minutes.
 const SOON: Duration = Duration::from_secs(30);
@@ -58,4 +61,86 @@ fn results_are_put_under_many_blocks_soon() {
     let began = Instant::now();
     read_fuzz_document(repeated(10_000, |it| format!("```one\ntool: t{}\n```\n\n", it % 5_000)).as_bytes());
     assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+}
+
+/// A block of few bytes that stands for as many values as one block may have.
+fn repeating_block() -> String {
+    let mut block = "```one\ntool: t\na: &a [1,1,1,1,1,1,1,1,1,1]\n".to_owned();
+    for (name, below) in [("b", "a"), ("c", "b"), ("d", "c")] {
+        let aliases = vec![format!("*{below}"); 8].join(",");
+        block.push_str(&format!("{name}: &{name} [{aliases}]\n"));
+    }
+    block + "```\n\n"
+}
+
+#[test]
+fn values_are_bounded_for_all_blocks_of_a_document_together() {
+    let document = Document::parse(repeating_block().repeat(2_000));
+    let bindings = Bindings::of(&document, &[]);
+    let plan = Plan::new(&document, &servers(), &bindings, &Selection::default(), false).expect("all are meant");
+    let problems: Vec<String> = plan.steps.iter().filter_map(|step| step.problem()).map(ToString::to_string).collect();
+    let read = plan.steps.len() - problems.len();
+    assert!((10..100).contains(&read), "{read} blocks were read, of some 12,000 values each");
+    assert!(problems.iter().all(|why| why.contains("together more than 500000")), "{}", problems[0]);
+}
+
+#[test]
+fn what_binds_many_blocks_is_not_repeated_in_its_whole_length() {
+    let heading = "long ".repeat(20_000);
+    let blocks = "```mcp\ntool: t\n```\n\n".repeat(2_000);
+    let long_server = "s".repeat(100_000);
+    let long_key = "k".repeat(100_000);
+    for (what, text) in [
+        ("heading", format!("# {heading}\n<!-- mcp: one -->\n\n{blocks}")),
+        ("server", format!("# A\n<!-- mcp: {long_server} -->\n\n{blocks}")),
+        ("front matter", format!("---\nmcp: {long_server}\n---\n{blocks}")),
+        (
+            "wrong front matter",
+            format!("---\nmcp: {{{long_key}: 1}}\n---\n{}", blocks.replace("```mcp\ntool:", "```assistant\n")),
+        ),
+        ("contradictions", format!("# {heading}\n{}", repeated(2_000, |it| format!("<!-- mcp: s{it} -->\n\n")))),
+    ] {
+        let document = Document::parse(text.as_str());
+        let bindings = Bindings::of(&document, &[]);
+        let map = serde_json::to_string(&outline(&document, &servers(), &bindings)).expect("a map is JSON");
+        assert!(map.len() < 20 * text.len() && map.len() < 5_000_000, "{what}: {} for {} bytes", map.len(), text.len());
+    }
+}
+
+#[test]
+fn a_document_with_too_much_of_something_is_an_error_that_names_the_bound() {
+    for (what, bound, text) in [
+        ("headings", "200000 headings", "#\n".repeat(200_001)),
+        ("blocks", "50000 fenced blocks", "```\n```\n".repeat(50_001)),
+        ("ids", "200000 ids", "a ^b\n\n".repeat(200_001)),
+    ] {
+        let document = Document::parse(format!("{text}\n```one\ntool: t\n```\n"));
+        let bindings = Bindings::of(&document, &[]);
+        let refused = Plan::new(&document, &servers(), &bindings, &Selection::default(), false).unwrap_err();
+        assert!(refused.to_string().contains(bound), "{what}: {refused}");
+        let map = outline(&document, &servers(), &bindings);
+        assert_eq!(map.blocks().count(), 0, "{what}");
+        assert!(map.remarks.iter().any(|remark| remark.what.contains(bound)), "{what}: {:?}", map.remarks);
+        assert!(place(&document, &servers(), &bindings, 1).allowed_servers.is_empty(), "{what}");
+    }
+}
+
+#[test]
+fn more_bindings_of_the_registry_than_a_document_may_have_are_an_error() {
+    let section = |number: usize| Section::Heading { heading_text: format!("H{number}") };
+    let binding = |number| Binding {
+        section: section(number),
+        server: "one".to_owned(),
+        inherit_to_children: true,
+        origin: Origin::Registry,
+    };
+    let document = Document::parse("# A\n\n```one\ntool: t\n```\n");
+    for (count, is_too_many) in [(MAX_BINDINGS, false), (MAX_BINDINGS + 1, true)] {
+        let registered: Vec<Binding> = (0..count).map(binding).collect();
+        let bindings = Bindings::of(&document, &registered);
+        let plan = Plan::new(&document, &servers(), &bindings, &Selection::default(), false).unwrap();
+        let problem = plan.steps[0].problem().map(ToString::to_string);
+        assert_eq!(problem.is_some(), is_too_many, "{problem:?}");
+        assert!(problem.is_none_or(|why| why.contains("1001 bindings") && why.contains("at most 1000")));
+    }
 }

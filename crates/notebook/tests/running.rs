@@ -4,8 +4,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use notebook::{
-    Bindings, Document, Failure, Lookup, Plan, Progress, Report, Request, RunOptions, Selection, SelectionError,
-    Server, Status, Toolbox, Trouble, run,
+    Bindings, Document, Failure, Plan, Progress, Report, Request, RunOptions, Selection, SelectionError, Server,
+    Status, ToolSchema, ToolTable, Toolbox, Trouble, WantedTools, run,
 };
 use serde_json::json;
 use tokio::sync::{Notify, Semaphore};
@@ -77,16 +77,18 @@ fn faults_are_told_with_the_lines_of_the_document() {
     }
 }
 
-/// A server with one tool, of which nothing is known but this.
-struct OneTool(Lookup);
+/// A server with one tool, of which nothing is known but its schema, or not even that.
+struct OneTool(Option<ToolSchema>);
 
 impl Toolbox for OneTool {
     fn servers(&self) -> Vec<Server> {
         servers()
     }
 
-    async fn find(&self, _server: &str, _tool: &str) -> Lookup {
-        self.0.clone()
+    async fn tools(&self, _server: &str, wanted: &WantedTools) -> Option<ToolTable> {
+        let mut table = ToolTable::new(wanted, true);
+        table.add("t", || self.0.clone());
+        Some(table)
     }
 
     async fn call(&self, request: &Request) -> Result<String, Failure> {
@@ -96,8 +98,8 @@ impl Toolbox for OneTool {
 
 #[test]
 fn format_and_display_in_the_body_are_arguments_unless_the_schema_forbids_them() {
-    let run = |lookup: Lookup, block: &str| {
-        let (applied, report) = run_with(block, &OneTool(lookup), &[], &Selection::default(), false);
+    let run = |schema: Option<ToolSchema>, block: &str| {
+        let (applied, report) = run_with(block, &OneTool(schema), &[], &Selection::default(), false);
         let request = report.finished[0].request.as_ref().map(|request| request.arguments.clone());
         (request, applied.text.contains("<details>"), report)
     };
@@ -111,30 +113,30 @@ fn format_and_display_in_the_body_are_arguments_unless_the_schema_forbids_them()
     ];
     let block = "```echo\ntool: t\ndisplay: collapsed\nformat: json\n```\n";
     for schema in any {
-        let (arguments, is_collapsed, _) = run(Lookup::Found(schema.clone()), block);
+        let (arguments, is_collapsed, _) = run(Some(ToolSchema::Tree(schema.clone())), block);
         assert_eq!(arguments.as_deref(), Some(r#"{"display":"collapsed","format":"json"}"#), "{schema}");
         assert!(!is_collapsed, "{schema}");
     }
     // Who says nothing about further parameters gets them, and they count as hints as well.
-    for lookup in [Lookup::Found(lists_other.clone()), Lookup::Unknown] {
-        let (arguments, is_collapsed, _) = run(lookup, block);
+    for schema in [Some(ToolSchema::Tree(lists_other.clone())), None] {
+        let (arguments, is_collapsed, _) = run(schema, block);
         assert_eq!(arguments.as_deref(), Some(r#"{"display":"collapsed","format":"json"}"#));
         assert!(is_collapsed);
     }
     // What is no hint is not refused where it may be an argument.
     let other = "```echo\ntool: t\ndisplay: 4k\nformat: [csv]\n```\n";
-    for lookup in [Lookup::Found(lists_other), Lookup::Found(json!({ "type": "object" })), Lookup::Unknown] {
-        let (arguments, _, report) = run(lookup, other);
+    for schema in [Some(ToolSchema::Tree(lists_other)), Some(ToolSchema::Tree(json!({ "type": "object" }))), None] {
+        let (arguments, _, report) = run(schema, other);
         assert_eq!(arguments.as_deref(), Some(r#"{"display":"4k","format":["csv"]}"#));
         assert!(report.is_success());
     }
-    let (arguments, is_collapsed, _) = run(Lookup::Found(forbids_more.clone()), block);
+    let (arguments, is_collapsed, _) = run(Some(ToolSchema::Tree(forbids_more.clone())), block);
     assert_eq!((arguments.as_deref(), is_collapsed), (Some("{}"), true));
-    let (_, _, report) = run(Lookup::Found(forbids_more), other);
+    let (_, _, report) = run(Some(ToolSchema::Tree(forbids_more)), other);
     assert_eq!(report.finished[0].status, Status::Refused);
     // Behind the language they are hints, whatever the schema says; in the body of the same block, arguments.
     let both = "```echo display=collapsed format=text\ntool: t\ndisplay: wide\nformat: csv\n```\n";
-    let (arguments, is_collapsed, _) = run(Lookup::Found(json!({ "type": "object" })), both);
+    let (arguments, is_collapsed, _) = run(Some(ToolSchema::Tree(json!({ "type": "object" }))), both);
     assert_eq!((arguments.as_deref(), is_collapsed), (Some(r#"{"display":"wide","format":"csv"}"#), true));
 }
 
@@ -142,7 +144,7 @@ fn format_and_display_in_the_body_are_arguments_unless_the_schema_forbids_them()
 fn an_argument_that_does_not_fit_says_where_a_hint_is_written() {
     let schema = json!({ "type": "object", "additionalProperties": { "type": "integer" } });
     let block = "```echo\ntool: t\ndisplay: collapsed\n```\n";
-    let report = run_with(block, &OneTool(Lookup::Found(schema)), &[], &Selection::default(), false).1;
+    let report = run_with(block, &OneTool(Some(ToolSchema::Tree(schema))), &[], &Selection::default(), false).1;
     let problem = report.finished[0].problem.as_ref().unwrap();
     assert_eq!((problem.trouble, problem.faults[0].line), (Trouble::BadArguments, 3));
     assert!(problem.to_string().contains("write `display=...` behind the language"), "{problem}");
@@ -208,8 +210,8 @@ impl Toolbox for Slow {
         servers()
     }
 
-    async fn find(&self, _server: &str, _tool: &str) -> Lookup {
-        Lookup::Unknown
+    async fn tools(&self, _server: &str, _wanted: &WantedTools) -> Option<ToolTable> {
+        None
     }
 
     async fn call(&self, request: &Request) -> Result<String, Failure> {
@@ -321,8 +323,8 @@ impl Toolbox for Limited {
         servers()
     }
 
-    async fn find(&self, _server: &str, _tool: &str) -> Lookup {
-        Lookup::Unknown
+    async fn tools(&self, _server: &str, _wanted: &WantedTools) -> Option<ToolTable> {
+        None
     }
 
     async fn call(&self, _request: &Request) -> Result<String, Failure> {
@@ -367,4 +369,94 @@ fn a_run_that_can_make_no_more_calls_ends_and_says_why_once() {
     let statuses: Vec<Status> = report.finished.iter().map(|over| over.status).collect();
     assert_eq!(statuses, [Status::Done, Status::Failed, Status::Stopped]);
     assert_eq!(applied.text.matches("no more calls").count(), 1);
+}
+
+/// Servers of which it is counted how often they are asked for their tools. A call of `more` brings another tool.
+#[derive(Default)]
+struct Counting {
+    loads: Mutex<Vec<String>>,
+    reaches: AtomicUsize,
+    has_more: AtomicUsize,
+    /// What tools take.
+    schema: Option<String>,
+    result_bytes: usize,
+}
+
+impl Toolbox for Counting {
+    fn servers(&self) -> Vec<Server> {
+        servers()
+    }
+
+    async fn tools(&self, server: &str, wanted: &WantedTools) -> Option<ToolTable> {
+        self.loads.lock().unwrap().push(server.to_owned());
+        let mut table = ToolTable::new(wanted, true);
+        let names = (0..5_000).map(|number| format!("t{number}")).chain(["more".to_owned()]);
+        let later = (0..self.has_more.load(Ordering::SeqCst)).map(|number| format!("later{number}"));
+        for name in names.chain(later) {
+            table.add(&name, || self.schema.clone().map(ToolSchema::Text));
+        }
+        Some(table)
+    }
+
+    async fn call(&self, request: &Request) -> Result<String, Failure> {
+        if request.tool == "more" {
+            self.has_more.fetch_add(1, Ordering::SeqCst);
+        }
+        Ok(json!({ "content": [{ "type": "text", "text": "x".repeat(self.result_bytes) }] }).to_string())
+    }
+
+    async fn out_of_reach(&self, _server: &str) -> Option<String> {
+        self.reaches.fetch_add(1, Ordering::SeqCst);
+        None
+    }
+}
+
+fn run_counting(text: &str, counting: &Counting, is_dry: bool) -> Report {
+    let document = Document::parse(text);
+    let plan = Plan::new(&document, &servers(), &Bindings::of(&document, &[]), &Selection::default(), false).unwrap();
+    let options = RunOptions { is_dry, ..RunOptions::default() };
+    let running = run(&plan, counting, options, std::future::pending(), |_| {});
+    tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(running)
+}
+
+#[test]
+fn the_tools_of_a_server_are_loaded_once_for_all_blocks() {
+    let blocks: String = (0..2_000).map(|number| format!("```echo\ntool: t{number}\n```\n\n")).collect();
+    let missing = "```echo\ntool: nowhere\n```\n\n".repeat(50);
+    let counting = Counting::default();
+    let report = run_counting(&format!("{blocks}{missing}```other\ntool: t1\n```\n"), &counting, true);
+    assert_eq!((report.count(Status::Ready), report.count(Status::Refused)), (2_001, 50));
+    assert_eq!(*counting.loads.lock().unwrap(), ["echo", "other"]);
+    assert_eq!(counting.reaches.load(Ordering::SeqCst), 2, "whether a server is up is asked once as well");
+    let why = report.finished[2_000].problem.as_ref().unwrap().to_string();
+    assert!(why.contains("`t11` and 4989 more"), "{why}");
+}
+
+#[test]
+fn tools_that_a_call_brings_are_found_by_the_blocks_below() {
+    let block = |tool: &str| format!("```echo\ntool: {tool}\n```\n\n");
+    let counting = Counting::default();
+    let report = run_counting(&["later0", "more", "t1", "later0", "later1"].map(block).concat(), &counting, false);
+    let statuses: Vec<Status> = report.finished.iter().map(|finished| finished.status).collect();
+    assert_eq!(statuses, [Status::Refused, Status::Done, Status::Done, Status::Done, Status::Refused]);
+    assert_eq!(counting.loads.lock().unwrap().len(), 3, "at the beginning, and where a tool was missing after calls");
+}
+
+#[test]
+fn a_schema_that_cannot_be_read_is_told_as_not_checked() {
+    let counting = Counting { schema: Some(r#"{"description":"\ud800"}"#.to_owned()), ..Counting::default() };
+    let report = run_counting("```echo\ntool: t1\na: 1\n```\n", &counting, false);
+    let finished = &report.finished[0];
+    let why = finished.not_checked.as_deref().unwrap_or_default();
+    assert!(why.contains("the tool's schema cannot be read"), "{finished:?}");
+    assert_eq!(finished.status, Status::Done, "the server decides");
+}
+
+#[test]
+fn a_run_ends_when_its_results_are_too_large_to_be_held() {
+    let counting = Counting { result_bytes: 40 * 1024 * 1024, ..Counting::default() };
+    let report = run_counting(&"```echo\ntool: t1\n```\n\n".repeat(4), &counting, false);
+    let statuses: Vec<Status> = report.finished.iter().map(|finished| finished.status).collect();
+    assert_eq!(statuses, [Status::Done, Status::Done, Status::Stopped, Status::Stopped]);
+    assert!(report.finished[2].message.as_ref().unwrap().contains("more than 64 MiB"), "{:?}", report.finished[2]);
 }

@@ -4,8 +4,8 @@ use std::sync::Mutex;
 
 use jiff::Timestamp;
 use notebook::{
-    Answer, Applied, ApplyOptions, Binding, Bindings, Document, Failure, Lookup, Plan, Question, Report, Request,
-    RunOptions, Selection, Server, Toolbox, apply, run,
+    Answer, Applied, ApplyOptions, Binding, Bindings, Document, Failure, Plan, Question, Report, Request, RunOptions,
+    Selection, Server, ToolSchema, ToolTable, Toolbox, WantedTools, apply, run,
 };
 use proptest::test_runner::Config;
 use serde_json::{Value, json};
@@ -30,35 +30,39 @@ pub(crate) fn servers() -> Vec<Server> {
     vec![server("off", false), server("echo", true), server("other", true)]
 }
 
-fn schema(tool: &str) -> Option<Value> {
-    let takes_nothing = json!({ "type": "object", "additionalProperties": false });
-    let known = [
-        "json",
-        "image",
-        "links",
-        "resources",
-        "fail",
-        "collapse",
-        "hostile",
-        "markdown",
-        "open-markdown",
-        "name",
-        "structured",
-        "numbers",
-        "nothing",
-        "control",
-    ];
+const TOOLS: [&str; 18] = [
+    "say",
+    "lines",
+    "shown",
+    "back",
+    "json",
+    "image",
+    "links",
+    "resources",
+    "fail",
+    "collapse",
+    "hostile",
+    "markdown",
+    "open-markdown",
+    "name",
+    "structured",
+    "numbers",
+    "nothing",
+    "control",
+];
+
+fn schema(tool: &str) -> Value {
     match tool {
-        "say" => Some(json!({
+        "say" => json!({
             "type": "object",
             "properties": { "words": { "type": "string" }, "loud": { "type": "boolean" } },
             "required": ["words"],
             "additionalProperties": false
-        })),
-        "lines" => Some(json!({ "type": "object", "properties": { "count": { "type": "integer", "maximum": 1000 } } })),
-        "shown" => Some(json!({ "type": "object", "properties": { "display": { "type": "string" } } })),
-        "back" => Some(json!({ "type": "object" })),
-        _ => known.contains(&tool).then_some(takes_nothing),
+        }),
+        "lines" => json!({ "type": "object", "properties": { "count": { "type": "integer", "maximum": 1000 } } }),
+        "shown" => json!({ "type": "object", "properties": { "display": { "type": "string" } } }),
+        "back" => json!({ "type": "object" }),
+        _ => json!({ "type": "object", "additionalProperties": false }),
     }
 }
 
@@ -71,11 +75,12 @@ impl Toolbox for World {
         servers()
     }
 
-    async fn find(&self, _server: &str, tool: &str) -> Lookup {
-        match schema(tool) {
-            Some(schema) => Lookup::Found(schema),
-            None => Lookup::Missing { known: vec!["say".to_owned(), "lines".to_owned()] },
+    async fn tools(&self, _server: &str, wanted: &WantedTools) -> Option<ToolTable> {
+        let mut table = ToolTable::new(wanted, true);
+        for tool in TOOLS {
+            table.add(tool, || Some(ToolSchema::Tree(schema(tool))));
         }
+        Some(table)
     }
 
     async fn call(&self, request: &Request) -> Result<String, Failure> {

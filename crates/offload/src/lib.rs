@@ -7,7 +7,7 @@
 //! Work must not wait for other work of the same pool: it would hold the slot that the other needs.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Semaphore;
@@ -17,6 +17,17 @@ use tokio::sync::Semaphore;
 pub struct Pool {
     slots: Arc<Semaphore>,
     limits: PoolLimits,
+    running: Arc<AtomicUsize>,
+    cancelled: AtomicU64,
+}
+
+/// What a pool does, and did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PoolCounts {
+    /// How much work runs now.
+    pub running: usize,
+    /// How much work was given up since the start, because nobody waited for it any more.
+    pub cancelled: u64,
 }
 
 /// The bounds of a pool.
@@ -46,12 +57,6 @@ pub struct Interrupt {
 }
 
 impl Interrupt {
-    /// One that is not set within a day, for work that somebody runs on a thread of their own.
-    pub fn never() -> Self {
-        let deadline = Instant::now() + Duration::from_secs(24 * 60 * 60);
-        Self { is_abandoned: Arc::new(AtomicBool::new(false)), deadline }
-    }
-
     /// Whether nobody waits for the work any more, or its time is over.
     pub fn is_set(&self) -> bool {
         self.is_abandoned.load(Ordering::Relaxed) || Instant::now() >= self.deadline
@@ -69,19 +74,49 @@ pub enum NotDone {
     Failed(String),
 }
 
-/// Sets the flag when the future that owns it is dropped.
-struct AbandonOnDrop(Arc<AtomicBool>);
+/// Whoever waits for work. Unless the work is over, dropping this sets the flag and counts.
+struct Waiting<'a> {
+    is_abandoned: Arc<AtomicBool>,
+    cancelled: &'a AtomicU64,
+    is_over: bool,
+}
 
-impl Drop for AbandonOnDrop {
+impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
+        if !self.is_over {
+            self.is_abandoned.store(true, Ordering::Relaxed);
+            self.cancelled.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Work that runs. It is counted until it ends, be it by a panic.
+struct Running(Arc<AtomicUsize>);
+
+impl Running {
+    fn begin(count: Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 impl Pool {
     /// A pool without threads yet; they are those on which a Tokio runtime runs blocking work.
     pub fn new(limits: PoolLimits) -> Self {
-        Self { slots: Arc::new(Semaphore::new(limits.slots.max(1))), limits }
+        let slots = Arc::new(Semaphore::new(limits.slots.max(1)));
+        Self { slots, limits, running: Arc::default(), cancelled: AtomicU64::new(0) }
+    }
+
+    /// What it does, and did.
+    pub fn counts(&self) -> PoolCounts {
+        let (running, cancelled) = (self.running.load(Ordering::Relaxed), self.cancelled.load(Ordering::Relaxed));
+        PoolCounts { running, cancelled }
     }
 
     /// Runs work when there is a slot for it. Dropping the future takes it out of the queue, or interrupts it.
@@ -89,26 +124,31 @@ impl Pool {
         &self,
         work: impl FnOnce(&Interrupt) -> T + Send + 'static,
     ) -> Result<T, NotDone> {
+        let mut waiting = Waiting { is_abandoned: Arc::default(), cancelled: &self.cancelled, is_over: false };
         let acquired = tokio::time::timeout(self.limits.longest_wait, Arc::clone(&self.slots).acquire_owned());
-        let slot = acquired.await.map_err(|_| NotDone::Busy(self.limits.longest_wait))?;
-        let slot = slot.map_err(|error| NotDone::Failed(error.to_string()))?;
-        let guard = AbandonOnDrop(Arc::new(AtomicBool::new(false)));
-        let is_abandoned = Arc::clone(&guard.0);
+        let slot = match acquired.await {
+            Ok(slot) => slot.map_err(|error| NotDone::Failed(error.to_string())),
+            Err(_) => Err(NotDone::Busy(self.limits.longest_wait)),
+        };
+        let slot = slot.inspect_err(|_| waiting.is_over = true)?;
+        let (is_abandoned, running) = (Arc::clone(&waiting.is_abandoned), Arc::clone(&self.running));
         let deadline = self.limits.deadline;
         let done = tokio::task::spawn_blocking(move || {
+            let running = Running::begin(running);
             let interrupt = Interrupt { is_abandoned, deadline: Instant::now() + deadline };
             let done = work(&interrupt);
             // The slot is free when the work has ended, not when its future was dropped.
-            drop(slot);
+            drop((running, slot));
             done
         });
-        done.await.map_err(|error| NotDone::Failed(error.to_string()))
+        let done = done.await.map_err(|error| NotDone::Failed(error.to_string()));
+        waiting.is_over = true;
+        done
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicUsize;
     use std::sync::mpsc;
 
     use super::*;
@@ -148,8 +188,10 @@ mod tests {
             _ = &mut running => panic!("it ends only when it is interrupted"),
             () = async { tokio::task::spawn_blocking(move || has_begun.recv().unwrap()).await.unwrap() } => {}
         }
+        assert_eq!(pool.counts(), PoolCounts { running: 1, cancelled: 0 });
         drop(running);
         assert_eq!(pool.run(|_| 7).await, Ok(7), "the slot is free again");
+        assert_eq!(pool.counts(), PoolCounts { running: 0, cancelled: 1 });
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -78,10 +78,12 @@ const COLUMNS: Columns = Columns { columns: ALL_COLUMNS, tables: "mcp.section_bi
 const LONGEST_DOCUMENT: usize = 1024;
 /// All of them are compared with every document that is opened.
 const MOST_BINDINGS: u64 = 10_000;
-/// The text of a heading, or the id of a block.
-const LONGEST_SECTION: usize = 4096;
 /// The last line that every database can count.
 const LAST_LINE: u32 = i32::MAX.unsigned_abs();
+/// Characters of a heading or of the id of a block.
+const LONGEST_TEXT: usize = 1_000;
+/// How many bindings may name the same document or pattern.
+pub const MAX_BINDINGS_OF_DOCUMENT: u64 = 1_000;
 
 impl Store {
     /// Makes a binding.
@@ -163,6 +165,7 @@ pub(crate) async fn all(session: &mut Session) -> Result<Vec<BindingRecord>, Err
 pub(crate) async fn insert(session: &mut Session, new: NewBinding) -> Result<BindingRecord, Error> {
     check(&new)?;
     must_have_server(session, new.server_id).await?;
+    must_have_room(session, &new.document).await?;
     let now = Timestamp::now();
     let sql = "INSERT INTO mcp.section_bindings (document, section_type, heading_text, block_id, start_line, end_line, \
         server_id, inherit_to_children, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9) \
@@ -172,6 +175,19 @@ pub(crate) async fn insert(session: &mut Session, new: NewBinding) -> Result<Bin
     let id = session.first(sql, values, |row| row.take("id")).await?;
     let id = id.expect("an insert returns its row");
     Ok(BindingRecord { id, binding: new, created_at: now, updated_at: now })
+}
+
+/// A document that has more of them is not run, so no more are kept.
+async fn must_have_room(session: &mut Session, document: &str) -> Result<(), Error> {
+    let sql = "SELECT count(*) AS n FROM mcp.section_bindings WHERE document = $1";
+    let count: Option<u64> = session.first(sql, values![document], |row| row.take("n")).await?;
+    if count.is_none_or(|count| count < MAX_BINDINGS_OF_DOCUMENT) {
+        return Ok(());
+    }
+    let what = format!(
+        "`{document}` has {MAX_BINDINGS_OF_DOCUMENT} bindings, and a document may have no more; remove one of them first"
+    );
+    Err(Error::Invalid { what })
 }
 
 /// Holds the server, so that it is still there at the end of the transaction.
@@ -195,14 +211,13 @@ fn check(binding: &NewBinding) -> Result<(), Error> {
     let wrong = match &binding.section {
         _ if binding.document.is_empty() => "a binding must name a document",
         _ if binding.document.len() > LONGEST_DOCUMENT => "the path of a document must not be longer than 1024 bytes",
+        Section::Heading { heading_text: text } | Section::Block { block_id: text }
+            if text.chars().count() > LONGEST_TEXT =>
+        {
+            "the heading or block of a binding must not be longer than 1000 characters"
+        }
         Section::Heading { heading_text } if heading_text.trim().is_empty() => "a heading must have a text",
         Section::Block { block_id } if block_id.trim().is_empty() => "a block must have an id",
-        Section::Heading { heading_text } if heading_text.len() > LONGEST_SECTION => {
-            "the text of a heading must not be longer than 4096 bytes"
-        }
-        Section::Block { block_id } if block_id.len() > LONGEST_SECTION => {
-            "the id of a block must not be longer than 4096 bytes"
-        }
         Section::Range { end_line, .. } if *end_line > LAST_LINE => "no line is beyond 2147483647",
         Section::Range { start_line: 0, .. } => "lines are counted from 1",
         Section::Range { start_line, end_line } if start_line >= end_line => "a range must end after its first line",

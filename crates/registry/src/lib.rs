@@ -58,7 +58,7 @@ mod words;
 
 pub use audit::{AuditFilter, AuditNote, AuditRecord};
 pub use backup::{Existing, ImportReport, Secrets};
-pub use bindings::{BindingRecord, NewBinding, Section};
+pub use bindings::{BindingRecord, MAX_BINDINGS_OF_DOCUMENT, NewBinding, Section};
 pub use brief::Brief;
 pub use config::{ConnectionConfig, MASK, masked_address};
 pub use error::{Cause, Error, OpenError};

@@ -18,11 +18,21 @@ pub struct CopyBudget {
 
 impl Default for CopyBudget {
     fn default() -> Self {
-        Self { left: Cell::new(MOST_COPIED) }
+        Self::of(MOST_COPIED)
     }
 }
 
 impl CopyBudget {
+    /// One for so many values.
+    pub fn of(values: usize) -> Self {
+        Self { left: Cell::new(values) }
+    }
+
+    /// How many values may still be copied.
+    pub fn left(&self) -> usize {
+        self.left.get()
+    }
+
     /// A copy of a part; nothing if that would be more than is left. Then the budget stays as it is.
     pub fn copy(&self, part: &Value) -> Option<Value> {
         let left = self.left.get();

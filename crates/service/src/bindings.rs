@@ -1,6 +1,8 @@
 //! Which server a part of a document is bound to, as the registry keeps it. Who runs documents heeds it.
 
-use registry::{BindingId, BindingRecord, Listed, NewBinding, Page, Section};
+use std::collections::HashMap;
+
+use registry::{BindingId, BindingRecord, Listed, NewBinding, Page, Section, ServerId};
 use serde::Serialize;
 use serde_json::json;
 
@@ -42,9 +44,15 @@ impl Service {
             None => None,
         };
         let Listed { items, total } = self.store.bindings(document, server, page).await?;
+        let mut names: HashMap<ServerId, String> = HashMap::new();
         let mut shown = Vec::with_capacity(items.len());
         for record in items {
-            shown.push(self.shown(record).await?);
+            let id = record.binding.server_id;
+            let server_name = match names.get(&id) {
+                Some(name) => name.clone(),
+                None => names.entry(id).or_insert(self.store.find_server(&id.to_string()).await?.name).clone(),
+            };
+            shown.push(ShownBinding { record, server_name });
         }
         Ok(Listed { items: shown, total })
     }
@@ -66,10 +74,5 @@ impl Service {
         let mut change = self.store.transaction("remove a binding").await?;
         change.delete_binding(id).await?;
         Ok(audit::commit(change, audit::note(by, "binding.remove", Some(&id.to_string()), None)).await?)
-    }
-
-    async fn shown(&self, record: BindingRecord) -> Result<ShownBinding, Error> {
-        let server = self.store.find_server(&record.binding.server_id.to_string()).await?;
-        Ok(ShownBinding { record, server_name: server.name })
     }
 }

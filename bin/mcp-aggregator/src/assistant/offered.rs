@@ -104,13 +104,21 @@ impl Offered {
         let place = wanted.place(servers);
         let view = fleet.view();
         let snapshot = &view.snapshot;
+        let mut remarks = place.remarks;
         let described = snapshot.listed(Kind::Tool, NameStyle::Canonical).filter_map(|route| {
             let server = snapshot.servers()[route.server].name.as_str();
             if !needed.iter().any(|name| name == server) {
                 return None;
             }
             let item = snapshot.item(Kind::Tool, route);
-            let definition: Value = serde_json::from_slice(&item.definition).ok()?;
+            let definition: Value = match serde_json::from_slice(&item.definition) {
+                Ok(definition) => definition,
+                Err(error) => {
+                    let name = snapshot.listed_name(Kind::Tool, route, NameStyle::Canonical);
+                    remarks.push(format!("`{name}` is left out: its definition cannot be read: {error}"));
+                    return None;
+                }
+            };
             let says = |hint: &str| definition["annotations"][hint] == true;
             Some(json!({
                 "server_name": server,
@@ -130,14 +138,20 @@ impl Offered {
         for (shown, tool) in tools.iter_mut().zip(&models) {
             shown["safe_name"] = json!(names.safe(&tool.name));
         }
+        // Whoever typed the command waits for it, and Ctrl-C ends it.
+        let forms = wanted.format.map(|format| format.tools_until(&models, &names, &|| false)).transpose();
+        let forms = forms.map_err(|error| Failure::new(error.to_string()))?;
+        for name in forms.iter().flat_map(|forms| &forms.cut) {
+            remarks.push(format!("the schema of `{name}` is too large for this form; not all parameters are in it"));
+        }
         Ok(Self(json!({
             "tools": tools,
             "enabled_servers": needed,
             "section_binding": place.bound.as_ref().map(|bound| &bound.binding.server),
             "why": place.why,
-            "remarks": place.remarks,
+            "remarks": remarks,
             "format": wanted.format.map(Format::as_str),
-            "provider_tools": wanted.format.map(|format| format.tools(&models, &names)),
+            "provider_tools": forms.map(|forms| forms.tools),
         })))
     }
 

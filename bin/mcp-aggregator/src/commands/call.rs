@@ -9,6 +9,7 @@ use aggregator::{NamePolicy, NameStyle, Separator, ServerState};
 use bytes::Bytes;
 use catalog::{Kind, ServerName};
 use http::Method;
+use protocol::scan::{Span, member};
 use protocol::{escape, reply};
 use serde_json::{Value, json};
 
@@ -66,7 +67,7 @@ fn by_service(arguments: &CallArguments) -> Result<(), Failure> {
     let result = session::block_on(async {
         let service = target.service().await?;
         let input = match tool_arguments::are_guessed(typed) {
-            true => fitted(typed, &schema_at(&service, tool).await)?,
+            true => fitted(typed, &schema_at(&service, tool).await?)?,
             false => input,
         };
         let mut call = vec![("name", reply::string(tool)), ("arguments", input), ("source", reply::string(SOURCE))];
@@ -91,16 +92,27 @@ fn fitted(typed: &[String], schema: &Value) -> Result<Vec<u8>, Failure> {
     tool_arguments::read(&tool_arguments::fitted(typed, schema), io::empty()).map_err(Failure::usage)
 }
 
-/// What a tool of a service takes; nothing if that cannot be found out.
-async fn schema_at(service: &Client, tool: &str) -> Value {
-    let tools = service.get("/tools").await.ok().unwrap_or_default();
+/// What a tool of a service takes; nothing if there is no such tool, as the call will say.
+async fn schema_at(service: &Client, tool: &str) -> Result<Value, Failure> {
+    let tools = service.get("/tools").await?;
     let tools = tools.as_array().map(Vec::as_slice).unwrap_or_default();
     let found = tools.iter().find(|known| known["name"] == tool || safe_name(known) == tool).or_else(|| {
         // Its own name will do where nobody else has it.
         let mut own = tools.iter().filter(|known| known["original_name"] == tool);
         own.next().filter(|_| own.next().is_none())
     });
-    found.map(|tool| tool["input_schema"].clone()).unwrap_or_default()
+    match found.map(|known| &known["input_schema"]) {
+        None => Ok(Value::Null),
+        // What no tree can hold comes as the text that its server wrote.
+        Some(Value::String(text)) => serde_json::from_str(text).map_err(|error| unread_schema(tool, &error)),
+        Some(schema) => Ok(schema.clone()),
+    }
+}
+
+/// Without the schema nobody knows whether `zip=12345` is a number or a text, and a guess might be wrong.
+fn unread_schema(tool: &str, error: &serde_json::Error) -> Failure {
+    let failure = Failure::new(format!("the schema of `{tool}` cannot be read: {error}"));
+    failure.with_hint("write the arguments as one JSON object, or each as `key:=json` or `key=\"text\"`")
 }
 
 /// As clients call it that refuse dots.
@@ -109,13 +121,14 @@ pub(super) fn safe_name(tool: &Value) -> String {
     format!("{}__{}", word("server_name"), word("original_name"))
 }
 
-/// What a tool of a config takes; nothing if that cannot be found out.
-fn schema_in(session: &Session, tool: &str) -> Value {
+/// What a tool of a config takes; nothing if there is no such tool, as the call will say.
+fn schema_in(session: &Session, tool: &str) -> Result<Value, Failure> {
     let view = session.fleet().view();
-    let Some(route) = view.snapshot.resolve(catalog::Scope::All, Kind::Tool, tool) else { return Value::Null };
+    let Some(route) = view.snapshot.resolve(catalog::Scope::All, Kind::Tool, tool) else { return Ok(Value::Null) };
     let definition = &view.snapshot.item(Kind::Tool, route).definition;
-    let definition: Value = serde_json::from_slice(definition).unwrap_or_default();
-    definition["inputSchema"].clone()
+    let whole = Span { start: 0, end: definition.len() };
+    let Some(schema) = member(definition, whole, "inputSchema") else { return Ok(Value::Null) };
+    serde_json::from_slice(schema.of(definition)).map_err(|error| unread_schema(tool, &error))
 }
 
 /// Why there is no such tool, as far as that can be found out: it is switched off, or another one was meant.
@@ -166,7 +179,7 @@ fn by_config(arguments: &CallArguments, config: &Path) -> Result<(), Failure> {
         session.all_decided().await?;
         look_up(session, tool, config)?;
         let input = match tool_arguments::are_guessed(typed) {
-            true => fitted(typed, &schema_in(session, tool))?,
+            true => fitted(typed, &schema_in(session, tool)?)?,
             false => input,
         };
         call(session, tool, input).await

@@ -43,7 +43,7 @@ fn surroundings(arguments: &MapArguments) -> Result<(Vec<Server>, Vec<notebook::
     }
     session::block_on(async {
         let Some(target) = arguments.servers.target.there_or_new().await? else { return Ok((Vec::new(), Vec::new())) };
-        let servers = documents::servers_of_service(&list::servers(&target).await?);
+        let servers = documents::servers_of_service(&list::servers(&target).await?)?;
         Ok((servers, documents::registered(&target, &arguments.document).await?))
     })
 }

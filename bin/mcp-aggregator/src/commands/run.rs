@@ -53,7 +53,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<(), Failure> {
 fn by_service(arguments: &RunArguments, text: &str) -> Result<(), Failure> {
     session::block_on(async {
         let service = arguments.servers.target.service().await?;
-        let servers = documents::servers_of_service(&list::servers_of(&service).await?);
+        let servers = documents::servers_of_service(&list::servers_of(&service).await?)?;
         let registered = documents::registered_at(&service, &arguments.document).await?;
         let around = Around { servers, registered };
         // What makes no sense is told before anything else.

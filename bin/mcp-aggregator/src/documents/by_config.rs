@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use aggregator::Aggregator;
 use catalog::{Kind, NameStyle, Scope};
-use notebook::{Answer, Failure, Lookup, Question, Request, Server, Toolbox};
+use notebook::{Answer, Failure, Question, Request, Server, ToolSchema, ToolTable, Toolbox, WantedTools};
 use protocol::reply;
-use serde_json::Value;
+use protocol::scan::{Span, member};
 
 use super::Answering;
 use crate::answer;
@@ -27,19 +27,18 @@ impl Toolbox for ConfigTools {
         self.servers.clone()
     }
 
-    async fn find(&self, server: &str, tool: &str) -> Lookup {
-        let Some(place) = self.settled(server).await else { return Lookup::Unknown };
+    async fn tools(&self, server: &str, wanted: &WantedTools) -> Option<ToolTable> {
+        let place = self.settled(server).await?;
         let view = self.aggregator.fleet.view();
         let snapshot = &view.snapshot;
         if !snapshot.servers()[place].state.offers() {
-            return Lookup::Unknown;
+            return None;
         }
-        if let Some(route) = snapshot.resolve(Scope::One(place), Kind::Tool, tool) {
-            let definition = serde_json::from_slice::<Value>(&snapshot.item(Kind::Tool, route).definition);
-            return definition.map_or(Lookup::Unknown, |mut it| Lookup::Found(it["inputSchema"].take()));
+        let mut table = ToolTable::new(wanted, true);
+        for item in snapshot.servers()[place].offer.items(Kind::Tool).iter() {
+            table.add(&item.id, || input_schema(&item.definition));
         }
-        let own = snapshot.listed(Kind::Tool, NameStyle::Canonical).filter(|route| route.server == place);
-        Lookup::Missing { known: own.map(|route| snapshot.item(Kind::Tool, route).id.to_string()).collect() }
+        Some(table)
     }
 
     async fn out_of_reach(&self, server: &str) -> Option<String> {
@@ -100,6 +99,12 @@ impl ConfigTools {
         let route = route.ok_or_else(|| Failure::new(format!("server `{server}` has no tool `{tool}`")))?;
         Ok(snapshot.listed_name(Kind::Tool, route, NameStyle::Canonical))
     }
+}
+
+/// What a tool takes, as its server wrote it.
+fn input_schema(definition: &[u8]) -> Option<ToolSchema> {
+    let schema = member(definition, Span { start: 0, end: definition.len() }, "inputSchema")?;
+    Some(ToolSchema::Text(String::from_utf8_lossy(schema.of(definition)).into_owned()))
 }
 
 /// A call that is cancelled when nobody waits for it any more.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Method;
-use notebook::{Answer, Extent, Failure, Lookup, Question, Request, Server, Toolbox};
+use notebook::{Answer, Extent, Failure, Question, Request, Server, ToolSchema, ToolTable, Toolbox, WantedTools};
 use protocol::reply;
 use serde_json::{Value, json};
 
@@ -67,19 +67,22 @@ impl Toolbox for ServiceTools {
         self.servers.clone()
     }
 
-    async fn find(&self, server: &str, tool: &str) -> Lookup {
+    async fn tools(&self, server: &str, wanted: &WantedTools) -> Option<ToolTable> {
         // If the service cannot tell, the call will say why.
         let Ok(Value::Array(tools)) = self.service.get(&format!("/servers/{}/tools", encoded(server))).await else {
-            return Lookup::Unknown;
+            return None;
         };
-        if let Some(found) = tools.iter().find(|known| known["original_name"] == tool) {
-            return Lookup::Found(found["input_schema"].clone());
+        let mut table = ToolTable::new(wanted, self.is_connected(server).await);
+        for mut tool in tools {
+            let schema = tool["input_schema"].take();
+            table.add(tool["original_name"].as_str()?, || match schema {
+                Value::Null => None,
+                // What no tree can hold comes as the text that its server wrote.
+                Value::String(text) => Some(ToolSchema::Text(text)),
+                schema => Some(ToolSchema::Tree(schema)),
+            });
         }
-        if !self.is_connected(server).await {
-            return Lookup::Unknown;
-        }
-        let names = tools.iter().filter_map(|known| known["original_name"].as_str());
-        Lookup::Missing { known: names.map(str::to_owned).collect() }
+        Some(table)
     }
 
     async fn out_of_reach(&self, server: &str) -> Option<String> {

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use notebook::{
-    Bindings, Document, Failure, Folder, Lookup, Outline, Plan, Request, RunOptions, Selection, Server, Status,
-    Toolbox, outline,
+    Bindings, Document, Failure, Folder, Outline, Plan, Request, RunOptions, Selection, Server, Status, ToolTable,
+    Toolbox, WantedTools, outline,
 };
 use service::{Error, Service};
 
+use super::tools::tool_table;
 use super::{Meant, Surroundings, compute};
 use crate::helper::NO_MODEL;
 
@@ -35,9 +36,9 @@ pub async fn open_document(
     })
     .await?;
     let Some(plan) = plan else { return Ok((document, outline)) };
-    let known = Known { servers, tools: known_tools(service, &outline).await, has_assistant };
+    let known = Known { service, servers, has_assistant };
     let dry = RunOptions { is_dry: true, ..RunOptions::default() };
-    // It asks nobody, so it waits for nothing but the checks of parameters.
+    // It asks no server, so it waits for nothing but the registry and the checks of parameters.
     let report = notebook::run(&plan, &known, dry, tokio::time::sleep(LONGEST_LOOK), |_| {}).await;
     let mut finished: HashMap<usize, _> = report.finished.into_iter().map(|over| (over.number, over)).collect();
     for block in outline.sections.iter_mut().flat_map(|section| &mut section.blocks) {
@@ -51,51 +52,20 @@ pub async fn open_document(
     Ok((document, outline))
 }
 
-/// The tools of every server that the document needs, as they are known without asking it: their schemas by name, and
-/// whether it is connected.
-async fn known_tools(service: &Service, outline: &Outline) -> HashMap<String, Tools> {
-    let mut known = HashMap::new();
-    for name in outline.blocks().filter_map(|(section, block)| block.server(section)) {
-        if known.contains_key(name) {
-            continue;
-        }
-        // If nobody can tell now, the call will say why.
-        let Ok(tools) = service.tools(Some(name)).await else { continue };
-        let is_up = service.server(name).await.is_ok_and(|view| view.record.status.is_up());
-        let schemas = tools.into_iter().map(|tool| (tool.original_name, tool.input_schema)).collect();
-        known.insert(name.to_owned(), Tools { schemas, is_up });
-    }
-    known
-}
-
-struct Tools {
-    schemas: Vec<(String, Option<registry::RawJson>)>,
-    is_up: bool,
-}
-
 /// What is known of tools, and nobody who calls any.
-struct Known {
+struct Known<'a> {
+    service: &'a Service,
     servers: Vec<Server>,
-    tools: HashMap<String, Tools>,
     has_assistant: bool,
 }
 
-impl Toolbox for Known {
+impl Toolbox for Known<'_> {
     fn servers(&self) -> Vec<Server> {
         self.servers.clone()
     }
 
-    async fn find(&self, server: &str, tool: &str) -> Lookup {
-        let Some(tools) = self.tools.get(server) else { return Lookup::Unknown };
-        if let Some((_, schema)) = tools.schemas.iter().find(|(name, _)| name == tool) {
-            let schema = schema.as_ref().and_then(|schema| serde_json::from_str(schema.get()).ok());
-            return schema.map_or(Lookup::Unknown, Lookup::Found);
-        }
-        // What was known of a server that is away need not be all it has.
-        if !tools.is_up {
-            return Lookup::Unknown;
-        }
-        Lookup::Missing { known: tools.schemas.iter().map(|(name, _)| name.clone()).collect() }
+    async fn tools(&self, server: &str, wanted: &WantedTools) -> Option<ToolTable> {
+        tool_table(self.service, server, wanted).await
     }
 
     async fn call(&self, _: &Request) -> Result<String, Failure> {

@@ -79,6 +79,7 @@ pub(crate) async fn planned(
                 SelectionError::NoBlock { .. } => "blocks",
                 SelectionError::NoSection { .. } => "section",
                 SelectionError::NoBlockAt { .. } => "line",
+                SelectionError::TooMuch(_) => "text",
             };
             refuse(&["body", member], "value_error", error.to_string())
         })

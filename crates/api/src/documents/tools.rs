@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use assistant::{Bounds, Ended};
 use models::Model;
-use notebook::{Answer, Failure, Lookup, Question, Request, Server, Toolbox};
+use notebook::{Answer, Failure, Question, Request, Server, ToolSchema, ToolTable, Toolbox, WantedTools};
 use registry::{RawJson, Source, Status, Timestamp, ToolRecord};
 use service::calls::Call;
 use service::{Actor, Error, Service};
@@ -44,24 +44,26 @@ pub(crate) fn own_session() -> String {
     format!("run {} {}", RUNS.fetch_add(1, Ordering::Relaxed), Timestamp::now())
 }
 
+/// What the service knows of the tools of a server.
+pub(super) async fn tool_table(service: &Service, server: &str, wanted: &WantedTools) -> Option<ToolTable> {
+    // If nobody can tell now, the call will say why.
+    let tools = service.tools(Some(server)).await.ok()?;
+    let is_connected = service.server(server).await.is_ok_and(|view| view.record.status.is_up());
+    let mut table = ToolTable::new(wanted, is_connected);
+    for tool in tools {
+        let schema = tool.input_schema;
+        table.add(&tool.original_name, || schema.map(|schema| ToolSchema::Text(schema.get().to_owned())));
+    }
+    Some(table)
+}
+
 impl Toolbox for ServiceTools {
     fn servers(&self) -> Vec<Server> {
         self.servers.clone()
     }
 
-    async fn find(&self, server: &str, tool: &str) -> Lookup {
-        // If nobody can tell now, the call will say why.
-        let Ok(tools) = self.service.tools(Some(server)).await else { return Lookup::Unknown };
-        if let Some(found) = tools.iter().find(|known| known.original_name == tool) {
-            let schema = found.input_schema.as_ref().and_then(|schema| serde_json::from_str(schema.get()).ok());
-            return schema.map_or(Lookup::Unknown, Lookup::Found);
-        }
-        // What was known of a server that is away need not be all it has.
-        let is_connected = self.service.server(server).await.is_ok_and(|view| view.record.status.is_up());
-        if !is_connected {
-            return Lookup::Unknown;
-        }
-        Lookup::Missing { known: tools.into_iter().map(|tool| tool.original_name).collect() }
+    async fn tools(&self, server: &str, wanted: &WantedTools) -> Option<ToolTable> {
+        tool_table(&self.service, server, wanted).await
     }
 
     async fn out_of_reach(&self, server: &str) -> Option<String> {
@@ -118,9 +120,13 @@ impl Toolbox for ServiceTools {
             session: self.session.clone(),
             may_destroy: self.asking.may_destroy,
         };
-        let tools: Vec<ToolRecord> = tools.collect();
+        let tools: Arc<[ToolRecord]> = tools.collect();
         let text = Some(self.asking.text.as_str());
-        let mut dialogue = dialogue(&question.words, text, question.line, &tools, Bounds::default());
+        let dialogue = dialogue(&question.words, text, question.line, &tools, Bounds::default()).await;
+        let (mut dialogue, unread) = dialogue.map_err(|error| Failure::new(error.to_string()))?;
+        if let Some(remark) = unread {
+            tracing::warn!(%remark, "an assistant is not told what some tools take");
+        }
         let mut tell = |told: assistant::Told<'_>| {
             if let (Some(telling), Some((name, mut data))) = (&self.telling, event(told)) {
                 data["line"] = question.line.into();

@@ -1,10 +1,12 @@
 //! What an assistant may use: the tools of enabled servers, narrowed, and in the form that its provider takes; and
 //! questions to the one that the service has.
 
+use std::fmt;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use assistant::{Bounds, Dialogue, Ended, Told};
-use models::{Format, SafeNames, Tool};
+use models::{Format, Forms, SafeNames};
 use notebook::Place;
 use registry::ToolRecord;
 use serde_json::{Value, json};
@@ -14,13 +16,20 @@ use tokio::sync::watch;
 use super::documents::{Context, wants_events};
 use crate::answer::Answer;
 use crate::asked::{Asked, Members};
-use crate::documents::{Meant, own_session};
+use crate::documents::{Meant, compute_until, own_session};
 use crate::endpoint::Endpoint;
-use crate::helper::{Helper, NO_MODEL, dialogue, event, model_tool, says, word};
+use crate::helper::{Helper, Hints, NO_MODEL, dialogue, event, model_tools, word};
 use crate::mistake;
 use crate::schema::Schema;
 use crate::schemas::documents as shapes;
 use crate::work::WorkStream;
+
+/// How long it may take to describe the tools of one request.
+const LIST_DEADLINE: Duration = Duration::from_secs(10);
+/// Bytes of the definitions of the tools of one request.
+const MOST_LISTED_BYTES: usize = 64 * 1024 * 1024;
+/// So many tools are named in a remark.
+const MOST_NAMED: usize = 10;
 
 pub(super) fn endpoints() -> Vec<Endpoint> {
     let format = || {
@@ -89,13 +98,13 @@ async fn by_query(asked: Asked) -> Result<Answer, Error> {
         None => None,
     };
     let line = asked.query.get("line").and_then(Value::as_u64).unwrap_or(1);
-    Ok(Answer::ok(&offered(&asked.service, meant, line, &narrowing).await?))
+    offered(&asked.service, meant, line, &narrowing).await
 }
 
 async fn by_body(asked: Asked) -> Result<Answer, Error> {
     let meant = meant_by_body(&asked).await?;
     let line = asked.body.number("line").unwrap_or(1);
-    Ok(Answer::ok(&offered(&asked.service, meant, line, &Narrowing::by_body(&asked.body)).await?))
+    offered(&asked.service, meant, line, &Narrowing::by_body(&asked.body)).await
 }
 
 /// The document that a body has or names, if it does.
@@ -119,23 +128,59 @@ fn format(word: Option<&str>) -> Option<Format> {
     word.and_then(|word| word.trim().to_ascii_lowercase().parse().ok())
 }
 
-async fn offered(service: &Service, meant: Option<Meant>, line: u64, narrowing: &Narrowing) -> Result<Value, Error> {
-    let Narrowed { place, tools, servers } = Narrowed::of(service, meant, line, narrowing).await?;
+async fn offered(service: &Service, meant: Option<Meant>, line: u64, narrowing: &Narrowing) -> Result<Answer, Error> {
+    let narrowed = Narrowed::of(service, meant, line, narrowing).await?;
+    let format = narrowing.format;
+    compute_until(move |interrupt| {
+        let begun = Instant::now();
+        described(narrowed, format, &|| interrupt.is_set() || begun.elapsed() >= LIST_DEADLINE)
+    })
+    .await
+}
+
+/// The tools that are left, and in the form of a provider. The work ends when `is_over` says so.
+fn described(narrowed: Narrowed, format: Option<Format>, is_over: &dyn Fn() -> bool) -> Result<Answer, Error> {
+    let Narrowed { place, tools, servers } = narrowed;
     let names = SafeNames::of(tools.iter().map(|tool| tool.name.as_str()));
-    let forms = narrowing.format.map(|format| {
-        let tools: Vec<Tool> = tools.iter().map(model_tool).collect();
-        format.tools(&tools, &names)
-    });
+    let mut remarks = place.remarks;
+    let mut forms = None;
+    if let Some(format) = format {
+        let (tools, unread) = model_tools(&tools);
+        let Forms { tools, cut } = format.tools_until(&tools, &names, is_over).map_err(|error| too_slow(&error))?;
+        remarks.extend(unread);
+        remarks.extend(cut_remark(&cut));
+        forms = Some(tools);
+    }
+    let mut described = Vec::with_capacity(tools.len());
+    for tool in &tools {
+        if is_over() {
+            return Err(too_slow(&"the tools were not all described in time"));
+        }
+        described.push(shown(tool, &names));
+    }
     let enabled = place.allowed_servers.iter().filter(|name| servers.is_empty() || servers.contains(name));
-    Ok(json!({
-        "tools": tools.iter().map(|tool| shown(tool, &names)).collect::<Vec<_>>(),
+    Ok(Answer::ok(&json!({
+        "tools": described,
         "enabled_servers": enabled.collect::<Vec<_>>(),
         "section_binding": place.bound.as_ref().map(|bound| &bound.binding.server),
         "why": place.why,
-        "remarks": place.remarks,
-        "format": narrowing.format.map(Format::as_str),
+        "remarks": remarks,
+        "format": format.map(Format::as_str),
         "provider_tools": forms,
-    }))
+    })))
+}
+
+fn too_slow(why: &dyn fmt::Display) -> Error {
+    let message = format!("{why}, which is {LIST_DEADLINE:?}; name `servers` or `skills` to get fewer of them");
+    Error::LimitReached { message, context: serde_json::Map::new() }
+}
+
+/// Which tools a model is not told all parameters of.
+fn cut_remark(cut: &[String]) -> Option<String> {
+    let some = cut.iter().take(MOST_NAMED).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    let more = if cut.len() > MOST_NAMED { format!(" and {} more", cut.len() - MOST_NAMED) } else { String::new() };
+    (!cut.is_empty())
+        .then(|| format!("the schemas of {some}{more} are too large for this form, so not all parameters are in it"))
 }
 
 /// What is left.
@@ -155,6 +200,15 @@ impl Narrowed {
         let skills = skill_ids(service, &narrowing.skills)?;
         tools.retain(|tool| servers.is_empty() || servers.contains(&tool.server_name));
         tools.retain(|tool| skills.is_empty() || tool.skills.iter().any(|skill| skills.contains(skill)));
+        let bytes: usize = tools.iter().map(|tool| tool.definition.get().len()).sum();
+        if bytes > MOST_LISTED_BYTES {
+            let message = format!(
+                "{} tools have definitions of {bytes} bytes; at most {MOST_LISTED_BYTES} are given at once: name \
+                 `servers` or `skills` to get fewer of them",
+                tools.len()
+            );
+            return Err(Error::LimitReached { message, context: serde_json::Map::new() });
+        }
         Ok(Self { place, tools, servers })
     }
 }
@@ -177,7 +231,7 @@ async fn ask(asked: Asked) -> Result<Answer, Error> {
 struct Question {
     helper: Helper,
     dialogue: Dialogue,
-    tools: Vec<ToolRecord>,
+    tools: Arc<[ToolRecord]>,
     line: usize,
     remarks: Vec<String>,
     with_transcript: bool,
@@ -198,6 +252,9 @@ impl Question {
         let bounds = rounds.map_or_else(Bounds::default, |rounds| Bounds { rounds, ..Bounds::default() });
         let line = usize::try_from(line).unwrap_or(usize::MAX);
         let words = body.text("question").unwrap_or_default();
+        let tools: Arc<[ToolRecord]> = tools.into();
+        let (dialogue, unread) = dialogue(&words, text.as_deref(), line, &tools, bounds).await?;
+        let remarks = place.remarks.into_iter().chain(unread).collect();
         Ok(Self {
             helper: Helper {
                 model,
@@ -207,10 +264,10 @@ impl Question {
                 session: body.text("session").unwrap_or_else(own_session),
                 may_destroy: asked.says("confirm_destructive"),
             },
-            dialogue: dialogue(&words, text.as_deref(), line, &tools, bounds),
+            dialogue,
             tools,
             line,
-            remarks: place.remarks,
+            remarks,
             with_transcript: asked.says("transcript"),
             closing: asked.closing.clone(),
         })
@@ -286,8 +343,7 @@ fn skill_ids(service: &Service, wanted: &[String]) -> Result<Vec<String>, Error>
 }
 
 fn shown(tool: &ToolRecord, names: &SafeNames) -> Value {
-    let definition: Value = serde_json::from_str(tool.definition.get()).unwrap_or_default();
-    let says = |hint: &str| says(&definition, hint);
+    let Hints { is_read_only, is_idempotent, is_destructive } = Hints::of(&tool.definition);
     json!({
         "server_id": tool.source_server_id,
         "server_name": tool.server_name,
@@ -297,9 +353,9 @@ fn shown(tool: &ToolRecord, names: &SafeNames) -> Value {
         "description": tool.description,
         "input_schema": tool.input_schema.as_ref().map(registry::RawJson::to_value),
         "definition_bytes": tool.definition.get().len(),
-        "is_read_only": says("readOnlyHint"),
-        "is_idempotent": says("idempotentHint"),
-        "is_destructive": says("destructiveHint") && !says("readOnlyHint"),
+        "is_read_only": is_read_only,
+        "is_idempotent": is_idempotent,
+        "is_destructive": is_destructive,
         "skill_ids": tool.skills,
     })
 }

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use http::header::ACCEPT;
-use notebook::{Bindings, Document, Place, RunOptions, Section, Selection, outline};
+use notebook::{Bindings, Document, Fault, Outline, OutlineSection, Place, RunOptions, Section, Selection, outline};
 use registry::ToolRecord;
+use serde::Serialize;
 use serde_json::{Value, json};
 use service::{Error, Service};
 
@@ -106,16 +107,35 @@ async fn changes(asked: Asked) -> Result<Answer, Error> {
 async fn map(asked: Asked) -> Result<Answer, Error> {
     let meant = Meant::by_body(&asked).await?;
     let Surroundings { servers, registered } = Surroundings::of(&asked.service, meant.path.as_deref()).await?;
-    let map = compute(move || {
+    compute(move || {
         let document = Document::parse(meant.text);
         let outline = outline(&document, &servers, &Bindings::of(&document, &registered));
-        let mut map = json!(outline);
-        for (place, section) in outline.sections.iter().enumerate() {
-            map["sections"][place]["why"] = json!(section.why());
-        }
-        Ok(map)
-    });
-    Ok(Answer::ok(&map.await?))
+        Ok(Answer::ok(&ShownMap::of(&outline)))
+    })
+    .await
+}
+
+/// A map as it is sent. It is written as it stands: a tree of it would take many times the memory.
+#[derive(Serialize)]
+struct ShownMap<'a> {
+    sections: Vec<ShownSection<'a>>,
+    remarks: &'a [Fault],
+    version: &'a str,
+}
+
+#[derive(Serialize)]
+struct ShownSection<'a> {
+    #[serde(flatten)]
+    section: &'a OutlineSection,
+    why: String,
+}
+
+impl<'a> ShownMap<'a> {
+    fn of(outline: &'a Outline) -> Self {
+        let shown = |section: &'a OutlineSection| ShownSection { section, why: section.why() };
+        let sections = outline.sections.iter().map(shown).collect();
+        Self { sections, remarks: &outline.remarks, version: &outline.version }
+    }
 }
 
 async fn run(asked: Asked) -> Result<Answer, Error> {

@@ -133,6 +133,12 @@ fn document() -> Schema {
         .with("path", Schema::text().about("As seen from the folder."))
         .with("bytes", Schema::count())
         .with("modified_at", Schema::formatted("date-time").or_null())
+        .may_have(
+            "problem",
+            Schema::text().about(
+                "Why this is no document, but a folder that cannot be read, or where the list ends because it is too long.",
+            ),
+        )
 }
 
 fn remark() -> Schema {

@@ -9,6 +9,7 @@ use crate::schema::Schema;
 /// A binding to be made.
 pub(crate) fn new_binding() -> Schema {
     let line = || Schema::integer(1, i64::from(i32::MAX)).or_null();
+    let part = || Schema::kept_text().at_most(notebook::MAX_BINDING_TEXT);
     Schema::object()
         .with(
             "document",
@@ -18,8 +19,8 @@ pub(crate) fn new_binding() -> Schema {
             ).at_most(notebook::MAX_PATTERN_LENGTH).such_as("notes/*.md"),
         )
         .with("server_id", Schema::kept_text().about("The server, by id or name."))
-        .may_have("heading_text", Schema::kept_text().or_null().about("`Issues`, or `## Issues` of that level only."))
-        .may_have("block_id", Schema::kept_text().or_null().about("The id of a block, without its `^`."))
+        .may_have("heading_text", part().or_null().about("`Issues`, or `## Issues` of that level only."))
+        .may_have("block_id", part().or_null().about("The id of a block, without its `^`."))
         .may_have("start_line", line().about("The first line of a range. Lines of results are not counted."))
         .may_have("end_line", line().about("The last line of a range, after the first."))
         .may_have("inherit_to_children", Schema::truth().by_default(true).about("Whether sections inside inherit it."))

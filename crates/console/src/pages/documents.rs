@@ -80,6 +80,13 @@ async fn list(visit: &Visit<'_>, documents: &Documents) -> Result<Reply, Error> 
 }
 
 fn row(listing: &Listing) -> Html {
+    if let Some(problem) = &listing.problem {
+        return html!(
+            r#"<tr><th scope="row">{path}</th><td colspan="2"><span class="bad">{problem}</span></td></tr>"#,
+            path = listing.path,
+            problem = problem,
+        );
+    }
     let changed = listing.modified_at.as_deref().and_then(|at| at.parse().ok()).map(words::moment);
     html!(
         r#"<tr><th scope="row"><a href="{to}">{path}</a></th><td class="n" data-name="Size">{size}</td><td class="nowrap" data-name="Changed">{changed}</td></tr>"#,

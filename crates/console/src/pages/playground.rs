@@ -63,10 +63,12 @@ async fn bench(
     arguments: Option<String>,
     outcome: Option<Html>,
 ) -> Result<Html, Error> {
-    let schema: Value =
-        tool.input_schema.as_ref().and_then(|schema| serde_json::from_str(schema.get()).ok()).unwrap_or_default();
+    let read = tool.input_schema.as_ref().map(|schema| serde_json::from_str::<Value>(schema.get())).transpose();
+    let unread = read.as_ref().err().map(ToString::to_string);
+    let schema = read.ok().flatten().unwrap_or_default();
     let form = Some(ascii(&schema)).filter(|text| text.len() <= LONGEST_SCHEMA);
     let hint = match &form {
+        _ if unread.is_some() => html!("JSON; there is no form, for the schema cannot be read: {}", unread),
         Some(_) if schema["properties"].as_object().is_some_and(|members| !members.is_empty()) => {
             html!("JSON<span data-script hidden>; the form above and this are the same</span>")
         }
@@ -75,9 +77,13 @@ async fn bench(
     };
     let arguments =
         arguments.unwrap_or_else(|| serde_json::to_string_pretty(&example::of(&schema)).unwrap_or_default());
-    let definition: Value = serde_json::from_str(tool.definition.get()).unwrap_or_default();
-    let annotations = &definition["annotations"];
-    let harm = harm(annotations);
+    let annotations = crate::pages::annotations(tool);
+    let harm = match &annotations {
+        Ok(annotations) => harm(annotations),
+        // Nobody knows what it does.
+        Err(_) => Some("may destroy"),
+    };
+    let annotations = &annotations.unwrap_or_default();
     Ok(html!(
         r#"<div class="columns"><section aria-labelledby="ask"><h2 id="ask"><a href="{definition}">{short}</a></h2><div class="muted actions" id="of" data-live="server.">of {server}{off}{state}</div><details id="about" open><summary>What it does</summary>{description}</details>
 <form class="card" id="bench" method="post" action="/playground" data-server="{server_name:#}" data-tool="{original:#}" data-name="{name:#}" data-schema="{schema:#}" data-harm="{harm:#}">{csrf}<input type="hidden" name="tool" value="{name:#}">

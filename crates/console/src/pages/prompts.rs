@@ -104,8 +104,10 @@ async fn filled_in(visit: &Visit<'_>, prompt: &PromptView, given: &Map<String, V
         Ok(result) => result,
         Err(error) => return html!(r#"<h2>That did not work</h2><pre class="error">{}</pre>"#, told(&error)),
     };
-    let read: Value = serde_json::from_str(result.get()).unwrap_or_default();
-    let messages: Html = read["messages"].as_array().into_iter().flatten().map(message).collect();
+    let messages: Html = match serde_json::from_str::<Value>(result.get()) {
+        Ok(read) => read["messages"].as_array().into_iter().flatten().map(message).collect(),
+        Err(error) => super::unread(&error),
+    };
     html!(
         r#"<h2>Messages</h2>{messages}<details><summary>As it came</summary><pre class="block" tabindex="0">{raw}</pre></details>"#,
         messages = messages,

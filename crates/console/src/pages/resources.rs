@@ -68,10 +68,14 @@ pub(crate) async fn read(visit: &Visit<'_>) -> Result<Reply, Error> {
     let Some(uri) = visit.query.said("uri") else { return Ok(Reply::Seen("/resources".to_owned())) };
     let read = visit.service().read_resource(&visit.actor, uri, visit.query.said("server")).await;
     let contents = match &read {
-        Ok(result) => {
-            let result: Value = serde_json::from_str(result.get()).unwrap_or_default();
-            result["contents"].as_array().into_iter().flatten().map(content).collect()
-        }
+        Ok(result) => match serde_json::from_str::<Value>(result.get()) {
+            Ok(read) => read["contents"].as_array().into_iter().flatten().map(content).collect(),
+            Err(error) => html!(
+                r#"{why}<pre class="block" tabindex="0">{raw}</pre>"#,
+                why = super::unread(&error),
+                raw = shortened(result.get(), LONGEST_TEXT),
+            ),
+        },
         Err(error) => html!(r#"<pre class="error">{}</pre>"#, told(error)),
     };
     let body = html!(

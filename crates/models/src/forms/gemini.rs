@@ -15,6 +15,8 @@ use std::cell::Cell;
 use schema::CopyBudget;
 use serde_json::{Map, Value, json};
 
+use super::Cost;
+
 /// How deep a schema is followed, and into how many parts: those that contain themselves end there.
 const DEEPEST: usize = 12;
 const MOST_PARTS: usize = 2000;
@@ -39,12 +41,15 @@ const KEPT: [&str; 15] = [
 
 const FORMATS: [&str; 6] = ["date-time", "enum", "float", "double", "int32", "int64"];
 
-/// The same schema in the words Gemini knows, as far as it can be said in them.
-pub(super) fn schema(schema: &Value) -> Value {
+/// The same schema in the words Gemini knows, as far as it can be said in them with so many copied values.
+pub(super) fn schema(schema: &Value, most_copied: usize) -> (Value, Cost) {
     let top = super::object::with_plain_top(schema);
-    let mut said = Translation { root: schema, parts: Cell::new(0), copies: CopyBudget::default() }.translated(&top, 0);
+    let copies = CopyBudget::of(most_copied);
+    let translation = Translation { root: schema, parts: Cell::new(0), copies, is_cut: Cell::new(false) };
+    let mut said = translation.translated(&top, 0);
     said.insert("type".to_owned(), "object".into());
-    Value::Object(said)
+    let cost = Cost { copied: most_copied - translation.copies.left(), is_cut: translation.is_cut.get() };
+    (Value::Object(said), cost)
 }
 
 struct Translation<'s> {
@@ -53,15 +58,26 @@ struct Translation<'s> {
     parts: Cell<usize>,
     /// What may still be copied for one tool.
     copies: CopyBudget,
+    /// Whether something was left out because there was too much of it.
+    is_cut: Cell<bool>,
 }
 
 impl Translation<'_> {
     /// A copy of a schema's members; `None` if it is no object, or too much was copied already.
     fn copy(&self, schema: &Value) -> Option<Map<String, Value>> {
-        match schema.is_object().then(|| self.copies.copy(schema))?? {
-            Value::Object(members) => Some(members),
-            _ => None,
+        if !schema.is_object() {
+            return None;
         }
+        match self.copies.copy(schema) {
+            Some(Value::Object(members)) => Some(members),
+            _ => self.cut(),
+        }
+    }
+
+    /// Nothing, because there is too much.
+    fn cut<T>(&self) -> Option<T> {
+        self.is_cut.set(true);
+        None
     }
 
     fn translated(&self, schema: &Value, depth: usize) -> Map<String, Value> {
@@ -150,8 +166,11 @@ impl Translation<'_> {
     /// A schema with what it refers to and what it is made of; nothing if it is too deep or no schema.
     fn whole(&self, schema: &Value, depth: usize) -> Option<Map<String, Value>> {
         let parts = self.parts.get() + 1;
-        if depth > DEEPEST || parts > MOST_PARTS {
+        if depth > DEEPEST {
             return None;
+        }
+        if parts > MOST_PARTS {
+            return self.cut();
         }
         self.parts.set(parts);
         let mut whole = self.copy(schema)?;
@@ -225,6 +244,10 @@ fn add_values(said: &mut Map<String, Value>, schema: &Map<String, Value>) {
 mod tests {
     use super::*;
 
+    fn schema(given: &Value) -> Value {
+        super::schema(given, 100_000).0
+    }
+
     fn property(given: &Value) -> Value {
         schema(&json!({"type": "object", "properties": {"p": given}}))["properties"]["p"].clone()
     }
@@ -296,14 +319,9 @@ mod tests {
         let many: Map<String, Value> = (0..1000).map(|n| (format!("p{n}"), json!({"$ref": "#/$defs/large"}))).collect();
         let names: Vec<Value> = (0..1000).map(|n| format!("r{n}").into()).collect();
         let given = json!({"type": "object", "properties": many, "$defs": {"large": {"required": names}}});
-        let translation = Translation { root: &given, parts: Cell::new(0), copies: CopyBudget::default() };
-        let said = translation.translated(&given, 0);
+        let (said, cost) = super::schema(&given, 100_000);
         assert_eq!(said["properties"].as_object().unwrap().len(), 1000, "each is there, but not all have members");
-        assert_eq!(
-            translation.copies.copy(&given["$defs"]["large"]),
-            None,
-            "as much as allowed was copied, and no more"
-        );
+        assert!(cost.is_cut && (99_000..=100_000).contains(&cost.copied), "{cost:?}");
     }
 
     #[test]

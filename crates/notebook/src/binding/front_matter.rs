@@ -1,12 +1,12 @@
 //! Bindings in front matter: `mcp: SERVER` for the whole document, or a list with a part and a server each.
 
-use crate::binding::{Binding, Origin, Section};
+use crate::binding::{Binding, MAX_BINDING_TEXT, MAX_BINDINGS, Origin, Section};
 use crate::document::Document;
-use crate::problem::Fault;
+use crate::problem::{Fault, clipped};
 use crate::yaml::{self, Entry, Node, Value};
 
-/// More bindings than anybody writes.
-const MOST_BINDINGS: usize = 1_000;
+/// Characters of an error that quotes what somebody wrote: it is repeated for every block that it concerns.
+const LONGEST_FAULT: usize = 300;
 
 /// What front matter binds, and what is wrong with it.
 pub(super) fn bindings(document: &Document) -> (Vec<Binding>, Vec<Fault>) {
@@ -27,15 +27,15 @@ pub(super) fn bindings(document: &Document) -> (Vec<Binding>, Vec<Fault>) {
         Value::Null => &[],
         _ => std::slice::from_ref(&entry.node),
     };
-    if nodes.len() > MOST_BINDINGS {
-        let what = format!("front matter has {} bindings; at most {MOST_BINDINGS} are allowed", nodes.len());
+    if nodes.len() > MAX_BINDINGS {
+        let what = format!("front matter has {} bindings; at most {MAX_BINDINGS} are allowed", nodes.len());
         return (Vec::new(), vec![Fault { line: entry.line + shift, what }]);
     }
     let (mut found, mut faults) = (Vec::new(), Vec::new());
     for node in nodes {
         match binding(node, shift) {
             Ok(binding) => found.push(binding),
-            Err((line, what)) => faults.push(Fault { line: line + shift, what }),
+            Err((line, what)) => faults.push(Fault { line: line + shift, what: clipped(what, LONGEST_FAULT) }),
         }
     }
     (found, faults)
@@ -47,7 +47,7 @@ fn binding(node: &Node, shift: usize) -> Result<Binding, Wrong> {
     let origin = Origin::FrontMatter { line: node.line + shift };
     let entries = match &node.value {
         Value::Text(server) => {
-            let server = server.clone();
+            let server = short(server, "mcp", node.line)?;
             return Ok(Binding { section: Section::Document, server, inherit_to_children: true, origin });
         }
         Value::Map(entries) => entries,
@@ -84,7 +84,7 @@ impl Parts {
             "lines" => {
                 let written = text(entry)?;
                 let (start, end) = written.split_once('-').unwrap_or((&written, ""));
-                let parsed = start.trim().parse().ok().zip(end.trim().parse().ok());
+                let parsed = line_number(start.trim()).zip(line_number(end.trim()));
                 let (start, end) = parsed.ok_or_else(|| (entry.line, "write lines as `10-20`".to_owned()))?;
                 (self.start, self.end) = (Some(start), Some(end));
             }
@@ -120,9 +120,18 @@ impl Parts {
 
 fn text(entry: &Entry) -> Result<String, Wrong> {
     match &entry.node.value {
-        Value::Text(text) | Value::Number(text) if !text.trim().is_empty() => Ok(text.clone()),
+        Value::Text(text) | Value::Number(text) if !text.trim().is_empty() => short(text, &entry.key, entry.line),
         _ => Err((entry.line, format!("`{}` must be a text", entry.key))),
     }
+}
+
+fn short(text: &str, key: &str, line: usize) -> Result<String, Wrong> {
+    let count = text.chars().count();
+    if count > MAX_BINDING_TEXT {
+        let what = format!("`{key}` has {count} characters; in a binding it has at most {MAX_BINDING_TEXT}");
+        return Err((line, what));
+    }
+    Ok(text.to_owned())
 }
 
 fn truth(entry: &Entry) -> Result<bool, Wrong> {
@@ -133,10 +142,11 @@ fn truth(entry: &Entry) -> Result<bool, Wrong> {
 }
 
 fn number(entry: &Entry) -> Result<usize, Wrong> {
-    match &entry.node.value {
-        Value::Number(digits) if digits.parse::<usize>().is_ok_and(|line| line < usize::MAX) => {
-            Ok(digits.parse().unwrap_or_default())
-        }
-        _ => Err((entry.line, format!("`{}` must be the number of a line", entry.key))),
-    }
+    let written = if let Value::Number(digits) = &entry.node.value { line_number(digits) } else { None };
+    written.ok_or_else(|| (entry.line, format!("`{}` must be the number of a line", entry.key)))
+}
+
+/// A number that leaves room for the line after it.
+fn line_number(digits: &str) -> Option<usize> {
+    digits.parse().ok().filter(|line| *line < usize::MAX)
 }

@@ -14,6 +14,20 @@ pub(crate) struct Content {
     pub(crate) tokens: Option<u64>,
 }
 
+impl Content {
+    /// How long its pieces are.
+    pub(crate) fn bytes(&self) -> usize {
+        let sum = |texts: &[&str]| texts.iter().map(|text| text.len()).sum::<usize>();
+        let of = |piece: &Piece| match piece {
+            Piece::Text(text) | Piece::Json(text) | Piece::Markdown(text) => text.len(),
+            Piece::Media { mime, bytes, name } => bytes.len() + sum(&[mime, name.as_deref().unwrap_or_default()]),
+            Piece::Link { uri, name, description } => sum(&[uri, name, description.as_deref().unwrap_or_default()]),
+            Piece::Resource { uri, mime, text } => sum(&[uri, mime, text]),
+        };
+        self.pieces.iter().map(of).sum()
+    }
+}
+
 /// One part of a result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Piece {

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use registry::{
-    AuditFilter, AuditNote, BindingId, Error, Existing, Keep, NewBinding, Origin, Page, Secrets, Section, ServerId,
-    ServerPatch,
+    AuditFilter, AuditNote, BindingId, Error, Existing, Keep, MAX_BINDINGS_OF_DOCUMENT, NewBinding, Origin, Page,
+    Secrets, Section, ServerId, ServerPatch,
 };
 use serde_json::{Value, json};
 
@@ -14,6 +14,7 @@ on_both! {
     settings_are_set_together_and_taken_back_by_null,
     a_binding_is_made_changed_and_removed,
     a_binding_that_makes_no_sense_is_refused,
+    a_document_has_no_more_bindings_than_it_may_have,
     bindings_go_with_their_server,
     changes_are_noted_and_found,
     an_export_makes_the_same_registry_elsewhere,
@@ -85,6 +86,21 @@ async fn a_binding_that_makes_no_sense_is_refused(Setting { store, .. }: Setting
     }
     let orphan = store.insert_binding(binding(ServerId::fresh(), heading("x"))).await;
     assert!(matches!(orphan, Err(Error::NotFound { what: "server", .. })));
+}
+
+async fn a_document_has_no_more_bindings_than_it_may_have(Setting { store, .. }: Setting) {
+    let id = registered(&store, "one").await.id;
+    let mut change = store.transaction("make bindings").await.unwrap();
+    for place in 0..MAX_BINDINGS_OF_DOCUMENT {
+        change.insert_binding(binding(id, heading(&format!("h{place}")))).await.unwrap();
+    }
+    change.commit().await.unwrap();
+    let Err(Error::Invalid { what }) = store.insert_binding(binding(id, heading("x"))).await else { panic!("kept") };
+    assert!(what.contains("has 1000 bindings, and a document may have no more"), "{what}");
+    let elsewhere = NewBinding { document: "other.md".to_owned(), ..binding(id, heading("x")) };
+    store.insert_binding(elsewhere).await.unwrap();
+    let too_long = store.insert_binding(binding(id, heading(&"é".repeat(1_001)))).await;
+    assert!(matches!(too_long, Err(Error::Invalid { what }) if what.contains("1000 characters")));
 }
 
 async fn bindings_go_with_their_server(Setting { store, .. }: Setting) {

@@ -7,7 +7,7 @@ use service::calls::Outcome;
 
 use crate::form;
 use crate::html::{Html, html};
-use crate::pages::pretty;
+use crate::pages::{pretty, unread};
 use crate::words;
 
 /// So many letters of a text are shown.
@@ -29,7 +29,7 @@ pub(super) struct Rendered {
 
 /// A result, and how long it took.
 pub(super) fn rendered(outcome: &Outcome) -> Rendered {
-    let result: Value = serde_json::from_str(outcome.result.get()).unwrap_or_default();
+    let (result, state) = understood(outcome.result.get());
     let mut page = Paper { is_whole: true, pictures_left: LONGEST_PICTURES };
     let parts: Html = match result["content"].as_array() {
         Some(content) if !content.is_empty() => content.iter().map(|part| page.part(part)).collect(),
@@ -50,10 +50,7 @@ pub(super) fn rendered(outcome: &Outcome) -> Rendered {
     let markup = html!(
         r#"<div class="result">{state}{question}{save}{parts}<p class="muted">waiting {queue} · routing {routing} · at the server {execution} · <a href="/executions/{id}">execution</a></p>
 <details><summary>As it came</summary>{raw}</details></div>"#,
-        state = match &result["isError"] {
-            Value::Bool(true) => words::badge("bad", "the tool says it failed"),
-            _ => words::badge("ok", "done"),
-        },
+        state = state,
         question = has_asked.then(needs_scripts),
         save = save,
         parts = parts,
@@ -64,6 +61,15 @@ pub(super) fn rendered(outcome: &Outcome) -> Rendered {
         raw = raw,
     );
     Rendered { markup, is_whole: page.is_whole }
+}
+
+/// A result as a tree, and how it went. Of one that cannot be read nobody knows that either.
+fn understood(result: &str) -> (Value, Html) {
+    match serde_json::from_str::<Value>(result) {
+        Ok(result) if result["isError"] == true => (result, words::badge("bad", "the tool says it failed")),
+        Ok(result) => (result, words::badge("ok", "done")),
+        Err(error) => (Value::Null, html!("{}{}", words::badge("warn", "not understood"), unread(&error))),
+    }
 }
 
 /// Why there is no result, in words.
@@ -163,6 +169,14 @@ mod tests {
         assert!(is_whole && picture.contains("src=\"data:image/png;base64,aGk=\""), "{picture}");
         let (large, is_whole) = shown(&json!({"type": "image", "mimeType": "image/png", "data": "a".repeat(101)}));
         assert!(!is_whole && large.contains("101 characters of data"), "{large}");
+    }
+
+    #[test]
+    fn a_result_that_cannot_be_read_is_not_taken_for_success() {
+        let (result, state) = understood(r#"{"content":[{"type":"text","text":"\ud800"}],"isError":true}"#);
+        assert!(result.is_null() && state.0.contains("cannot be read") && !state.0.contains("done"), "{state:?}");
+        assert!(understood(r#"{"isError":true}"#).1.0.contains("it failed"));
+        assert!(understood(r#"{"content":[]}"#).1.0.contains("done"));
     }
 
     #[test]

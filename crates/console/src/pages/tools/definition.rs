@@ -26,7 +26,9 @@ pub(crate) async fn show(visit: &Visit<'_>, server: &str, name: &str) -> Result<
     let tools = visit.service().tools(Some(server)).await?;
     let tool = tools.into_iter().find(|tool| tool.original_name == name);
     let tool = tool.ok_or_else(|| Error::ToolNotFound { name: format!("{server}.{name}") })?;
-    let definition: Value = serde_json::from_str(tool.definition.get()).unwrap_or_default();
+    let definition = serde_json::from_str::<Value>(tool.definition.get());
+    let unread = definition.as_ref().err().map(crate::pages::unread);
+    let definition = definition.unwrap_or_default();
     let skills: Html = tool.skills.iter().map(|skill| html!(r#"<span class="tag">{}</span>"#, skill)).collect();
     let (deed, word) = if tool.enabled { ("off", "Switch off") } else { ("on", "Switch on") };
     let body = html!(
@@ -50,7 +52,7 @@ pub(crate) async fn show(visit: &Visit<'_>, server: &str, name: &str) -> Result<
         tokens = words::tokens(tool.definition.get().len() as u64),
         skills = skills,
         description = long(tool.description.as_deref().unwrap_or("Its server does not say what it does.")),
-        parameters = schema::table(&definition["inputSchema"]),
+        parameters = unread.unwrap_or_else(|| schema::table(&definition["inputSchema"])),
         output = definition["outputSchema"].is_object().then(|| {
             html!(
                 r#"<section aria-labelledby="gives"><h2 id="gives">What it gives</h2>{}</section>"#,
