@@ -130,15 +130,31 @@ fn read_config(text: &str, url: &str) -> Result<Vec<Found>, String> {
     Ok(fitting(found_in(&file, "what you pasted"), url))
 }
 
-/// The servers that programs on this machine know.
+/// The servers that programs on this machine know. A file that cannot be read is listed with why.
 fn on_this_machine(url: &str) -> Vec<Found> {
     let machine = Machine::this();
-    let files = Client::ALL.into_iter().flat_map(|client| machine.files(client));
-    let read = |path: std::path::PathBuf| {
-        let file = read_jsonc(&std::fs::read_to_string(&path).ok()?).ok()?;
-        Some(found_in(&file, &path.display().to_string()))
-    };
-    fitting(files.filter_map(read).flatten().collect(), url)
+    let (mut found, mut unreadable) = (Vec::new(), Vec::new());
+    for path in Client::ALL.into_iter().flat_map(|client| machine.files(client)) {
+        let from = path.display().to_string();
+        let read = match std::fs::read_to_string(&path) {
+            Ok(text) if text.trim().is_empty() => continue,
+            Ok(text) => read_jsonc(&text).map_err(|error| format!("The file is no JSON: {error}")),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(error) => Err(format!("The file could not be read: {error}")),
+        };
+        match read {
+            Ok(file) => found.extend(found_in(&file, &from)),
+            Err(problem) => unreadable.push(unusable(from, problem)),
+        }
+    }
+    let mut all = fitting(found, url);
+    all.extend(unreadable);
+    all
+}
+
+fn unusable(from: String, problem: String) -> Found {
+    let name = "Servers unknown".to_owned();
+    Found { name, from, registration: serde_json::Map::new(), notes: Vec::new(), problem: Some(problem) }
 }
 
 /// Servers under names that they can have here. `url` is where we are: what leads back to us is never added.

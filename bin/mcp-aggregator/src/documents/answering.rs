@@ -10,6 +10,7 @@ use serde_json::json;
 use crate::arguments::assistant::ModelArguments;
 use crate::assistant::{self as helper, CallingHands, Consent, Offered, Telling, Unasked, Way, ask_service};
 use crate::client::Client;
+use crate::documents::file_failed;
 
 /// An assistant that answers blocks.
 pub(crate) struct Answering {
@@ -50,7 +51,7 @@ impl Answering {
             "session": session,
             "path": self.document.to_string_lossy(),
         });
-        body["text"] = json!(notebook::read(&self.document).unwrap_or_default());
+        body["text"] = json!(self.document_now()?);
         let mut telling = Telling::calls_only();
         let answer = ask_service(service, &body, &mut |told| telling.tell(told)).await;
         let answer = answer.map_err(|unasked| match unasked {
@@ -70,13 +71,17 @@ impl Answering {
         }
     }
 
+    /// The document as it is now: it may have been edited since the run began.
+    fn document_now(&self) -> Result<String, Failure> {
+        notebook::read(&self.document).map_err(|error| Failure::stopped(file_failed(error).message))
+    }
+
     /// Answers a block with the tools that may be used there. Dropping this stops it.
     pub(crate) async fn answer(&self, question: &Question, offered: &Offered, way: Way<'_>) -> Result<Answer, Failure> {
         // An answer that is there already is worth more than the news that nobody can be asked.
         let model = self.model.as_ref().map_err(|why| Failure::stopped(why.as_str()))?;
-        // As it is now: it may have been edited since the run began. Without it, the words of the block must do.
-        let text = notebook::read(&self.document).ok();
-        let task = assistant::task(text.as_deref().map(|text| (text, question.line)));
+        let text = self.document_now()?;
+        let task = assistant::task(Some((text.as_str(), question.line)));
         let hands = CallingHands::new(way, question.line, &self.consent, offered);
         let mut dialogue = Dialogue::new(task, question.words.as_str(), offered.offers(), Bounds::default());
         let mut telling = Telling::calls_only();
