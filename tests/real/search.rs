@@ -16,7 +16,7 @@ fn who_wants_to_remember_something_finds_the_memory_server_first() {
     let servers = servers::all(&parts, &sandbox);
     let config = config_of(&servers.iter().collect::<Vec<_>>()).write();
     let rest = Rest::start_as(|launch| launch.arg("--config").arg(config.path()).env("HOME", sandbox.home()));
-    for query in ["remember something", "remember something about Anna"] {
+    for query in ["remember something", "memory"] {
         let found = wait_until("all vectors are there", || {
             let found =
                 expect(200, &rest.serve.fetch(&Ask::post("/api/v1/search", json!({"query": query}).to_string())));
