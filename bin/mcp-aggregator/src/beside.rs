@@ -133,9 +133,15 @@ fn read_config(text: &str, url: &str) -> Result<Vec<Found>, String> {
 /// The servers that programs on this machine know. A file that cannot be read is listed with why.
 fn on_this_machine(url: &str) -> Vec<Found> {
     let machine = Machine::this();
-    let (mut found, mut unreadable) = (Vec::new(), Vec::new());
+    let (mut found, mut unreadable, mut seen) = (Vec::new(), Vec::new(), Vec::new());
     for path in Client::ALL.into_iter().flat_map(|client| machine.files(client)) {
         let from = path.display().to_string();
+        // In the user's own folder, the files of a project are the user's.
+        let whole = path.canonicalize().unwrap_or_else(|_| path.clone());
+        if seen.contains(&whole) {
+            continue;
+        }
+        seen.push(whole);
         let read = match std::fs::read_to_string(&path) {
             Ok(text) if text.trim().is_empty() => continue,
             Ok(text) => read_jsonc(&text).map_err(|error| format!("The file is no JSON: {error}")),
