@@ -195,6 +195,13 @@ fn calls_are_run_looked_at_cancelled_stopped_and_exported() {
     assert!(filtered.contains(">hang<") && !filtered.contains(">echo<"), "{filtered}");
     assert!(visitor.page("/executions?to=2020-01-01T10:00").contains("No calls fit"));
     assert!(visitor.page("/executions?from=2020-01-01T10:00&tool=hang").contains(">hang<"));
+    for odd in ["status=over", "source=nowhere", "from=yesterday"] {
+        let refused = visitor.get(&format!("/executions?{odd}"));
+        assert_eq!(refused.status, 422, "{odd} is not left out silently: {}", refused.body);
+        assert!(refused.body.contains("cannot be filtered by"), "{}", refused.body);
+        assert_eq!(visitor.get(&format!("/executions/export.csv?{odd}")).status, 422, "{odd}");
+    }
+    assert_eq!(visitor.get("/playground?tool=fake.echo&from=nothing").status, 404, "what it was given is not known");
     let part = visitor.page("/executions?tool=ech");
     assert!(part.contains("No calls fit") && part.contains("href=\"/executions?tool=echo\""), "{part}");
     let full = visitor.get("/executions?tool=fake.echo");
@@ -378,4 +385,19 @@ fn the_playground_lists_tools_and_finds_them_by_a_part_of_their_names() {
     let words = visitor.page("/playground?tool=fake+_117");
     assert_eq!((links(&words), words.contains(&link("tool_117"))), (1, true), "{words}");
     assert!(visitor.page("/playground?tool=nothing-like-it").contains("There is no tool"));
+}
+
+#[test]
+fn a_client_file_that_cannot_be_read_is_listed_with_why() {
+    let home = tempfile::tempdir().unwrap();
+    std::fs::create_dir(home.path().join(".cursor")).unwrap();
+    let file = home.path().join(".cursor/mcp.json");
+    std::fs::write(&file, r#"{"mcpServers": {"one": {"command": "one"}}"#).unwrap();
+    let rest = Rest::start_as(|launch| launch.env("HOME", home.path()));
+    let visitor = Visitor::new(&rest);
+    let page = visitor.page("/add");
+    assert!(page.contains(file.to_str().unwrap()) && page.contains("The file is no JSON"), "{page}");
+    std::fs::write(&file, r#"{"mcpServers": {"one": {"command": "one"}}}"#).unwrap();
+    let page = visitor.page("/add");
+    assert!(page.contains("<strong>one</strong>") && !page.contains("The file is no JSON"), "{page}");
 }

@@ -126,7 +126,8 @@ class Session {
     const capabilities = Object.fromEntries((this.plan.offers ?? []).map(offer => [offer, offers[offer]]));
     const mode = ['legacy', 'auto'].includes(this.plan.mode) ? this.plan.mode : { pin: this.plan.mode };
     const client = new this.sdk.Client(
-      { name: 'mcp-inspector', version: '1.0.0' },
+      // Unless said otherwise, a client to which `mcp-aggregator` lists canonical names.
+      { name: this.plan.name ?? 'mcp-inspector', version: '1.0.0' },
       { capabilities, versionNegotiation: { mode } },
     );
     const { onRequest, onNotification } = this.sdk;

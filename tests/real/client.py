@@ -71,8 +71,8 @@ class Session:
         client = Client(
             self.transport(),
             mode=self.plan["mode"],
-            # A client to which `mcp-aggregator` lists canonical names.
-            client_info=types.Implementation(name="mcp-inspector", version="1.0.0"),
+            # Unless said otherwise, a client to which `mcp-aggregator` lists canonical names.
+            client_info=types.Implementation(name=self.plan.get("name", "mcp-inspector"), version="1.0.0"),
             message_handler=self.on_message,
             logging_callback=self.on_log,
             log_level=self.plan.get("logLevel"),

@@ -99,6 +99,15 @@ impl Client {
         self.carry_out(parts, sandbox, &json!({"inTurn": false, "sessions": plans}))
     }
 
+    /// Carries out one plan as a client that calls itself so.
+    #[track_caller]
+    pub(super) fn run_as(self, name: &str, parts: &Parts, sandbox: &Sandbox, plan: &Plan) -> Session {
+        let mut plan = plan.to_value();
+        plan["name"] = name.into();
+        let sessions = self.carry_out(parts, sandbox, &json!({"inTurn": true, "sessions": [plan]}));
+        sessions.into_iter().next().expect("there is a session per plan")
+    }
+
     /// Carries out one plan after the other.
     #[track_caller]
     pub(super) fn run_in_turn(self, parts: &Parts, sandbox: &Sandbox, plans: &[Plan]) -> Vec<Session> {

@@ -8,9 +8,10 @@
 //! - [`clients`]: real clients, which run a list of [`steps`] (`client.py`, `client.mjs`)
 //! - [`service`]: `mcp-aggregator` as clients reach it
 //! - the tests of tools, mostly with `mcp-simple-aggregator`: [`answers`], [`inspector`], [`listing`], [`long_calls`],
-//!   [`processes`], [`remote`]
+//!   [`names`], [`processes`], [`remote`]
 //! - [`liars`]: strict clients and servers that list nonsense
 //! - [`documents`]: documents that run tools of real servers
+//! - [`search`]: tools of real servers are found
 //! - [`contract`]: everything that the OpenAPI document of the REST API allows
 //! - the tests of everything else, with `mcp-aggregator`: [`whole_protocol`], [`watching`]
 
@@ -23,10 +24,12 @@ mod inspector;
 mod liars;
 mod listing;
 mod long_calls;
+mod names;
 mod parts;
 mod processes;
 mod remote;
 mod sandbox;
+mod search;
 mod servers;
 mod service;
 mod steps;

@@ -1,7 +1,8 @@
 //! Verbs beside those for servers alone: `logs`, `restart`, `settings`, `clients`, `prompts`, `resources`, `export` and
 //! what `add` and `call` say.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
 use std::process::Stdio;
 use std::thread;
 
@@ -171,6 +172,12 @@ fn prompts_and_resources_of_a_config_need_no_service() {
         puppet.expect("resources/read").answer(CONTENTS);
         assert_eq!(read.join().unwrap(), "buy milk");
     });
+    for arguments in
+        [&["prompts", "dsk"][..], &["resources", "dsk"], &["resources", "read", "notes://1", "--server", "dsk"]]
+    {
+        let missing = home.fails(1, &[arguments, &["--config", &config]].concat());
+        assert!(missing.contains("there is no server `dsk`") && missing.contains("did you mean `desk`"), "{missing}");
+    }
     let missing = home.fails(1, &["prompts", "get", "desk.nothing", "--config", &config]);
     assert!(missing.contains("there is no prompt `desk.nothing`"), "{missing}");
 }
@@ -193,6 +200,10 @@ fn an_export_for_clients_is_plain_mcp_servers() {
     // It is a config like any other.
     let file = home.write("mcp.json", &plain.to_string());
     assert!(home.ok(&["check", "--config", &file]).contains("one"));
+    let given = home.write("given.json", &json!({"mcpServers": {"given": {"command": fake()}}}).to_string());
+    let _serve = home.serve_as(|launch| launch.args(["--config", &given]));
+    let partly = home.run(&["export", "--format", "mcp"]);
+    assert!(partly.stderr.contains("`given` is left out: it comes from the config file"), "{}", partly.stderr);
 }
 
 #[test]
@@ -241,6 +252,48 @@ fn a_call_that_fails_says_for_scripts_why_and_whether_it_may_be_made_again() {
     let (reason, is_safe, said) = facts(&["slow.hang", "--config", &config]);
     assert_eq!((reason.as_str(), is_safe), ("server_too_slow", false));
     assert!(said.contains("raise the `timeout` (milliseconds)"), "{said}");
+}
+
+/// Answers every request at an address of its own: lists are empty, and calls break off as in a proxy that gives up.
+fn impatient_proxy() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut reader = BufReader::new(stream.unwrap());
+            let (mut head, mut length) = (String::new(), 0);
+            while !head.ends_with("\r\n\r\n") && reader.read_line(&mut head).is_ok_and(|read| read > 0) {}
+            for line in head.lines() {
+                if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                    length = value.trim().parse().unwrap();
+                }
+            }
+            if reader.read_exact(&mut vec![0; length]).is_err() {
+                continue;
+            }
+            let (status, body) =
+                if head.starts_with("POST") { ("504 Gateway Timeout", "<html>") } else { ("200 OK", "[]") };
+            let answer =
+                format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len());
+            // Whoever hangs up first misses the answer.
+            reader.get_mut().write_all(answer.as_bytes()).ok();
+        }
+    });
+    url
+}
+
+#[test]
+fn a_call_that_a_proxy_gave_up_may_have_been_made() {
+    let home = Home::new();
+    let url = impatient_proxy();
+    let output = home.run(&["call", "--json", "one.echo", "text=5", "--url", &url]);
+    assert_eq!(output.status.code(), Some(1), "{}", output.stderr);
+    let error = serde_json::from_str::<Value>(&output.stdout).unwrap()["error"].clone();
+    assert_eq!((&error["reason"], &error["safeToRetry"]), (&json!("answer_lost"), &json!(false)), "{error}");
+    let said = home.fails(1, &["settings", "--url", &url]);
+    assert!(said.contains("no settings"), "what is no answer is no empty table: {said}");
+    let said = home.fails(1, &["status", "--url", &url]);
+    assert!(said.contains("error:"), "{said}");
 }
 
 /// Minutes since midnight of `2026-07-28 14:05:09`, or of the same with a `T`.

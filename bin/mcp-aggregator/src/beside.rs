@@ -140,34 +140,42 @@ fn read_config(text: &str, url: &str) -> Result<Vec<Found>, String> {
     Ok(fitting(found_in(&file, "what you pasted"), url))
 }
 
-/// The servers that programs on this machine know.
+/// The servers that programs on this machine know. A file that cannot be read is listed with why.
 fn on_this_machine(url: &str) -> Vec<Found> {
     let machine = Machine::this();
     in_files(Client::ALL.into_iter().flat_map(|client| machine.files(client)), url)
 }
 
-/// The servers in files of clients. One that is there and cannot be read is told in its place.
+/// The servers in files of clients. One that is there and cannot be read is listed with why.
 fn in_files(files: impl Iterator<Item = PathBuf>, url: &str) -> Vec<Found> {
-    let (mut found, mut unread) = (Vec::new(), Vec::new());
+    let (mut found, mut unreadable, mut seen) = (Vec::new(), Vec::new(), Vec::new());
     for path in files {
-        let shown = path.display().to_string();
-        let file = match std::fs::read_to_string(&path) {
-            Ok(text) => read_jsonc(&text).map_err(|error| error.to_string()),
+        let from = path.display().to_string();
+        // In the user's own folder, the files of a project are the user's.
+        let whole = path.canonicalize().unwrap_or_else(|_| path.clone());
+        if seen.contains(&whole) {
+            continue;
+        }
+        seen.push(whole);
+        let read = match std::fs::read_to_string(&path) {
+            Ok(text) if text.trim().is_empty() => continue,
+            Ok(text) => read_jsonc(&text).map_err(|error| format!("The file is no JSON: {error}")),
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => continue,
-            Err(error) => Err(error.to_string()),
+            Err(error) => Err(format!("The file could not be read: {error}")),
         };
-        match file {
-            Ok(file) => found.extend(found_in(&file, &shown)),
-            Err(why) => unread.push(Found {
-                name: path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
-                from: shown,
-                registration: serde_json::Map::new(),
-                notes: Vec::new(),
-                problem: Some(format!("This file cannot be read: {why}")),
-            }),
+        match read {
+            Ok(file) => found.extend(found_in(&file, &from)),
+            Err(problem) => unreadable.push(unusable(&path, from, problem)),
         }
     }
-    fitting(found, url).into_iter().chain(unread).collect()
+    let mut all = fitting(found, url);
+    all.extend(unreadable);
+    all
+}
+
+fn unusable(path: &Path, from: String, problem: String) -> Found {
+    let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    Found { name, from, registration: serde_json::Map::new(), notes: Vec::new(), problem: Some(problem) }
 }
 
 /// Servers under names that they can have here. `url` is where we are: what leads back to us is never added.

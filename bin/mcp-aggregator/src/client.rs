@@ -88,6 +88,26 @@ impl Client {
         progress::shown(&what, Box::pin(self.value_within(LOOKING_PATIENCE, Method::GET, path, None))).await
     }
 
+    /// A list that the service has. Whatever else it answers is an error: it is no empty list.
+    pub(crate) async fn list(&self, path: &str) -> Result<Vec<Value>, Denial> {
+        self.listed(self.get(path).await?, path)
+    }
+
+    /// The same, for what was asked for with a body.
+    pub(crate) async fn list_for(&self, path: &str, body: &Value) -> Result<Vec<Value>, Denial> {
+        self.listed(self.post(path, Some(body)).await?, path)
+    }
+
+    fn listed(&self, answer: Value, path: &str) -> Result<Vec<Value>, Denial> {
+        match answer {
+            Value::Array(items) => Ok(items),
+            _ => {
+                let path = path.split('?').next().unwrap_or(path);
+                Err(Denial::Other(refusal::foreign(&self.url, &format!("its answer to {PREFIX}{path} is no list"))))
+            }
+        }
+    }
+
     pub(crate) async fn post(&self, path: &str, body: Option<&Value>) -> Result<Value, Denial> {
         self.value(Method::POST, path, body).await
     }

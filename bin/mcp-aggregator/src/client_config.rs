@@ -4,6 +4,7 @@
 //! - [`entry`]: what we are in the words of each client
 //! - `scan`: where things stand in such a text
 //! - [`file`]: the file, what it was before, and what we made of it
+//! - [`undo`]: what it would be without our changes; `merge`: two changes of one text
 //! - [`duplicates`]: servers of the client that we serve, too
 //! - [`diff`]: what would change, for people; [`mask`]: without secrets
 
@@ -13,4 +14,6 @@ pub(crate) mod edit;
 pub(crate) mod entry;
 pub(crate) mod file;
 pub(crate) mod mask;
+mod merge;
 mod scan;
+pub(crate) mod undo;

@@ -71,8 +71,7 @@ pub(crate) async fn all_bindings(target: &Target) -> Result<Vec<Value>, Failure>
 async fn bindings_of(service: &Client) -> Result<Vec<Value>, Failure> {
     let mut bindings = Vec::new();
     loop {
-        let page = service.get(&format!("/bindings?limit={PAGE}&offset={}", bindings.len())).await?;
-        let Value::Array(page) = page else { return Err(not_understood("bindings", &page)) };
+        let page = service.list(&format!("/bindings?limit={PAGE}&offset={}", bindings.len())).await?;
         let is_last = page.len() < PAGE;
         bindings.extend(page);
         if is_last {

@@ -2,8 +2,10 @@
 
 use std::fmt;
 
+use registry::Timestamp;
 use serde_json::{Value, json};
 
+use crate::shown::LOCAL_TIME;
 use crate::{exit, pasted};
 
 /// What is said on stderr, and the exit status.
@@ -81,7 +83,10 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "error: {}", self.message)?;
+        match self.kind.as_deref() {
+            Some("SERVER_UNAVAILABLE") => write!(out, "error: {}", with_local_times(&self.message))?,
+            _ => write!(out, "error: {}", self.message)?,
+        }
         match &self.hint {
             Some(hint) => write!(out, "\nhint: {hint}"),
             None => Ok(()),
@@ -89,9 +94,39 @@ impl fmt::Display for Failure {
     }
 }
 
+/// The sentence of a service on a server that is not available, with times on the clock of who reads it. JSON has them as
+/// they came, in UTC.
+fn with_local_times(sentence: &str) -> String {
+    let mut shown = sentence.to_owned();
+    for lead in [" since ", "; next attempt at "] {
+        let Some(start) = shown.find(lead).map(|found| found + lead.len()) else { continue };
+        let end = shown[start..].find([' ', ';']).map_or(shown.len(), |length| start + length);
+        if let Ok(moment) = shown[start..end].parse::<Timestamp>() {
+            shown.replace_range(start..end, &moment.local(LOCAL_TIME));
+        }
+    }
+    shown
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_of_a_service_are_local_for_people_and_utc_for_machines() {
+        let at = |text: &str| text.parse::<Timestamp>().unwrap().local(LOCAL_TIME);
+        let (since, next) = ("2026-07-28T12:00:00Z", "2026-07-28T12:05:00Z");
+        let told = |since: &str, next: &str| {
+            format!(
+                "Server `a` is not available: error since {since}; next attempt at {next} (in 5 s); it said {since}"
+            )
+        };
+        let failure = Failure::new(told(since, next)).of_kind("SERVER_UNAVAILABLE");
+        let expected = format!("error: {}", told(&at(since), &at(next)))
+            .replace(&format!("it said {}", at(since)), &format!("it said {since}"));
+        assert_eq!(failure.to_string(), expected, "what a server said itself stays as it is");
+        assert_eq!(failure.to_json()["error"]["message"], told(since, next));
+    }
 
     #[test]
     fn machines_are_told_a_word_a_message_and_what_to_do() {

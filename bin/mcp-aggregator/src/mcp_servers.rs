@@ -40,8 +40,8 @@ fn entry(server: &Value) -> Result<Map<String, Value>, String> {
         (_, "stdio") => members(config, &["command", "args", "env", "cwd"]),
         (_, transport) => {
             let url = ["url", "base_url"].iter().map(|key| &config[*key]).find(|url| url.is_string());
-            let mut entry = Map::from_iter([("type".to_owned(), json!(transport))]);
-            entry.insert("url".to_owned(), url.cloned().unwrap_or_default());
+            let Some(url) = url else { return Err("it has no address".to_owned()) };
+            let mut entry = Map::from_iter([("type".to_owned(), json!(transport)), ("url".to_owned(), url.clone())]);
             entry.extend(members(config, &["headers"]));
             entry
         }

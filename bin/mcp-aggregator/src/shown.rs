@@ -29,10 +29,13 @@ pub(crate) fn status(object: &Value) -> String {
     colour::of_status(&word).map_or_else(|| word.clone(), |colour| colour.paint(&word))
 }
 
+/// How a point in time is written for people.
+pub(crate) const LOCAL_TIME: &str = "%Y-%m-%d %H:%M:%S";
+
 /// A point in time on the clock of who reads it: `2026-07-28 14:00:00`. JSON has it in UTC.
 pub(crate) fn moment(object: &Value, key: &str) -> String {
     let written = text(object, key);
-    written.parse().map_or(written, |moment: Timestamp| moment.local("%Y-%m-%d %H:%M:%S"))
+    written.parse().map_or(written, |moment: Timestamp| moment.local(LOCAL_TIME))
 }
 
 /// How a server is reached: its command line, its address, or its image. Secrets are masked already.

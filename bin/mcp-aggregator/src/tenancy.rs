@@ -140,9 +140,12 @@ fn new_instance() -> String {
 
 /// Who we were before, or from now on. Called by who has the lock.
 fn instance_in(file: &Path) -> Result<String, Failure> {
-    let kept = fs::read_to_string(file).unwrap_or_default().trim().to_owned();
-    if !kept.is_empty() {
-        return Ok(kept);
+    match fs::read_to_string(file) {
+        Ok(kept) if !kept.trim().is_empty() => return Ok(kept.trim().to_owned()),
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(Failure::new(format!("could not read {}: {error}", file.display())));
+        }
+        Ok(_) | Err(_) => {}
     }
     let instance = new_instance();
     let opened = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(file);

@@ -138,7 +138,8 @@ Examples:
   mcp-aggregator client list
   mcp-aggregator client list --json | jq -r '.[] | select(.connected) | .client'")]
 pub(crate) struct ClientListArguments {
-    /// Print JSON: [{"client", "scope", "file", "exists", "connected", "entries", "servers", "duplicates"}]
+    /// Print JSON: [{"client", "scope", "file", "exists", "problem", "connected", "entries", "servers",
+    /// "duplicates"}]
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]

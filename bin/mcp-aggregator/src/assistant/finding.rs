@@ -24,8 +24,8 @@ pub(super) async fn find_by_service(
     limit: usize,
 ) -> Result<Vec<String>, String> {
     let body = json!({ "query": wish, "limit": MOST_LOOKED_AT, "server_filter": servers });
-    let found = service.post("/search", Some(&body)).await.map_err(|denial| Failure::from(denial).message)?;
-    let names = found.as_array().into_iter().flatten().filter_map(|tool| tool["name"].as_str());
+    let found = service.list_for("/search", &body).await.map_err(|denial| Failure::from(denial).message)?;
+    let names = found.iter().filter_map(|tool| tool["name"].as_str());
     Ok(names.filter(|name| is_allowed(name)).take(limit).map(str::to_owned).collect())
 }
 
@@ -59,9 +59,10 @@ impl ToolFinder {
         let wish = wish.to_owned();
         let search = tokio::task::spawn_blocking(move || {
             let mut query = Query::new(&wish);
-            if let Some(embedder) = embedder() {
-                // Without vectors, words have to do.
-                query.embed(&*embedder).ok();
+            if let Some(embedder) = embedder()
+                && let Err(error) = query.embed(&*embedder)
+            {
+                tracing::warn!(%error, "tools are searched by words only: the wish has no vector");
             }
             index.search(&query, Limits { count: limit, least_score: 0.0 }, |_| true)
         });
@@ -77,7 +78,11 @@ fn index_of(tools: &[(String, Document)]) -> Index<usize> {
         index.insert(place, document.clone());
     }
     let documents: Vec<&Document> = tools.iter().map(|(_, document)| document).collect();
-    let vectors = embedder.and_then(|embedder| embed_documents(&*embedder, &documents).ok()).unwrap_or_default();
+    let vectors = embedder.map_or_else(|| Ok(Vec::new()), |embedder| embed_documents(&*embedder, &documents));
+    let vectors = vectors.unwrap_or_else(|error| {
+        tracing::warn!(%error, "tools are searched by words only: they have no vectors");
+        Vec::new()
+    });
     for (place, (vector, document)) in vectors.iter().zip(documents).enumerate() {
         index.set_vector(&place, document.text_hash(), vector);
     }

@@ -1,6 +1,6 @@
 //! One member of a JSON text with comments is set or taken out; every other byte stays, comments and white space too.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::scan::{Member, Object, object_at};
 use crate::import::jsonc;
@@ -16,6 +16,8 @@ pub(crate) enum Unfit {
     Strange,
 }
 
+impl std::error::Error for Unfit {}
+
 impl std::fmt::Display for Unfit {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -24,6 +26,41 @@ impl std::fmt::Display for Unfit {
             Self::Strange => write!(out, "it is written in a way that we do not dare to change"),
         }
     }
+}
+
+/// The members of the object `group`; none if there is no such object, or no text.
+pub(crate) fn entries(text: &str, group: &str) -> Result<Map<String, Value>, Unfit> {
+    if is_blank(text) {
+        return Ok(Map::new());
+    }
+    match read(text)? {
+        Value::Object(mut whole) => match whole.remove(group) {
+            None | Some(Value::Null) => Ok(Map::new()),
+            Some(Value::Object(entries)) => Ok(entries),
+            Some(_) => Err(Unfit::NoObject(format!("`{group}`"))),
+        },
+        _ => Err(Unfit::NoObject("the whole".to_owned())),
+    }
+}
+
+/// How the member `name` of the object `group` is written, comments included.
+pub(crate) fn written<'t>(text: &'t str, group: &str, name: &str) -> Result<Option<&'t str>, Unfit> {
+    if is_blank(text) {
+        return Ok(None);
+    }
+    let root = root(text)?;
+    let servers = last(&root, group).and_then(|member| object_at(text, member.value.start));
+    Ok(servers.and_then(|servers| last(&servers, name).map(|member| &text[member.value.clone()])))
+}
+
+/// The text with a member of the object `group` as it was written elsewhere, byte by byte.
+pub(crate) fn set_written(text: &str, group: &str, name: &str, written: &str) -> Result<String, Unfit> {
+    // The value is set first: that makes what is missing, and shows where the member belongs.
+    let text = set(text, group, name, &read(written)?)?;
+    let servers = last(&root(&text)?, group).and_then(|member| object_at(&text, member.value.start));
+    let member = servers.as_ref().and_then(|servers| last(servers, name)).ok_or(Unfit::Strange)?;
+    let exact = format!("{}{written}{}", &text[..member.value.start], &text[member.value.end..]);
+    if read(&exact)? == read(&text)? { Ok(exact) } else { Err(Unfit::Strange) }
 }
 
 /// The text with `value` as the member `name` of the object `group`. What is missing is made.
@@ -239,6 +276,20 @@ mod tests {
         let only = take_out(r#"{"mcpServers": {"all": {}}}"#, "mcpServers", "all").unwrap();
         assert_eq!(only, r#"{"mcpServers": {}}"#);
         assert_eq!(take_out(r#"{"mcpServers": {}}"#, "mcpServers", "all").unwrap(), r#"{"mcpServers": {}}"#);
+    }
+
+    #[test]
+    fn a_member_comes_back_byte_by_byte() {
+        let raw = "{ /* why */ \"command\":  \"x\",\n\t\"args\": [1,2,] }";
+        for text in
+            ["", "{}", "{\"mcpServers\": {\"b\": {}}}", "// mine\n{\n  \"mcpServers\": {\n    \"b\": {} // b\n  }\n}\n"]
+        {
+            let set = set_written(text, "mcpServers", "a", raw).unwrap_or_else(|error| panic!("{error}: {text}"));
+            assert!(set.contains(&format!("\"a\": {raw}")), "{set}");
+            assert_eq!(written(&set, "mcpServers", "a"), Ok(Some(raw)));
+            assert_eq!(text.contains("// b"), set.contains("// b"), "{set}");
+        }
+        assert_eq!(written("", "mcpServers", "a"), Ok(None));
     }
 
     #[test]

@@ -45,10 +45,9 @@ fn explained(failure: Failure) -> Failure {
     let reason = match failure.code {
         exit::USAGE => "usage".to_owned(),
         exit::INTERRUPTED => "interrupted".to_owned(),
-        exit::TOOL_FAILED => "tool_error".to_owned(),
         _ => failure.kind.as_deref().unwrap_or("not_called").to_ascii_lowercase(),
     };
-    let may_have_run = matches!(failure.code, exit::INTERRUPTED | exit::TOOL_FAILED);
+    let may_have_run = failure.code == exit::INTERRUPTED;
     failure.of_call(&reason, !may_have_run)
 }
 
@@ -79,12 +78,22 @@ fn by_service(arguments: &CallArguments) -> Result<(), Failure> {
             return Ok(answer.body);
         }
         let refused = refusal::told(service.url(), answer.status, &answer.body);
+        // Only what the service refuses is known not to have reached a server; a proxy before it may have given up.
+        let is_refused = answer.status.is_client_error() || refused.kind.as_deref() == Some("DATABASE_UNAVAILABLE");
+        let reason = refused.kind.as_deref().unwrap_or("answer_lost").to_ascii_lowercase();
+        let refused = refused.of_call(&reason, is_refused);
         match refused.kind.as_deref() {
             Some("TOOL_NOT_FOUND") => Err(missing(&service, tool, refused).await),
             _ => Err(refused),
         }
     })?;
-    show_result(&result, arguments)
+    show_result(&result, arguments).map_err(called)
+}
+
+/// It was called, whatever went wrong then.
+fn called(failure: Failure) -> Failure {
+    let reason = if failure.code == exit::TOOL_FAILED { "tool_error" } else { "result_not_shown" };
+    failure.of_call(reason, false)
 }
 
 /// The arguments as the tool wants them.
@@ -92,10 +101,10 @@ fn fitted(typed: &[String], schema: &Value) -> Result<Vec<u8>, Failure> {
     tool_arguments::read(&tool_arguments::fitted(typed, schema), io::empty()).map_err(Failure::usage)
 }
 
-/// What a tool of a service takes; nothing if there is no such tool, as the call will say.
+/// What a tool of a service takes; nothing if there is no such tool, as the call will say. It decides what is meant by `5`,
+/// so without an answer nothing is called.
 async fn schema_at(service: &Client, tool: &str) -> Result<Value, Failure> {
-    let tools = service.get("/tools").await?;
-    let tools = tools.as_array().map(Vec::as_slice).unwrap_or_default();
+    let tools = service.list("/tools").await?;
     let found = tools.iter().find(|known| known["name"] == tool || safe_name(known) == tool).or_else(|| {
         // Its own name will do where nobody else has it.
         let mut own = tools.iter().filter(|known| known["original_name"] == tool);
@@ -262,7 +271,7 @@ async fn call(session: &mut Session, tool: &str, input: Vec<u8>) -> Result<Answe
 fn show(answer: &Answer, arguments: &CallArguments) -> Result<(), Failure> {
     let CallArguments { tool, json, .. } = arguments;
     match answer.bytes() {
-        Ok(result) => show_result(result, arguments),
+        Ok(result) => show_result(result, arguments).map_err(called),
         Err(error) => {
             let words = if *json { format!("\n{}", String::from_utf8_lossy(error)) } else { answer::refusal(error) };
             let words = for_terminal(&words, io::stderr().is_terminal() && !arguments.raw);

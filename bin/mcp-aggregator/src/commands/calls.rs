@@ -61,16 +61,15 @@ fn tell(arguments: &CallsArguments, answer: &Value, words: &str) -> Result<(), F
 }
 
 async fn list(arguments: &CallsArguments, service: &Client) -> Result<(), Failure> {
-    let calls = service.get(&format!("/executions?limit={}", arguments.limit)).await?;
+    let calls = service.list(&format!("/executions?limit={}", arguments.limit)).await?;
     if arguments.json {
-        return output::print_json(&calls);
+        return output::print_json(&Value::Array(calls));
     }
-    let calls = calls.as_array().map(Vec::as_slice).unwrap_or_default();
     if calls.is_empty() {
         say("nobody has called a tool yet");
         return Ok(());
     }
-    output::print_lines(&lines(calls))
+    output::print_lines(&lines(&calls))
 }
 
 /// A line for each call; under one that can be cancelled, its id; under one that failed, why.

@@ -114,12 +114,15 @@ fn list_clients(arguments: &ClientListArguments) -> Result<(), Failure> {
         if scope == "project" && !path.exists() {
             continue;
         }
-        clients.push(described(client, scope, &path, url.as_deref(), &served)?);
+        clients.push(described(client, scope, &path, url.as_deref(), &served));
     }
     if arguments.json {
         return output::print_json(&json!(clients));
     }
     output::print_lines(&table(["CLIENT", "STATE", "OWN SERVERS", "FILE"], clients.iter().map(row).collect()))?;
+    for client in clients.iter().filter(|client| client["problem"].is_string()) {
+        say(format_args!("warning: {}", text(client, "problem")));
+    }
     for client in clients.iter().filter(|client| client["duplicates"].as_array().is_some_and(|all| !all.is_empty())) {
         let (word, names) = (text(client, "client"), joined(&client["duplicates"]));
         say(format_args!(
@@ -129,35 +132,39 @@ fn list_clients(arguments: &ClientListArguments) -> Result<(), Failure> {
     Ok(())
 }
 
-fn described(client: Client, scope: &str, path: &Path, url: Option<&str>, served: &[Value]) -> Result<Value, Failure> {
-    let unreadable = |why: &dyn std::fmt::Display| Failure::new(format!("could not read {}: {why}", path.display()));
-    let text = match std::fs::read_to_string(path) {
-        Ok(text) => Some(text),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
-        Err(error) => return Err(unreadable(&error)),
+/// A client's config. One that cannot be read says why, and keeps no other from being listed.
+fn described(client: Client, scope: &str, path: &Path, url: Option<&str>, served: &[Value]) -> Value {
+    let read = match std::fs::read_to_string(path) {
+        Ok(text) if text.trim().is_empty() => Ok(Some(Value::Null)),
+        Ok(text) => jsonc::read(&text).map(Some).map_err(|error| error.to_string()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error.to_string()),
     };
-    let known = match text.as_deref().map(str::trim) {
-        None | Some("") => Value::Null,
-        Some(text) => jsonc::read(text).map_err(|error| unreadable(&error))?,
+    let exists = !matches!(read, Ok(None));
+    let (known, problem) = match read {
+        Ok(known) => (known.unwrap_or_default(), None),
+        Err(why) => (Value::Null, Some(format!("could not read {}: {why}", path.display()))),
     };
     let group = entry::group(client);
     let all = known[group].as_object().into_iter().flatten();
     let (ours, others): (Vec<_>, Vec<_>) = all.partition(|(_, entry)| is_ours(entry, url));
     let names = |entries: &[(&String, &Value)]| entries.iter().map(|(name, _)| (*name).clone()).collect::<Vec<_>>();
-    Ok(json!({
+    json!({
         "client": client.word(),
         "scope": scope,
         "file": path,
-        "exists": text.is_some(),
+        "exists": exists,
+        "problem": problem,
         "connected": !ours.is_empty(),
         "entries": names(&ours),
         "servers": names(&others),
         "duplicates": duplicates(&known, group, served),
-    }))
+    })
 }
 
 fn row(client: &Value) -> [String; 4] {
     let state = match (client["connected"] == true, client["exists"] == true) {
+        _ if client["problem"].is_string() => "cannot be read".to_owned(),
         (true, _) => format!("connected as {}", joined(&client["entries"])),
         (false, true) => "not connected".to_owned(),
         (false, false) => "no config".to_owned(),

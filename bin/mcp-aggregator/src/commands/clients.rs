@@ -9,11 +9,10 @@ use crate::session;
 use crate::shown::{moment, table, text};
 
 pub(crate) fn run(arguments: &ClientsArguments) -> Result<(), Failure> {
-    let clients = session::block_on(async { Ok(arguments.target.service().await?.get("/clients").await?) })?;
+    let clients = session::block_on(async { Ok(arguments.target.service().await?.list("/clients").await?) })?;
     if arguments.json {
-        return output::print_json(&clients);
+        return output::print_json(&Value::Array(clients));
     }
-    let clients = clients.as_array().map(Vec::as_slice).unwrap_or_default();
     if clients.is_empty() {
         say("no client is connected");
         say("hint: `mcp-aggregator client add CLIENT` makes one use this service");

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::client::Request;
 use super::list;
@@ -13,8 +13,9 @@ use crate::client_config::diff::{Side, diff};
 use crate::client_config::duplicates::duplicates;
 use crate::client_config::edit::{self, Unfit};
 use crate::client_config::entry::{self, Way};
-use crate::client_config::file::{ClientFile, Since};
+use crate::client_config::file::ClientFile;
 use crate::client_config::mask;
+use crate::client_config::undo::{Made, Undone, url_of};
 use crate::failure::Failure;
 use crate::import::clients::{Client, Machine};
 use crate::import::plan::is_ours;
@@ -24,18 +25,21 @@ use crate::own_path::own_path;
 use crate::target::TokenFrom;
 use crate::{config, session, suggestion};
 
+/// What helps where a file cannot be read.
+const BY_HAND: &str = "mend the file, or take our entry out";
+
 /// What is to become of a file.
 enum Change {
     /// It is as it should be.
     Nothing,
-    /// This is to be in it; what it was before us is kept.
+    /// This is to be in it; what it would be without us is kept.
     Write { text: String, before: Option<String> },
     /// It is to be what it was before us: this, or not there.
     GiveBack(Option<String>),
-    /// Only our entry goes: somebody else has changed the rest meanwhile.
-    TakeOut(String),
+    /// Only our changes go: somebody else has changed the rest meanwhile.
+    Undo(Undone),
     /// One of several entries of ours goes; the file stays ours.
-    TakeOne(String),
+    TakeOne { name: String, text: String, before: Option<String> },
     /// Somebody has taken us out already: what was kept for that is not needed any more.
     Forget,
 }
@@ -93,8 +97,8 @@ pub(super) fn run(request: &Request<'_>) -> Result<(), Failure> {
 fn adding(request: &Request<'_>, file: &ClientFile, before: Option<&str>) -> Result<Plan, Failure> {
     let wanted = wanted_entry(request, file)?;
     let group = entry::group(request.client);
-    let known = jsonc::read(before.unwrap_or_default()).unwrap_or_default();
-    let mut duplicates = duplicates(&known, group, &wanted.served);
+    let entries = entries_of(file, before, group)?;
+    let mut duplicates = duplicates(&json!({ group: entries }), group, &wanted.served);
     duplicates.retain(|name| *name != request.place.entry);
     let removed: &[String] = if request.replace { &duplicates } else { &[] };
     let change = connecting(request, file, before, &wanted.entry, removed)?;
@@ -130,7 +134,8 @@ fn wanted_entry(request: &Request<'_>, file: &ClientFile) -> Result<Wanted, Fail
         let program =
             own_path().map_err(|error| Failure::new(format!("could not find the path of this program: {error}")))?;
         let text = std::fs::read_to_string(&config).map_err(|error| unreadable(&config, &error))?;
-        let served = found_in(&jsonc::read(&text).unwrap_or_default(), "").into_iter();
+        let read = jsonc::read(&text).map_err(|error| unreadable(&config, &error.into()))?;
+        let served = found_in(&read, "").into_iter();
         let served = served.map(|found| Value::Object(found.registration)).collect();
         let entry = entry::entry(client, &Way::Stdio { program: &program, config: &config });
         return Ok(Wanted { entry, has_token: false, served });
@@ -164,9 +169,15 @@ fn absolute(path: &Path) -> Result<PathBuf, Failure> {
     std::path::absolute(path).map_err(|error| unreadable(path, &error))
 }
 
-/// Where an entry leads to, for telling whether another one leads there, too.
-fn url_of(entry: &Value) -> Option<&str> {
-    entry["url"].as_str().map(|url| url.trim_end_matches("/mcp"))
+/// The servers in the file.
+fn entries_of(file: &ClientFile, text: Option<&str>, group: &str) -> Result<Map<String, Value>, Failure> {
+    edit::entries(text.unwrap_or_default(), group).map_err(|why| unfit(file.path(), &why, "mend it first"))
+}
+
+/// What we made of the file, if we did. Where the backup is lost, only the entry `name` is taken for ours.
+fn made_of(file: &ClientFile, group: &str, name: &str) -> Result<Option<Made>, Failure> {
+    let without_us = |written: &str| edit::take_out(written, group, name).map_err(io::Error::other);
+    file.made(without_us).map_err(|error| unreadable(file.path(), &error))
 }
 
 fn connecting(
@@ -178,22 +189,20 @@ fn connecting(
 ) -> Result<Change, Failure> {
     let name = request.place.entry.as_str();
     let (text, group) = (before.unwrap_or_default(), entry::group(request.client));
-    let known = jsonc::read(text).unwrap_or_default();
-    let existing = &known[group][name];
-    if existing == entry && removed.is_empty() {
+    let entries = entries_of(file, before, group)?;
+    let existing = entries.get(name);
+    if existing == Some(entry) && removed.is_empty() {
         return Ok(Change::Nothing);
     }
-    if !existing.is_null() && !is_ours(existing, url_of(entry)) && !is_by_us(file, group, name, existing)? {
+    let made = made_of(file, group, name)?;
+    if let Some(existing) = existing
+        && !is_ours(existing, url_of(entry))
+        && !is_by_us(file, made.as_ref(), group, name, existing)?
+    {
         return Err(Failure::new(format!("{} has another server that is called `{name}`", file.path().display()))
             .with_hint("choose another name for us with --as NAME"));
     }
-    // If we were there before and somebody has changed the rest since, that is what comes back without us.
-    let is_known =
-        !existing.is_null() && file.since().map_err(|error| unreadable(file.path(), &error))? == Since::Changed;
-    let before = match is_known {
-        true => without_us(file, text, group, name)?.ok(),
-        false => before.map(str::to_owned),
-    };
+    let before = kept_before(file, made, before, group)?;
     let added = edit::set(text, group, name, entry);
     let alone = added.and_then(|text| removed.iter().try_fold(text, |text, name| edit::take_out(&text, group, name)));
     alone.map(|text| Change::Write { text, before }).map_err(|why| {
@@ -203,67 +212,55 @@ fn connecting(
     })
 }
 
-/// The text without our entry, and with the servers that we had removed, unless somebody put one of that name there.
-fn without_us(file: &ClientFile, text: &str, group: &str, name: &str) -> Result<Result<String, Unfit>, Failure> {
-    let removed = removed_before(file, group)?;
-    let known = jsonc::read(text).unwrap_or_default();
-    let missing = removed.iter().filter(|(name, _)| known[group][name.as_str()].is_null());
-    let taken_out = edit::take_out(text, group, name);
-    Ok(taken_out.and_then(|text| {
-        missing.into_iter().try_fold(text, |text, (name, entry)| edit::set(&text, group, name, entry))
-    }))
-}
-
-/// The servers that we removed from the file.
-fn removed_before(file: &ClientFile, group: &str) -> Result<Vec<(String, Value)>, Failure> {
-    let Some((written, Some(before))) = file.made().map_err(|error| unreadable(file.path(), &error))? else {
-        return Ok(Vec::new());
-    };
-    let (written, before) = (jsonc::read(&written).unwrap_or_default(), jsonc::read(&before).unwrap_or_default());
-    let entries = before[group].as_object().into_iter().flatten();
-    let removed = entries.filter(|(name, _)| written[group][name.as_str()].is_null());
-    Ok(removed.map(|(name, entry)| (name.clone(), entry.clone())).collect())
-}
-
-/// Whether an entry is as we wrote it, wherever it leads: the service may have moved since.
-fn is_by_us(file: &ClientFile, group: &str, name: &str, entry: &Value) -> Result<bool, Failure> {
-    let Some((written, before)) = file.made().map_err(|error| unreadable(file.path(), &error))? else {
-        return Ok(false);
-    };
-    let written = jsonc::read(&written).unwrap_or_default();
-    let is_written = written[group][name] == *entry;
-    Ok(is_written && ours(&written[group], before.as_deref(), group).iter().any(|ours| ours == name))
-}
-
-fn undoing(client: Client, file: &ClientFile, now: Option<&str>, name: &str) -> Result<Change, Failure> {
-    let path = file.path();
-    let (text, group) = (now.unwrap_or_default(), entry::group(client));
-    let known = jsonc::read(text).unwrap_or_default();
-    let taken_out = || {
-        let by_hand = format!("take `{name}` out of `{group}`");
-        edit::take_out(text, group, name).map_err(|why| unfit(path, &why, &by_hand))
-    };
-    match file.since().map_err(|error| unreadable(path, &error))? {
-        Since::NotOurs => Err(Failure::new(format!("{} was not changed by us", path.display()))),
-        Since::Untouched { before } => match ours(&known[group], before.as_deref(), group).as_slice() {
-            // Whoever names nobody means the only one there is.
-            [only] if only == name || name == USUAL_ENTRY => Ok(Change::GiveBack(before)),
-            several if several.iter().any(|one| one == name) => taken_out().map(Change::TakeOne),
-            several => Err(not_there(path, name, several)),
-        },
-        Since::Changed if known[group][name].is_null() && removed_before(file, group)?.is_empty() => Ok(Change::Forget),
-        Since::Changed => {
-            let by_hand = format!("take `{name}` out of `{group}`");
-            without_us(file, text, group, name)?.map(Change::TakeOut).map_err(|why| unfit(path, &why, &by_hand))
+/// What the file would be without us: what it was before our first change, with what others have changed since.
+fn kept_before(
+    file: &ClientFile,
+    made: Option<Made>,
+    now: Option<&str>,
+    group: &str,
+) -> Result<Option<String>, Failure> {
+    match (made, now) {
+        (None, now) => Ok(now.map(str::to_owned)),
+        (Some(made), Some(now)) if now != made.written => {
+            Ok(Some(made.undone(now, group).map_err(|why| unfit(file.path(), &why, BY_HAND))?.text))
         }
+        (Some(made), _) => Ok(made.before),
     }
 }
 
-/// The entries that differ from what was there before us.
-fn ours(now: &Value, before: Option<&str>, group: &str) -> Vec<String> {
-    let before = jsonc::read(before.unwrap_or_default()).unwrap_or_default();
-    let entries = now.as_object().into_iter().flatten();
-    entries.filter(|(name, entry)| before[group][name.as_str()] != **entry).map(|(name, _)| name.clone()).collect()
+/// Whether an entry is as we wrote it, wherever it leads: the service may have moved since.
+fn is_by_us(file: &ClientFile, made: Option<&Made>, group: &str, name: &str, entry: &Value) -> Result<bool, Failure> {
+    let Some(made) = made else { return Ok(false) };
+    let unfit = |why| unfit(file.path(), &why, BY_HAND);
+    let is_written = edit::entries(&made.written, group).map_err(unfit)?.get(name) == Some(entry);
+    Ok(is_written && made.ours(group).map_err(unfit)?.iter().any(|ours| ours == name))
+}
+
+fn undoing(client: Client, file: &ClientFile, now: Option<&str>, name: &str) -> Result<Change, Failure> {
+    let (path, group) = (file.path(), entry::group(client));
+    let Some(made) = made_of(file, group, name)? else {
+        return Err(Failure::new(format!("{} was not changed by us", path.display())));
+    };
+    let by_hand = format!("take `{name}` out of `{group}`");
+    let unfit = |why| unfit(path, &why, &by_hand);
+    let Some(now) = now else {
+        return Ok(if made.before.is_some() { Change::GiveBack(made.before) } else { Change::Forget });
+    };
+    let undone = made.undone(now, group).map_err(unfit)?;
+    // Whoever names nobody means the only one there is.
+    let is_meant = |ours: &str| ours == name || name == USUAL_ENTRY;
+    match undone.taken_out.as_slice() {
+        [] if undone.put_back.is_empty() => Ok(Change::Forget),
+        [] => Ok(Change::Undo(undone)),
+        [only] if is_meant(only) && now == made.written => Ok(Change::GiveBack(made.before)),
+        [only] if is_meant(only) => Ok(Change::Undo(undone)),
+        several if several.iter().any(|one| one == name) => {
+            let text = edit::take_out(now, group, name).map_err(unfit)?;
+            let before = kept_before(file, Some(made), Some(now), group)?;
+            Ok(Change::TakeOne { name: name.to_owned(), text, before })
+        }
+        several => Err(not_there(path, name, several)),
+    }
 }
 
 fn not_there(path: &Path, name: &str, ours: &[String]) -> Failure {
@@ -278,11 +275,10 @@ fn not_there(path: &Path, name: &str, ours: &[String]) -> Failure {
 fn carry_out(file: &ClientFile, change: &Change) -> io::Result<()> {
     match change {
         Change::Nothing => Ok(()),
-        Change::Write { text, before } => file.replace(text, before.as_deref()),
-        Change::TakeOne(text) => file.replace(text, None),
+        Change::Write { text, before } | Change::TakeOne { text, before, .. } => file.replace(text, before.as_deref()),
         Change::Forget => file.forget(),
         Change::GiveBack(before) => file.give_back(before.as_deref()),
-        Change::TakeOut(text) => file.release(text),
+        Change::Undo(undone) => file.release(&undone.text),
     }
 }
 
@@ -292,7 +288,7 @@ fn show(request: &Request<'_>, file: &ClientFile, before: Option<&str>, plan: &P
     let path = file.path().display().to_string();
     let lines = match change {
         Change::Nothing | Change::Forget => Vec::new(),
-        Change::Write { text, .. } | Change::TakeOut(text) | Change::TakeOne(text) => {
+        Change::Write { text, .. } | Change::Undo(Undone { text, .. }) | Change::TakeOne { text, .. } => {
             differing(&path, client, before.unwrap_or_default(), text)
         }
         Change::GiveBack(earlier) => {
@@ -323,7 +319,7 @@ fn tell(request: &Request<'_>, file: &ClientFile, plan: &Plan) -> Result<(), Fai
     let (client, change) = (request.client, &plan.change);
     let path = file.path().display();
     if request.json {
-        let backup = Some(file.backup()).filter(|backup| matches!(change, Change::Write { .. }) && backup.exists());
+        let backup = Some(file.backup()).filter(|_| matches!(change, Change::Write { before: Some(_), .. }));
         let changed = !matches!(change, Change::Nothing | Change::Forget);
         return output::print_json(&json!({"client": client.word(), "file": file.path(), "changed": changed,
             "backup": backup, "duplicates": plan.duplicates, "removed": plan.removed(request)}));
@@ -334,16 +330,21 @@ fn tell(request: &Request<'_>, file: &ClientFile, plan: &Plan) -> Result<(), Fai
         Change::Nothing => say(format_args!("{word} is connected already: {path} is as it should be")),
         Change::GiveBack(Some(_)) => say(format_args!("{path} is as it was before")),
         Change::GiveBack(None) => say(format_args!("removed {path}, which was not there before")),
-        Change::TakeOut(_) => {
-            say(format_args!("took `{entry}` out of {path}; it was changed since, and the rest stays"));
+        Change::Undo(undone) => {
+            for name in &undone.taken_out {
+                say(format_args!("took `{name}` out of {path}; it was changed since, and the rest stays"));
+            }
+            for name in &undone.put_back {
+                say(format_args!("put `{name}` back into {path}"));
+            }
         }
-        Change::TakeOne(_) => say(format_args!("took `{entry}` out of {path}")),
+        Change::TakeOne { name, .. } => say(format_args!("took `{name}` out of {path}")),
         Change::Forget => {
-            say(format_args!("there is no `{entry}` in {path} any more; what was kept to undo it is removed"));
+            say(format_args!("there is no `{entry}` of ours in {path} any more; what was kept to undo it is removed"));
         }
-        Change::Write { .. } => {
+        Change::Write { before, .. } => {
             say(format_args!("connected {word}: {path}"));
-            if file.backup().exists() {
+            if before.is_some() {
                 say(format_args!("what it was is in {}", file.backup().display()));
             }
             for name in plan.removed(request) {

@@ -112,7 +112,9 @@ fn more_issues(health: &Value) -> Vec<Finding> {
             "embeddings" => Some(Finding::warning("embeddings", message).advise(
                 "look whether the model runs and `--embeddings-url`, `--embeddings-model` and the key are right; tools are found all the same",
             )),
-            _ => None,
+            "server" | "vectors" | "database" => None,
+            // A service may know of more than this program does.
+            other => Some(Finding::problem("service", format!("{other}: {message}"))),
         }
     });
     told.collect()
@@ -157,12 +159,24 @@ fn database(health: &Value) -> Finding {
 async fn without_service(arguments: &DoctorArguments) -> Vec<Finding> {
     let storage = &arguments.target.storage;
     let mut findings = vec![Finding::ok("service", "none runs here"), surroundings::port(arguments.listen)];
-    let has_tokens = arguments.target.token().is_ok_and(|token| token.is_some());
-    findings.extend(arguments.listen.and_then(|listen| surroundings::door(listen, has_tokens)));
+    match arguments.target.token() {
+        Ok(token) => findings.extend(arguments.listen.and_then(|listen| surroundings::door(listen, token.is_some()))),
+        Err(failure) => findings.push(failed("tokens", failure)),
+    }
     let registry = surroundings::registry(storage).await;
     let is_there = registry.iter().any(|finding| finding.topic == "registry" && finding.message.contains("opened"));
     findings.extend(registry);
-    if is_there && let Ok(Target::Registry(store)) = arguments.target.looked_at().await {
+    if !is_there {
+        return findings;
+    }
+    let target = match arguments.target.looked_at().await {
+        Ok(target) => target,
+        Err(failure) => {
+            findings.push(failed("registry", failure));
+            return findings;
+        }
+    };
+    if let Target::Registry(store) = target {
         let listed = local::list(&store).await;
         store.close().await;
         let known = match listed {
@@ -219,9 +233,10 @@ mod tests {
     #[test]
     fn what_the_service_knows_to_be_wrong_is_told() {
         let health = json!({"issues": [{"component": "config", "message": "mcp.json: bad"}, {"component": "server"},
-            {"component": "executions", "message": "POST .."}]});
-        let told = more_issues(&health);
-        assert_eq!(told.iter().map(|finding| finding.topic).collect::<Vec<_>>(), ["config", "calls"]);
+            {"component": "executions", "message": "POST .."}, {"component": "clock", "message": "is slow"}]});
+        let mut told = more_issues(&health);
+        assert_eq!(told.iter().map(|finding| finding.topic).collect::<Vec<_>>(), ["config", "calls", "service"]);
+        assert_eq!(told.pop().map(|finding| finding.message).as_deref(), Some("clock: is slow"));
         assert!(told.iter().all(|finding| finding.level == Level::Problem && finding.advice.is_some()));
     }
 }

@@ -1,20 +1,26 @@
 //! `export`: the whole registry in one piece, or its servers as MCP clients read them.
 
 use registry::Secrets;
+use serde_json::Value;
 
+use super::list;
 use crate::arguments::exchange::{ExportArguments, ExportFormat};
 use crate::failure::Failure;
 use crate::output::{self, say};
+use crate::shown::text;
 use crate::target::Target;
 use crate::{local, mcp_servers, session};
 
 pub(crate) fn run(arguments: &ExportArguments) -> Result<(), Failure> {
-    let exported = session::block_on(async {
+    let (exported, of_config) = session::block_on(async {
         match arguments.target.looked_at().await? {
-            Target::Service(service) => Ok(service.get(&format!("/export?secrets={}", arguments.secrets)).await?),
+            Target::Service(service) => {
+                let exported = service.get(&format!("/export?secrets={}", arguments.secrets)).await?;
+                Ok((exported, servers_of_config(&list::servers_of(&service).await?)))
+            }
             Target::Registry(store) => {
                 let secrets = if arguments.secrets { Secrets::Revealed } else { Secrets::Masked };
-                local::export(&store, secrets).await
+                Ok((local::export(&store, secrets).await?, Vec::new()))
             }
         }
     })?;
@@ -26,10 +32,18 @@ pub(crate) fn run(arguments: &ExportArguments) -> Result<(), Failure> {
             for note in written.notes {
                 say(format_args!("note: {note}"));
             }
+            for name in of_config {
+                say(format_args!("note: `{name}` is left out: it comes from the config file, and stands there"));
+            }
         }
     }
     if arguments.secrets {
         say("warning: this has credentials in it; keep it to yourself");
     }
     Ok(())
+}
+
+/// The names of servers that are served, but are not in the registry.
+fn servers_of_config(servers: &[Value]) -> Vec<String> {
+    servers.iter().filter(|server| server["origin"] == "config").map(|server| text(server, "name")).collect()
 }

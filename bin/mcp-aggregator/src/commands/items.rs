@@ -36,20 +36,45 @@ pub(super) fn with_config<T>(
     })
 }
 
+/// Leaves only the server that was named, if one was.
+pub(super) fn keep_only(loaded: &mut Loaded, server: Option<&str>) -> Result<(), Failure> {
+    let Some(server) = server else { return Ok(()) };
+    let servers = &mut loaded.config.servers;
+    if !servers.iter().any(|spec| spec.name.as_str() == server) {
+        let failure = Failure::new(format!("there is no server `{server}` in the config")).of_kind("SERVER_NOT_FOUND");
+        let question = suggestion::among(server, servers.iter().map(|spec| spec.name.as_str()));
+        return Err(match question {
+            Some(question) => failure.with_hint(question),
+            None => failure,
+        });
+    }
+    servers.retain(|spec| spec.name.as_str() == server);
+    Ok(())
+}
+
+/// The result of a server, for showing what is in it.
+pub(super) fn readable(result: &[u8]) -> Result<Value, Failure> {
+    serde_json::from_slice(result)
+        .map_err(|error| Failure::new(format!("the result cannot be read: {error}")).with_hint("--json prints it"))
+}
+
+/// A list that a result must have.
+pub(super) fn list_in<'r>(result: &'r Value, member: &str) -> Result<&'r [Value], Failure> {
+    let missing = || Failure::new(format!("the result has no `{member}`")).with_hint("--json prints it");
+    result[member].as_array().map(Vec::as_slice).ok_or_else(missing)
+}
+
 /// What the servers list, in the shape of REST.
-pub(super) fn listed(session: &Session, kind: Kind, server: Option<&str>) -> Vec<Value> {
+pub(super) fn listed(session: &Session, kind: Kind) -> Vec<Value> {
     let view = session.fleet().view();
     let snapshot = &view.snapshot;
     let routes = snapshot.listed(kind, NameStyle::Canonical);
-    let described = routes.filter_map(|route| {
+    let described = routes.map(|route| {
         let owner = snapshot.servers()[route.server].name.as_str();
-        if server.is_some_and(|server| server != owner) {
-            return None;
-        }
         let item = snapshot.item(kind, route);
         let definition: Value = serde_json::from_slice(&item.definition).unwrap_or_default();
         let name = snapshot.listed_name(kind, route, NameStyle::Canonical);
-        Some(match kind {
+        match kind {
             Kind::Resource | Kind::Template => json!({
                 "uri": name,
                 "name": definition["name"],
@@ -67,7 +92,7 @@ pub(super) fn listed(session: &Session, kind: Kind, server: Option<&str>) -> Vec
                 "description": definition["description"],
                 "arguments": Some(definition["arguments"].clone()).filter(Value::is_array).unwrap_or_else(|| json!([])),
             }),
-        })
+        }
     });
     described.collect()
 }

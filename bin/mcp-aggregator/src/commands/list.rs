@@ -58,8 +58,7 @@ pub(crate) async fn servers_with_usage(service: &Client) -> Result<Vec<Value>, F
 async fn all(service: &Client, how: &str) -> Result<Vec<Value>, Failure> {
     let mut servers = Vec::new();
     loop {
-        let page = service.get(&format!("/servers?limit={PAGE}&offset={}{how}", servers.len())).await?;
-        let Value::Array(page) = page else { return Ok(servers) };
+        let page = service.list(&format!("/servers?limit={PAGE}&offset={}{how}", servers.len())).await?;
         let is_last = page.len() < PAGE;
         servers.extend(page);
         if is_last {

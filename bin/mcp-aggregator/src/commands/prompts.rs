@@ -29,14 +29,13 @@ fn list(arguments: &PromptsArguments) -> Result<(), Failure> {
         Some(config) => items::with_config(
             source,
             config,
-            |_| Ok(()),
-            async |session| Ok(items::listed(session, Kind::Prompt, server)),
+            |loaded| items::keep_only(loaded, server),
+            async |session| Ok(items::listed(session, Kind::Prompt)),
         )?,
         None => session::block_on(async {
             let service = source.target.service().await?;
             let wanted = server.map(|server| format!("?server_id={}", encoded(server))).unwrap_or_default();
-            let prompts = service.get(&format!("/prompts{wanted}")).await?;
-            Ok(prompts.as_array().cloned().unwrap_or_default())
+            Ok(service.list(&format!("/prompts{wanted}")).await?)
         })?,
     };
     if arguments.json {
@@ -69,7 +68,7 @@ fn get(arguments: &PromptsGetArguments) -> Result<(), Failure> {
             let separator = &source.separator.separator;
             let narrow = |loaded: &mut _| call::keep_only_needed(loaded, name, separator);
             items::with_config(source, config, narrow, async |session| {
-                let known = items::listed(session, Kind::Prompt, None);
+                let known = items::listed(session, Kind::Prompt);
                 let Some(full) = full_name(name, &known) else {
                     let failure = Failure::new(format!("there is no prompt `{name}`")).of_kind("PROMPT_NOT_FOUND");
                     return Err(items::with_similar(failure, name, &known, "name", "mcp-aggregator prompts"));
@@ -93,7 +92,7 @@ fn get(arguments: &PromptsGetArguments) -> Result<(), Failure> {
             }
         })?,
     };
-    if *as_json { output::print(&[&result[..], b"\n"].concat()) } else { output::print(messages(&result).as_bytes()) }
+    if *as_json { output::print(&[&result[..], b"\n"].concat()) } else { output::print(messages(&result)?.as_bytes()) }
 }
 
 /// The full name of a prompt that was named in full, or by its own name if only one server has it.
@@ -120,11 +119,11 @@ fn read(typed: &[String]) -> Result<Map<String, Value>, Failure> {
 }
 
 /// The messages of a prompt for people: who says it, and what. What is no text is shown as JSON.
-fn messages(result: &[u8]) -> String {
-    let result: Value = serde_json::from_slice(result).unwrap_or_default();
+fn messages(result: &[u8]) -> Result<String, Failure> {
+    let result = items::readable(result)?;
     let is_terminal = io::stdout().is_terminal();
     let mut shown = String::new();
-    for message in result["messages"].as_array().into_iter().flatten() {
+    for message in items::list_in(&result, "messages")? {
         let content = match (message["content"]["type"].as_str(), message["content"]["text"].as_str()) {
             (Some("text"), Some(text)) => text.to_owned(),
             _ => message["content"].to_string(),
@@ -133,7 +132,7 @@ fn messages(result: &[u8]) -> String {
         let blank = if shown.is_empty() { "" } else { "\n" };
         shown += &format!("{blank}{}:\n{}\n", text(message, "role"), content.trim_end());
     }
-    shown
+    Ok(shown)
 }
 
 #[cfg(test)]
@@ -150,8 +149,12 @@ mod tests {
             {"role": "user", "content": {"type": "text", "text": "Hello\n"}},
             {"role": "assistant", "content": {"type": "image", "data": "AA=="}},
         ]});
-        let shown = messages(result.to_string().as_bytes());
+        let shown = messages(result.to_string().as_bytes()).unwrap();
         assert_eq!(shown, "user:\nHello\n\nassistant:\n{\"type\":\"image\",\"data\":\"AA==\"}\n");
+        for odd in ["{}", "", &format!("{{\"messages\": {}{}}}", "[".repeat(200), "]".repeat(200))] {
+            let hint = messages(odd.as_bytes()).unwrap_err().hint;
+            assert_eq!(hint.as_deref(), Some("--json prints it"), "nothing is shown as if it were all: {odd}");
+        }
     }
 
     #[test]

@@ -31,18 +31,14 @@ fn list(arguments: &ResourcesArguments) -> Result<(), Failure> {
         Some(config) => items::with_config(
             source,
             config,
-            |_| Ok(()),
-            async |session| {
-                Ok((items::listed(session, Kind::Resource, server), items::listed(session, Kind::Template, server)))
-            },
+            |loaded| items::keep_only(loaded, server),
+            async |session| Ok((items::listed(session, Kind::Resource), items::listed(session, Kind::Template))),
         )?,
         None => session::block_on(async {
             let service = source.target.service().await?;
             let wanted = server.map(|server| format!("?server_id={}", encoded(server))).unwrap_or_default();
-            let resources = service.get(&format!("/resources{wanted}")).await?;
-            let templates = service.get(&format!("/resources/templates{wanted}")).await?;
-            let listed = |value: Value| value.as_array().cloned().unwrap_or_default();
-            Ok((listed(resources), listed(templates)))
+            let resources = service.list(&format!("/resources{wanted}")).await?;
+            Ok((resources, service.list(&format!("/resources/templates{wanted}")).await?))
         })?,
     };
     let counted =
@@ -78,7 +74,7 @@ fn read(arguments: &ResourcesReadArguments) -> Result<(), Failure> {
         Some(config) => items::with_config(
             source,
             config,
-            |_| Ok(()),
+            |loaded| items::keep_only(loaded, server.as_deref()),
             async |session| items::ask(session, "resources/read", reply::object([("uri", reply::string(uri))])).await,
         )?,
         None => session::block_on(async {
@@ -103,10 +99,9 @@ fn read(arguments: &ResourcesReadArguments) -> Result<(), Failure> {
 
 /// What a resource contains: text as it is, anything else as the bytes it is.
 fn contents(result: &[u8], is_terminal: bool) -> Result<Vec<u8>, Failure> {
-    let result: Value = serde_json::from_slice(result)
-        .map_err(|error| Failure::new(format!("the result cannot be read: {error}")).with_hint("--json prints it"))?;
+    let result = items::readable(result)?;
     let mut all = Vec::new();
-    for content in result["contents"].as_array().into_iter().flatten() {
+    for content in items::list_in(&result, "contents")? {
         if let Some(text) = content["text"].as_str() {
             let text = if is_terminal { escape::multi_line(text) } else { text.into() };
             all.extend_from_slice(text.as_bytes());
@@ -126,6 +121,8 @@ fn contents(result: &[u8], is_terminal: bool) -> Result<Vec<u8>, Failure> {
                 .with_hint("redirect the output to a file, or print JSON with --json"));
             }
             all.extend_from_slice(&bytes);
+        } else {
+            return Err(Failure::new("the content is neither text nor bytes").with_hint("--json prints it"));
         }
     }
     Ok(all)
@@ -140,6 +137,8 @@ mod tests {
         let result = json!({"contents": [{"uri": "a", "text": "no end"}, {"uri": "b", "blob": "AAEC"}]}).to_string();
         assert_eq!(contents(result.as_bytes(), false).unwrap(), b"no end\x00\x01\x02");
         assert!(contents(result.as_bytes(), true).is_err(), "bytes do not steer a terminal");
-        assert!(contents(br#"{"contents": [{"blob": "?"}]}"#, false).is_err());
+        for odd in [r#"{"contents": [{"blob": "?"}]}"#, r#"{"contents": [{"uri": "a"}]}"#, "{}"] {
+            assert!(contents(odd.as_bytes(), false).is_err(), "{odd}");
+        }
     }
 }

@@ -19,11 +19,10 @@ pub(crate) fn run(arguments: &SearchArguments) -> Result<(), Failure> {
         "threshold": arguments.threshold,
     });
     body["include_schemas"] = Value::Bool(arguments.json);
-    let tools = session::block_on(async { Ok(arguments.target.service().await?.post("/search", Some(&body)).await?) })?;
+    let tools = session::block_on(async { Ok(arguments.target.service().await?.list_for("/search", &body).await?) })?;
     if arguments.json {
-        return output::print_json(&tools);
+        return output::print_json(&Value::Array(tools));
     }
-    let tools = tools.as_array().map(Vec::as_slice).unwrap_or_default();
     if tools.is_empty() {
         say("nothing fits; only tools of connected servers are searched, and `mcp-aggregator list` shows those");
         return Ok(());

@@ -42,7 +42,7 @@ pub(crate) fn run(arguments: &SettingsArguments) -> Result<(), Failure> {
             }
         }
         (None, _) if arguments.json => output::print_json(&before),
-        (None, _) => output::print_lines(&lines(&before)),
+        (None, _) => output::print_lines(&lines(&before)?),
     }
 }
 
@@ -60,9 +60,13 @@ async fn change(target: &Target, changes: Map<String, Value>) -> Result<Value, F
     }
 }
 
+fn all(settings: &Value) -> Result<&Map<String, Value>, Failure> {
+    settings.as_object().ok_or_else(|| Failure::new("the service has no settings"))
+}
+
 /// The value of a setting, or what may have been meant.
 fn known<'s>(settings: &'s Value, key: &str) -> Result<&'s Value, Failure> {
-    let Value::Object(all) = settings else { return Err(Failure::new("the service has no settings")) };
+    let all = all(settings)?;
     all.get(key).ok_or_else(|| {
         let failure = Failure::usage(format!("there is no setting `{key}`")).of_kind("SETTING_NOT_FOUND");
         let question = suggestion::among(key, all.keys().map(String::as_str));
@@ -93,14 +97,15 @@ fn shown(value: &Value) -> String {
     }
 }
 
-fn lines(settings: &Value) -> Vec<String> {
+fn lines(settings: &Value) -> Result<Vec<String>, Failure> {
     let defaults = json!(Settings::default());
     let row = |(key, value): (&String, &Value)| {
         let default = &defaults[key.as_str()];
         let changed = if value == default { String::new() } else { shown(default) };
         [key.clone(), shown(value), changed]
     };
-    table(["SETTING", "VALUE", "DEFAULT, IF ANOTHER"], settings.as_object().into_iter().flatten().map(row).collect())
+    let rows = all(settings)?.iter().map(row).collect();
+    Ok(table(["SETTING", "VALUE", "DEFAULT, IF ANOTHER"], rows))
 }
 
 #[cfg(test)]

@@ -21,11 +21,10 @@ pub(crate) fn run(arguments: &SkillsArguments) -> Result<(), Failure> {
 }
 
 fn suggestions(arguments: &SkillsArguments) -> Result<(), Failure> {
-    let found = session::block_on(async { Ok(arguments.target.service().await?.get("/skills/suggestions").await?) })?;
+    let found = session::block_on(async { Ok(arguments.target.service().await?.list("/skills/suggestions").await?) })?;
     if arguments.json {
-        return output::print_json(&found);
+        return output::print_json(&Value::Array(found));
     }
-    let found = found.as_array().map(Vec::as_slice).unwrap_or_default();
     if found.is_empty() {
         say("no skill was suggested; a classifier does that (`serve --classifier-url`)");
         return Ok(());
@@ -54,11 +53,10 @@ fn decide(arguments: &SkillsArguments, id: &str, verb: &str, outcome: &str) -> R
 }
 
 fn list(arguments: &SkillsArguments) -> Result<(), Failure> {
-    let skills = session::block_on(async { Ok(arguments.target.service().await?.get("/skills").await?) })?;
+    let skills = session::block_on(async { Ok(arguments.target.service().await?.list("/skills").await?) })?;
     if arguments.json {
-        return output::print_json(&skills);
+        return output::print_json(&Value::Array(skills));
     }
-    let skills = skills.as_array().map(Vec::as_slice).unwrap_or_default();
     output::print_lines(&table(["SKILL", "TOOLS", "NAME", "WHAT ITS TOOLS DO"], skills.iter().map(row).collect()))
 }
 

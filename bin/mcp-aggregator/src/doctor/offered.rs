@@ -58,7 +58,8 @@ fn names(tools: &[Tool]) -> Vec<Finding> {
         findings.push(Finding::warning("names", message).advise("give the server a shorter name"));
     }
     if findings.is_empty() {
-        let message = "listed as `server.tool` to clients known to accept a dot, as `server__tool` to all others";
+        let message =
+            "with `--names auto`, `server.tool` for clients known to accept a dot, `server__tool` for all others";
         findings.push(Finding::ok("names", message));
     }
     findings

@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::arguments::assistant::ModelArguments;
 use crate::assistant::{self as helper, CallingHands, Consent, Offered, Telling, Unasked, Way, ask_service};
 use crate::client::Client;
-use crate::storage::with_causes;
+use crate::documents::file_failed;
 
 /// An assistant that answers blocks.
 pub(crate) struct Answering {
@@ -36,11 +36,6 @@ impl Answering {
         self.model.as_ref().err().map(String::as_str)
     }
 
-    /// The document as it is now: it may have been edited since the run began.
-    fn text(&self) -> Result<String, Failure> {
-        notebook::read(&self.document).map_err(|error| Failure::stopped(with_causes(&error)))
-    }
-
     /// Has a block answered by the assistant of a service. Dropping this stops it.
     pub(crate) async fn answer_by(
         &self,
@@ -56,7 +51,7 @@ impl Answering {
             "session": session,
             "path": self.document.to_string_lossy(),
         });
-        body["text"] = json!(self.text()?);
+        body["text"] = json!(self.document_now()?);
         let mut telling = Telling::calls_only();
         let answer = ask_service(service, &body, &mut |told| telling.tell(told)).await;
         let answer = answer.map_err(|unasked| match unasked {
@@ -76,11 +71,16 @@ impl Answering {
         }
     }
 
+    /// The document as it is now: it may have been edited since the run began.
+    fn document_now(&self) -> Result<String, Failure> {
+        notebook::read(&self.document).map_err(|error| Failure::stopped(file_failed(error).message))
+    }
+
     /// Answers a block with the tools that may be used there. Dropping this stops it.
     pub(crate) async fn answer(&self, question: &Question, offered: &Offered, way: Way<'_>) -> Result<Answer, Failure> {
         // An answer that is there already is worth more than the news that nobody can be asked.
         let model = self.model.as_ref().map_err(|why| Failure::stopped(why.as_str()))?;
-        let text = self.text()?;
+        let text = self.document_now()?;
         let task = assistant::task(Some((text.as_str(), question.line)));
         let hands = CallingHands::new(way, question.line, &self.consent, offered);
         let mut dialogue = Dialogue::new(task, question.words.as_str(), offered.offers(), Bounds::default());

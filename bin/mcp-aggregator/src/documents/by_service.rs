@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::Answering;
 use crate::assistant::{Offered, Wanted, Way};
 use crate::client::{Client, Denial, encoded};
+use crate::failure::Failure as CommandFailure;
 use crate::refusal;
 
 /// Which way calls come to the service from here.
@@ -86,8 +87,10 @@ impl Toolbox for ServiceTools {
     }
 
     async fn out_of_reach(&self, server: &str) -> Option<String> {
-        let described = self.service.get(&format!("/servers/{}", encoded(server))).await.ok()?;
-        why_down(&described)
+        match self.service.get(&format!("/servers/{}", encoded(server))).await {
+            Ok(described) => why_down(&described),
+            Err(denial) => Some(CommandFailure::from(denial).message),
+        }
     }
 
     async fn call(&self, request: &Request) -> Result<String, Failure> {
@@ -97,7 +100,11 @@ impl Toolbox for ServiceTools {
 
     async fn nobody_to_ask(&self) -> Option<String> {
         let missing = self.answering.missing()?;
-        has_no_model(&self.service).await.then(|| missing.to_owned())
+        match has_no_model(&self.service).await {
+            Ok(true) => Some(missing.to_owned()),
+            Ok(false) => None,
+            Err(denial) => Some(CommandFailure::from(denial).message),
+        }
     }
 
     async fn ask(&self, question: &Question) -> Result<Answer, Failure> {
@@ -113,11 +120,10 @@ impl Toolbox for ServiceTools {
 }
 
 /// Whether the service says that it has no model: a dry run of a question finds out without asking any.
-async fn has_no_model(service: &Client) -> bool {
+async fn has_no_model(service: &Client) -> Result<bool, Denial> {
     let question = json!({ "text": "```assistant\n?\n```\n", "dry_run": true, "output": "none" });
-    // If it does not answer, asking it will say why.
-    let report = service.post("/documents/run", Some(&question)).await;
-    report.is_ok_and(|report| report["blocks"][0]["problem"]["trouble"] == "no_assistant")
+    let report = service.post("/documents/run", Some(&question)).await?;
+    Ok(report["blocks"][0]["problem"]["trouble"] == "no_assistant")
 }
 
 /// Why a server cannot be called, as REST describes it. A call wakes one that sleeps, and waits for one that starts.

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
@@ -70,9 +70,118 @@ fn what_was_replaced_comes_back_also_if_somebody_has_changed_the_file_since() {
     let changed = fs::read_to_string(&file).unwrap().replace("\"other\" }", "\"another\" }");
     fs::write(&file, changed).unwrap();
     expect(&user.run(&["client", "remove", "cursor"]), 0);
+    let expected = cursor_config(&user).replace("\"other\" }", "\"another\" }");
+    assert_eq!(fs::read_to_string(&file).unwrap(), expected, "every other byte is where it was");
+}
+
+/// Cursor, connected with `--replace`: `mine` is gone from its file.
+fn replaced(user: &User) -> (PathBuf, String) {
+    let file = user.write(".cursor/mcp.json", &cursor_config(user));
+    let servers = user.servers();
+    expect(&user.run(&["client", "add", "cursor", "--stdio", "--config", &servers, "--replace"]), 0);
+    assert_eq!(names(&file), ["other", "all"]);
+    (file, servers)
+}
+
+fn rewrite(file: &Path, change: impl FnOnce(&mut Value)) {
+    let text = fs::read_to_string(file).unwrap();
+    let plain: String = text.lines().map(|line| line.split("//").next().unwrap()).collect();
+    let mut read: Value = serde_json::from_str(&plain).unwrap();
+    change(&mut read);
+    fs::write(file, format!("{read:#}")).unwrap();
+}
+
+#[test]
+fn what_was_replaced_is_not_lost_when_a_client_is_added_again_after_a_change() {
+    for options in [&[][..], &["--replace"], &["--as", "second"]] {
+        let user = User::new();
+        let (file, servers) = replaced(&user);
+        // Somebody takes us out by hand, and adds a server.
+        rewrite(&file, |read| {
+            read["mcpServers"].as_object_mut().unwrap().shift_remove("all");
+            read["mcpServers"]["new"] = json!({"command": "new"});
+        });
+        let add = ["client", "add", "cursor", "--stdio", "--config", &servers];
+        expect(&user.run(&[&add[..], options].concat()), 0);
+        expect(&user.run(&["client", "remove", "cursor"]), 0);
+        let read: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+        assert_eq!(read["mcpServers"]["mine"], served(&user), "{options:?}: {read}");
+        assert_eq!(read["mcpServers"].as_object().unwrap().len(), 3, "{options:?}: {read}");
+    }
+}
+
+#[test]
+fn each_entry_of_ours_can_be_undone_though_the_file_was_changed_in_between() {
+    let user = User::new();
+    let (file, servers) = replaced(&user);
+    rewrite(&file, |read| read["theme"] = json!("dark"));
+    let add = ["client", "add", "cursor", "--stdio", "--config", &servers, "--as", "second"];
+    expect(&user.run(&add), 0);
+    rewrite(&file, |read| read["theme"] = json!("light"));
+    expect(&user.run(&["client", "remove", "cursor", "--as", "second"]), 0);
+    assert_eq!(names(&file), ["other", "all"]);
+    expect(&user.run(&["client", "remove", "cursor"]), 0);
+    let read: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    let expected = json!({"mcpServers": {"mine": served(&user), "other": {"command": "other"}}, "theme": "light"});
+    assert_eq!(read, expected);
+    assert_eq!(fs::read_dir(file.parent().unwrap()).unwrap().count(), 1, "nothing is left beside it");
+}
+
+#[test]
+fn nothing_is_forgotten_while_the_file_of_a_client_cannot_be_read() {
+    let user = User::new();
+    let (file, servers) = replaced(&user);
     let text = fs::read_to_string(&file).unwrap();
-    assert!(text.contains("\"another\"") && text.contains("// mine"), "{text}");
-    assert_eq!(names(&file), ["other", "mine"]);
+    fs::write(&file, text.replacen('{', "{ oops", 1)).unwrap();
+    for arguments in
+        [&["client", "remove", "cursor"][..], &["client", "add", "cursor", "--stdio", "--config", &servers]]
+    {
+        let refused = user.run(arguments);
+        expect(&refused, 1);
+        assert!(refused.stderr.contains("mcp.json") && refused.stderr.contains("no JSON"), "{}", refused.stderr);
+    }
+    fs::write(&file, &text).unwrap();
+    expect(&user.run(&["client", "remove", "cursor"]), 0);
+    assert_eq!(fs::read_to_string(&file).unwrap(), cursor_config(&user));
+}
+
+#[test]
+fn without_a_backup_only_our_entry_goes() {
+    let user = User::new();
+    let file = user.write(".cursor/mcp.json", "{\"theme\": \"dark\"}");
+    let servers = user.servers();
+    expect(&user.run(&["client", "add", "cursor", "--stdio", "--config", &servers]), 0);
+    fs::remove_file(file.with_file_name("mcp.json.before-mcp-aggregator")).unwrap();
+    expect(&user.run(&["client", "remove", "cursor"]), 0);
+    let read: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    assert_eq!(read, json!({"theme": "dark", "mcpServers": {}}));
+}
+
+#[test]
+fn a_server_that_took_our_name_stays() {
+    let user = User::new();
+    let (file, _) = replaced(&user);
+    rewrite(&file, |read| read["mcpServers"]["all"] = json!({"command": "another"}));
+    let undone = user.run(&["client", "add", "cursor", "--undo"]);
+    expect(&undone, 0);
+    assert!(undone.stderr.contains("put `mine` back"), "{}", undone.stderr);
+    assert_eq!(names(&file), ["other", "all", "mine"]);
+}
+
+#[test]
+fn a_file_that_is_a_link_stays_a_link_and_its_target_comes_back() {
+    let user = User::new();
+    let before = cursor_config(&user);
+    let real = user.write("dotfiles/cursor.json", &before);
+    let link = user.write(".cursor/placeholder", "").with_file_name("mcp.json");
+    symlink(&real, &link).unwrap();
+    let servers = user.servers();
+    expect(&user.run(&["client", "add", "cursor", "--stdio", "--config", &servers, "--replace"]), 0);
+    assert!(link.is_symlink());
+    assert_eq!(names(&real), ["other", "all"]);
+    expect(&user.run(&["client", "add", "cursor", "--undo"]), 0);
+    assert!(link.is_symlink());
+    assert_eq!(fs::read_to_string(&real).unwrap(), before);
 }
 
 #[test]
@@ -109,7 +218,12 @@ fn clients_are_listed_with_whether_they_use_us() {
     assert_eq!(cursor["servers"], json!(["mine", "other"]));
     let desktop = of("claude-desktop");
     assert_eq!((&desktop["exists"], &desktop["connected"]), (&json!(false), &json!(false)), "{desktop}");
-    let table = user.run(&["client", "list"]).stdout;
+    user.write(".vscode/mcp.json", "{ oops");
+    let listed = user.run(&["client", "list"]);
+    expect(&listed, 0);
+    assert!(listed.stdout.lines().any(|line| line.starts_with("vscode") && line.contains("cannot be read")));
+    assert!(listed.stderr.contains("warning: could not read") && listed.stderr.contains("mcp.json"));
+    let table = listed.stdout;
     assert!(table.lines().any(|line| line.starts_with("cursor") && line.contains("connected as `all`")), "{table}");
 }
 

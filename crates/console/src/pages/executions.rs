@@ -5,8 +5,8 @@ mod export;
 use registry::{
     ExecutionFilter, ExecutionId, ExecutionRecord, ExecutionStatus, Page as Part, RawJson, Source, Timestamp,
 };
-use service::Error;
 use service::executions::LONGEST_PAYLOAD;
+use service::{Error, Problem};
 
 use crate::form;
 use crate::frame::Page;
@@ -57,18 +57,18 @@ impl<'v> Asked<'v> {
         }
     }
 
-    /// What is no known word is not asked for.
-    fn filter(&self) -> ExecutionFilter {
+    /// A filter that makes no sense is refused: without it, other calls than those that were asked for would be shown.
+    fn filter(&self) -> Result<ExecutionFilter, Error> {
         let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
-        ExecutionFilter {
-            status: self.status.parse().into_iter().collect(),
-            source: self.source.parse().ok(),
+        Ok(ExecutionFilter {
+            status: read("status", self.status, |word| word.parse().ok())?.into_iter().collect(),
+            source: read("source", self.source, |word| word.parse().ok())?,
             server_name: text(self.server),
             tool_name: text(self.tool),
-            since: Timestamp::from_local(self.from),
-            until: Timestamp::from_local(self.to),
+            since: read("from", self.from, Timestamp::from_local)?,
+            until: read("to", self.to, Timestamp::from_local)?,
             ..ExecutionFilter::default()
-        }
+        })
     }
 
     fn address(&self, path: &str, offset: u64) -> String {
@@ -86,6 +86,18 @@ impl<'v> Asked<'v> {
     }
 }
 
+/// What a filter says, if it says anything.
+fn read<T>(name: &str, said: &str, parse: impl FnOnce(&str) -> Option<T>) -> Result<Option<T>, Error> {
+    if said.is_empty() {
+        return Ok(None);
+    }
+    let refused = || {
+        let msg = format!("`{}` cannot be filtered by", clip(said, 60));
+        Error::Validation { problems: vec![Problem { loc: vec![name.to_owned()], msg, kind: "value_error" }] }
+    };
+    parse(said).map(Some).ok_or_else(refused)
+}
+
 /// The list.
 pub(crate) async fn list(visit: &Visit<'_>) -> Result<Reply, Error> {
     let asked = Asked::of(visit);
@@ -97,7 +109,7 @@ pub(crate) async fn list(visit: &Visit<'_>) -> Result<Reply, Error> {
         let meant = Asked { server: &tool.server_name, tool: &tool.original_name, offset: 0, ..asked };
         return Ok(Reply::Seen(meant.address("/executions", 0)));
     }
-    let listed = visit.service().executions(&asked.filter(), Part { limit: PAGE, offset: asked.offset }).await?;
+    let listed = visit.service().executions(&asked.filter()?, Part { limit: PAGE, offset: asked.offset }).await?;
     let reading = visit.service().reading();
     let body = html!(
         r#"<div class="head"><h1>Executions</h1><div class="actions" id="export" data-live="notice"><a class="button quiet small" href="{json}">Export JSON</a><a class="button quiet small" href="{csv}">Export CSV</a>{stop}</div></div>

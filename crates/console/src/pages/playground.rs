@@ -33,8 +33,11 @@ const LONGEST_SCHEMA: usize = 50_000;
 pub(crate) async fn show(visit: &Visit<'_>) -> Result<Reply, Error> {
     let name = visit.query.said("tool").unwrap_or_default();
     // What an earlier call was given, to be run again.
-    let earlier = match visit.query.said("from").and_then(|id| id.parse().ok()) {
-        Some(id) => visit.service().execution(id).await.ok().and_then(|call| call.arguments),
+    let earlier = match visit.query.said("from").filter(|id| !id.is_empty()) {
+        Some(id) => {
+            let known = id.parse().map_err(|_| Error::ExecutionNotFound { id: id.to_owned() })?;
+            visit.service().execution(known).await?.arguments
+        }
         None => None,
     };
     page(visit, name, earlier.map(|arguments| pretty(arguments.get())), None).await

@@ -8,7 +8,7 @@ use crate::form;
 use crate::frame::Page;
 use crate::html::{Html, html};
 use crate::pages::overview::clip;
-use crate::pages::{server_link, shortened, told};
+use crate::pages::{pretty, server_link, shortened, told};
 use crate::reply::Reply;
 use crate::visit::Visit;
 use crate::words;
@@ -69,7 +69,13 @@ pub(crate) async fn read(visit: &Visit<'_>) -> Result<Reply, Error> {
     let read = visit.service().read_resource(&visit.actor, uri, visit.query.said("server")).await;
     let contents = match &read {
         Ok(result) => match serde_json::from_str::<Value>(result.get()) {
-            Ok(read) => read["contents"].as_array().into_iter().flatten().map(content).collect(),
+            Ok(read) => match read["contents"].as_array().filter(|all| !all.is_empty()) {
+                Some(contents) => contents.iter().map(content).collect(),
+                None => html!(
+                    r#"<p>The answer of the server has no contents that can be shown. It came as</p><pre class="block" tabindex="0">{}</pre>"#,
+                    shortened(&pretty(result.get()), LONGEST_TEXT)
+                ),
+            },
             Err(error) => html!(
                 r#"{why}<pre class="block" tabindex="0">{raw}</pre>"#,
                 why = super::unread(&error),
@@ -97,7 +103,12 @@ fn content(content: &Value) -> Html {
             text = shortened(text, LONGEST_TEXT),
         );
     }
-    let blob = said("blob");
+    let Some(blob) = content["blob"].as_str() else {
+        return html!(
+            r#"<section class="card"><pre class="block" tabindex="0">{}</pre></section>"#,
+            shortened(&pretty(&content.to_string()), LONGEST_TEXT)
+        );
+    };
     let picture = PICTURES.iter().find(|known| **known == kind).filter(|_| blob.len() <= LONGEST_PICTURE);
     let is_base64 = blob.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte));
     match picture.filter(|_| is_base64) {

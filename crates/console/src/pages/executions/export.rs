@@ -32,7 +32,7 @@ pub(crate) async fn export_csv(visit: &Visit<'_>) -> Result<Reply, Error> {
 }
 
 async fn calls(visit: &Visit<'_>) -> Result<Vec<ExecutionRecord>, Error> {
-    Ok(visit.service().executions(&Asked::of(visit).filter(), Part::first(MOST)).await?.items)
+    Ok(visit.service().executions(&Asked::of(visit).filter()?, Part::first(MOST)).await?.items)
 }
 
 fn line(call: &ExecutionRecord) -> String {
