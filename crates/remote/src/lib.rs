@@ -77,14 +77,14 @@ async fn live(upstream: Upstream, watcher: Arc<dyn Watcher>, mut stop: watch::Re
         Some(modern) => modern.joined_at_first(&contact.connection, offer.clone()),
         None => contact.screened(offer.clone()),
     };
-    watcher.running(upstream.index, &contact.connection, shown);
+    tell_running(&watcher, upstream.index, &contact.connection, shown).await;
 
     let following = async {
-        let changed = |offer: Offer| watcher.changed(upstream.index, Arc::new(offer));
+        let changed = async |offer: Offer| tell_changed(&watcher, &contact.connection, Arc::new(offer)).await;
         match &contact.modern {
             Some(modern) => modern.follow(&upstream, &contact.connection, offer, changed).await,
             None => {
-                let changed = |offer: Arc<Offer>| changed(contact.screened(Arc::unwrap_or_clone(offer)));
+                let changed = async |offer: Arc<Offer>| changed(contact.screened(Arc::unwrap_or_clone(offer))).await;
                 upstream.manners.follow_changes(&contact.connection, offer, changed).await;
             }
         }
