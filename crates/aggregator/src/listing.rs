@@ -71,7 +71,13 @@ fn is_quickly_written(aggregator: &Aggregator, client: &Client, wish: &Wish) -> 
 }
 
 /// The same as [`send`] on a thread that serves no calls: for one client at a time, since others may want the same list.
-async fn send_beside_calls(aggregator: Arc<Aggregator>, client: Arc<Client>, to: Arc<Answering>, id: Bytes, wish: Wish) {
+async fn send_beside_calls(
+    aggregator: Arc<Aggregator>,
+    client: Arc<Client>,
+    to: Arc<Answering>,
+    id: Bytes,
+    wish: Wish,
+) {
     let writing = Arc::clone(&aggregator);
     let _turn = writing.fleet.writing.lock().await;
     let sent = tokio::task::spawn_blocking(move || send(&aggregator, &client, &to, &id, &wish)).await;

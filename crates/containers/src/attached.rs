@@ -22,7 +22,7 @@ use upstream::failure::Cause;
 use upstream::stderr::Tail;
 use upstream::stream::{Sink, Source};
 use upstream::wire::Wire;
-use upstream::{Connection, Ending, Outbox, Phase, Signs, Stop, Upstream, Watcher};
+use upstream::{Connection, Ending, Outbox, Phase, Signs, Stop, Upstream, Watcher, tell_changed, tell_running};
 
 use crate::engine::Engine;
 use crate::house::House;
@@ -230,7 +230,7 @@ async fn serve(
         biased;
         _ = stop.wait_for(|&stop| stop > Stop::Never) => Ending::Stopped,
         cause = &mut last_breath => failed(Phase::Runtime, cause.hiding(&upstream.spec.secrets)),
-        () = upstream.manners.follow_changes(connection, offer, async |offer| tell_changed(watcher, connection, offer).await) => {
+        () = upstream.manners.follow_changes(connection, offer, |offer| tell_changed(watcher, connection, offer)) => {
             Ending::Stopped
         }
     }

@@ -38,7 +38,7 @@ use catalog::{Kind, Offer, Transport};
 use tokio::sync::watch;
 use tokio::time::timeout;
 use upstream::failure::Cause;
-use upstream::{Ending, Phase, Stop, Upstream, Watcher};
+use upstream::{Ending, Phase, Stop, Upstream, Watcher, tell_changed, tell_running};
 
 use crate::approach::meet;
 
@@ -80,11 +80,11 @@ async fn live(upstream: Upstream, watcher: Arc<dyn Watcher>, mut stop: watch::Re
     tell_running(&watcher, upstream.index, &contact.connection, shown).await;
 
     let following = async {
-        let changed = async |offer: Offer| tell_changed(&watcher, &contact.connection, Arc::new(offer)).await;
+        let changed = |offer: Offer| tell_changed(&watcher, &contact.connection, Arc::new(offer));
         match &contact.modern {
             Some(modern) => modern.follow(&upstream, &contact.connection, offer, changed).await,
             None => {
-                let changed = async |offer: Arc<Offer>| changed(contact.screened(Arc::unwrap_or_clone(offer))).await;
+                let changed = |offer: Arc<Offer>| changed(contact.screened(Arc::unwrap_or_clone(offer)));
                 upstream.manners.follow_changes(&contact.connection, offer, changed).await;
             }
         }

@@ -205,7 +205,12 @@ impl Manners {
     }
 
     /// Lists anew whatever the server says has changed; a modern server is asked to say so.
-    pub async fn follow_changes(&self, connection: &Arc<Connection>, offer: Offer, changed: impl AsyncFn(Arc<Offer>)) {
+    pub async fn follow_changes<T: Future<Output = ()>>(
+        &self,
+        connection: &Arc<Connection>,
+        offer: Offer,
+        changed: impl Fn(Arc<Offer>) -> T,
+    ) {
         let hearing = async {
             if connection.era() == Era::Modern && !self.tools_only {
                 connection.keep_listening(&offer).await;
@@ -219,7 +224,12 @@ impl Manners {
         }
     }
 
-    async fn relist(&self, connection: &Connection, mut offer: Offer, changed: impl AsyncFn(Arc<Offer>)) {
+    async fn relist<T: Future<Output = ()>>(
+        &self,
+        connection: &Connection,
+        mut offer: Offer,
+        changed: impl Fn(Arc<Offer>) -> T,
+    ) {
         let server = connection.server();
         let mut pause = SHORTEST_PAUSE;
         loop {
@@ -293,13 +303,7 @@ fn object(answer: &Answer, method: &'static str, limits: &ServerLimits) -> Resul
 }
 
 /// What a server says of itself. Clients are shown it, and we look at it often, so it must not be of any size.
-fn offer(
-    era: Era,
-    line: &Bytes,
-    result: Span,
-    method: &'static str,
-    limits: &ServerLimits,
-) -> Result<Offer, Cause> {
+fn offer(era: Era, line: &Bytes, result: Span, method: &'static str, limits: &ServerLimits) -> Result<Offer, Cause> {
     let checked = |what: &str, value: Span| match catalog::limits::excess_of_introduction(value.of(line)) {
         None => Ok(Bytes::copy_from_slice(value.of(line))),
         Some(excess) => Err(Cause::Nonsense { method, problem: format!("a `{what}` that {excess}") }),

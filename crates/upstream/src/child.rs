@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::connection::Connection;
 use crate::failure::{Cause, Ending, Phase};
-use crate::lifecycle::{Stop, Upstream, Watcher};
+use crate::lifecycle::{Stop, Upstream, Watcher, tell_changed, tell_running};
 use crate::lineage;
 use crate::outbox::Outbox;
 use crate::process::{Process, StartError, Streams};
@@ -159,7 +159,7 @@ async fn serve(
         biased;
         _ = stop.wait_for(|&stop| stop > Stop::Never) => Ending::Stopped,
         cause = &mut last_breath => failed(Phase::Runtime, cause),
-        () = upstream.manners.follow_changes(connection, offer, async |offer| tell_changed(watcher, connection, offer).await) => {
+        () = upstream.manners.follow_changes(connection, offer, |offer| tell_changed(watcher, connection, offer)) => {
             Ending::Stopped
         }
     }

@@ -176,3 +176,32 @@ impl Upstream {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::task::Poll;
+
+    use super::*;
+
+    #[test]
+    fn a_large_offer_leaves_the_thread_to_others_until_everybody_knows_it() {
+        let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
+        runtime.block_on(async {
+            for is_large in [false, true] {
+                // The only other thread has something else to do until it is told, so nothing can be done there yet.
+                let (go_on, wait) = std::sync::mpsc::channel::<()>();
+                let occupied = tokio::task::spawn_blocking(move || wait.recv());
+                let (done, is_done) = std::sync::mpsc::channel();
+                let mut telling = std::pin::pin!(beside_calls(is_large, move || done.send(()).unwrap()));
+                let first = std::future::poll_fn(|context| Poll::Ready(telling.as_mut().poll(context))).await;
+                assert_eq!(first.is_pending(), is_large);
+                go_on.send(()).unwrap();
+                if first.is_pending() {
+                    telling.await;
+                }
+                is_done.try_recv().expect("whoever waits for it knows that it is done");
+                occupied.await.unwrap().unwrap();
+            }
+        });
+    }
+}

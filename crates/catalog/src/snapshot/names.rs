@@ -22,7 +22,8 @@ impl Names {
     pub(super) fn of(servers: &[ServerEntry], separator: &Separator, kind: Kind) -> Self {
         let count: usize = servers.iter().map(|server| server.offer.items(kind).len()).sum();
         let names_each = if kind.is_prefixed() { 2 } else { 1 };
-        let mut made = Self { routes: HashMap::with_capacity(names_each * count), shadowed: Vec::new(), hidden: HashMap::new() };
+        let mut made =
+            Self { routes: HashMap::with_capacity(names_each * count), shadowed: Vec::new(), hidden: HashMap::new() };
         for (route, server, item) in every(servers, kind) {
             let name = match kind.is_prefixed() {
                 true => names::canonical(server.name.as_ref(), separator, &item.id),

@@ -97,7 +97,9 @@ async fn a_server_that_waits_to_be_connected_anew_is_not_started_while_the_servi
         let updating = setting.service.update(&somebody(), "one", update);
         let stopping = async {
             // The call keeps the old connection busy, so the new one has to wait.
-            let is_new = |view: &service::servers::ServerView| view.record.connection_config.reveal()["args"] == json!(["--tools", "3"]);
+            let is_new = |view: &service::servers::ServerView| {
+                view.record.connection_config.reveal()["args"] == json!(["--tools", "3"])
+            };
             setting.until_it("one", "configured otherwise", is_new).await;
             setting.end().await;
         };

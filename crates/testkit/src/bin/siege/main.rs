@@ -21,8 +21,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use testkit::processes::{descendants, open_fds, peak_rss_kb, rss_kb};
 use testkit::http_client::Ask;
+use testkit::processes::{descendants, open_fds, peak_rss_kb, rss_kb};
 use testkit::{Config, Serve, ServerEntry, Signal, fake};
 
 use hostile_server::Kind;
