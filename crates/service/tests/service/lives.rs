@@ -94,7 +94,8 @@ async fn a_server_that_waits_to_be_connected_anew_is_not_started_while_the_servi
     let update = Update { connection_config: Some(connection_config), ..Update::default() };
     let stopping = async {
         in_flight(&setting, "one").await;
-        let updating = setting.service.update(&somebody(), "one", update);
+        let actor = somebody();
+        let updating = setting.service.update(&actor, "one", update);
         let stopping = async {
             // The call keeps the old connection busy, so the new one has to wait.
             let is_new = |view: &service::servers::ServerView| {
