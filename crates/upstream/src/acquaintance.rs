@@ -335,16 +335,23 @@ fn offer(era: Era, line: &Bytes, result: Span, method: &'static str, limits: &Se
 impl Listing {
     /// Tells what was wrong with the list unless that is known already, and makes it part of what the server offers.
     fn put_into(self, offer: &mut Offer, kind: Kind, connection: &Connection) {
+        let server = connection.server();
         for notice in self.notices.iter().filter(|notice| !offer.notices(kind).contains(notice)) {
-            tracing::warn!(server = %connection.server(), "clients would refuse a whole list for what this server lists; {notice}");
+            tracing::warn!(%server, "clients would refuse a whole list for what this server lists; {notice}");
         }
         offer.set_items(kind, self.items, self.hints);
         let mut notices = self.notices;
-        let unmatched = offer.templates().left_out();
-        if kind == Kind::Template && unmatched > 0 {
-            notices.push(format!(
-                "{unmatched} resource templates are listed but not compared with URIs: the others take all the room there is for one server"
-            ));
+        if kind == Kind::Template
+            && let left_out @ 1.. = offer.templates().left_out()
+        {
+            let notice = format!(
+                "{left_out} resource templates are listed but not compared with URIs: the others take all the room that one \
+                 server has"
+            );
+            if !offer.notices(kind).contains(&notice) {
+                tracing::warn!(%server, "{notice}");
+            }
+            notices.push(notice);
         }
         offer.set_notices(kind, notices);
     }

@@ -237,7 +237,7 @@ fn a_secret_in_json_is_hidden_whatever_it_is() {
         (r#"{"secret":{"a":"hidden-1"},"n":1}"#, r#"{"secret":***,"n":1}"#),
         (r#"{"env":{"ANY":"hidden-1","B":"hidden-2"},"n":"x"}"#, r#"{"env":{"ANY":"***","B":"***"},"n":"x"}"#),
         (r#"{"headers":{"X":"hidden-1"},"n":{"y":"x"}}"#, r#"{"headers":{"X":"***"},"n":{"y":"x"}}"#),
-        (r#"{"password":null,"auth":true}"#, r#"{"password":null,"auth":true}"#),
+        (r#"{"password":null,"auth":true,"max_tokens":4096}"#, r#"{"password":null,"auth":true,"max_tokens":4096}"#),
     ] {
         assert_eq!(text(written), expected, "{written}");
         assert_eq!(text(expected), expected, "what is masked stays as it is");

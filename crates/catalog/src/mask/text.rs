@@ -48,6 +48,9 @@ const TOKENS: [&str; 36] = [
 /// What is shorter is a word that happens to begin like one.
 const SHORTEST_TOKEN: usize = 16;
 
+/// A number in JSON that is shorter is no secret, whatever it is called.
+const SHORTEST_NUMBER: usize = 6;
+
 /// No user and password are longer. Without a bound, a text full of addresses would take time by its square.
 const LONGEST_CREDENTIALS: usize = 1024;
 
@@ -212,7 +215,11 @@ fn end_of_string(text: &str) -> Option<usize> {
 /// How long the number, array or object is with which the text begins. Words (`null`, `true`) and masks are none.
 fn end_of_json(text: &str) -> Option<usize> {
     match text.bytes().next()? {
-        b'-' | b'0'..=b'9' => Some(text.find(|letter: char| !"+-.0123456789eE".contains(letter)).unwrap_or(text.len())),
+        b'-' | b'0'..=b'9' => {
+            let end = text.find(|letter: char| !"+-.0123456789eE".contains(letter)).unwrap_or(text.len());
+            // `"max_tokens": 4096` is none.
+            (end >= SHORTEST_NUMBER).then_some(end)
+        }
         b'[' | b'{' => {
             let (mut depth, mut is_text, mut is_escaped) = (0_usize, false, false);
             let end = text.bytes().position(|byte| {
