@@ -274,8 +274,12 @@ impl Server {
         let object = r#"{"type":"object"}"#;
         let tool = |schema: &str| format!(r#"{{"name":"t","description":"version {version}","inputSchema":{schema}}}"#);
         let many = |count: u32, name: &str| {
-            let tool =
-                |index| format!(r#"{{"name":"{name}{index}","description":"{version}","inputSchema":{object}}}"#);
+            // Only the first one is another each time: vectors of all others are made once.
+            let description = |index| if index == 0 { version } else { 0 };
+            let tool = |index| {
+                let description = description(index);
+                format!(r#"{{"name":"{name}{index}","description":"{description}","inputSchema":{object}}}"#)
+            };
             (0..count).map(tool).collect::<Vec<_>>().join(",")
         };
         let tools = match self.kind {
