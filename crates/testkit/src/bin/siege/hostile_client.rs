@@ -276,7 +276,7 @@ fn many_subscriptions(attacker: &mut Attacker) -> Option<String> {
         attacker.open = vec![Connection::try_open(attacker.address).ok()?];
     }
     let session = attacker.session.clone()?;
-    for number in 0..200 {
+    for number in (0..200).take_while(|_| !is_over()) {
         let uri = format!("u://{}-{number}-{}", attacker.times, "x".repeat(1_000));
         let request = json!({"jsonrpc": "2.0", "id": number, "method": "resources/subscribe", "params": {"uri": uri}});
         let answer = attacker.open.first_mut()?.try_fetch(&in_session(mcp(&request), &session));

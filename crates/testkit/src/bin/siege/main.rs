@@ -97,7 +97,6 @@ fn run(options: &Options) -> anyhow::Result<bool> {
     memory.note(rss_kb(pid));
     memory.peak_kb = peak_rss_kb(pid);
     OVER.store(true, Ordering::Relaxed);
-    let attacks = attackers.into_iter().map(|thread| thread.join().expect("an attack does not panic")).collect();
     drop(neighbour);
 
     let children = descendants(pid);
@@ -105,6 +104,8 @@ fn run(options: &Options) -> anyhow::Result<bool> {
     service.signal(Signal::TERM);
     let status = service.wait_exit();
     let stop = asked.elapsed();
+    // Not before the service has ended: an attack may wait for an answer.
+    let attacks = attackers.into_iter().map(|thread| thread.join().expect("an attack does not panic")).collect();
     for child in children {
         testkit::wait_gone_or_zombie(child);
     }
