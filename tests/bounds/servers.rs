@@ -91,6 +91,21 @@ fn a_huge_handshake_fails_its_server_and_nobody_else() {
 }
 
 #[test]
+fn instructions_are_bounded_for_one_server_and_for_all() {
+    let serve = beside_well("loud", &["--instructions-bytes", "100000"]);
+    serve.wait_for_stderr(
+        "its instructions are more than 64 kB, which is the limit; the setting `server_instructions_kb` raises it",
+    );
+    assert_well(&mut serve.session("/mcp"));
+
+    let some = || fake().args(["--instructions-bytes", "3000"]);
+    let config = Config::new().server("one", some()).server("other", some()).server("well", fake());
+    let mut client = initialized(Launch::aggregator(&config).env("MCP_AGGREGATOR_ALL_INSTRUCTIONS_KB", "5"));
+    client.wait_for_stderr("with it, the instructions of all servers are more than 5 kB, which is the limit");
+    assert_eq!(text_of(&client.call("well:echo", json!({"text": "still here"}))), "still here");
+}
+
+#[test]
 fn a_log_line_of_100_mb_reaches_nobody_and_is_kept_for_nobody() {
     let serve = beside_well("loud", &["--hostile"]);
     let mut sessions: Vec<HttpSession> = (0..40).map(|_| serve.session("/mcp")).collect();

@@ -54,6 +54,8 @@ mod owners;
 mod pasted;
 mod progress;
 mod refusal;
+#[cfg(test)]
+mod security_page;
 mod service_file;
 mod session;
 mod shown;

@@ -51,9 +51,9 @@ pub(crate) fn say(words: impl Display) {
     io::stderr().write_all(format!("{}{words}\n", progress::wiped()).as_bytes()).ok();
 }
 
-/// Writes a value to stdout as JSON that people can read, too.
+/// Writes a value to stdout as JSON that people can read, too. What would steer a terminal is written as an escape.
 pub(crate) fn print_json(value: &Value) -> Result<(), Failure> {
-    print(format!("{value:#}\n").as_bytes())
+    print(escape::json(&format!("{value:#}\n")).as_bytes())
 }
 
 /// Writes lines to stdout. Whatever is in them steers no terminal; our own colours stay.

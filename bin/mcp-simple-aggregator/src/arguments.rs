@@ -38,14 +38,16 @@ environment:
   MCP_AGGREGATOR_START_TIMEOUT   seconds a server may take to become ready [default: 60]
   what servers may make us hold, in kB; a server that exceeds it fails, and no other:
   MCP_AGGREGATOR_SERVER_HANDSHAKE_KB     its answer to `initialize` [default: 1024]
+  MCP_AGGREGATOR_SERVER_INSTRUCTIONS_KB  its instructions [default: 64]
+  MCP_AGGREGATOR_ALL_INSTRUCTIONS_KB     the instructions of all servers [default: 1024]
   MCP_AGGREGATOR_SERVER_LIST_PAGES       pages of its list [default: 1000]
   MCP_AGGREGATOR_SERVER_CATALOG_KB       its list [default: 32768]
-  MCP_AGGREGATOR_ALL_CATALOGS_KB         the lists of all servers [default: 262144]
+  MCP_AGGREGATOR_ALL_CATALOGS_KB         the lists of all servers [default: 131072]
   MCP_AGGREGATOR_SERVER_NOTIFICATION_KB  a notification [default: 4096]
   MCP_AGGREGATOR_SERVER_REQUESTS_KB      its requests that wait for answers [default: 32768]
-  MCP_AGGREGATOR_SERVER_MESSAGE_KB       a message, results included [default: 524288]
-  MCP_AGGREGATOR_SERVER_UNDELIVERED_KB   large messages that are not delivered yet [default: 1048576]
-  MCP_AGGREGATOR_ALL_UNDELIVERED_KB      the same of all servers [default: 2097152]
+  MCP_AGGREGATOR_SERVER_MESSAGE_KB       a message, results included [default: 262144]
+  MCP_AGGREGATOR_SERVER_UNDELIVERED_KB   large messages that are not delivered yet [default: 262144]
+  MCP_AGGREGATOR_ALL_UNDELIVERED_KB      the same of all servers [default: 524288]
 
 exit status: 0 ended in order, 1 the config cannot be run, 2 the command line makes no sense";
 

@@ -19,7 +19,7 @@ use shadows::Shadows;
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -50,6 +50,13 @@ const LIST_PATIENCE: Duration = Duration::from_secs(10);
 /// How long a client that introduces itself waits for servers that are still starting, counted the same way: what they
 /// say of themselves can be told it only once.
 const INTRODUCTION_PATIENCE: Duration = Duration::from_secs(3);
+
+/// So many names are made when somebody first looks one up, which takes about a millisecond. More are made before anybody
+/// can see the view.
+const NAMED_BY_READERS: usize = 1_000;
+
+/// So often a view is built beside what others change. Then they wait.
+const MOST_ATTEMPTS: usize = 3;
 
 /// The log target of reports on failed servers, for a program that has a better place to tell them.
 pub const FAILURES: &str = "failures";
@@ -113,6 +120,10 @@ pub struct Fleet {
     /// The servers that the last list of each kind was answered without, because they were still starting.
     reported_missing: Mutex<[Vec<usize>; 4]>,
     pub(crate) followed: Mutex<Followed>,
+    /// Held while the owners of many URIs are searched for: one request at a time.
+    pub(crate) searching: tokio::sync::Mutex<()>,
+    /// Held while a large list is written: one at a time.
+    pub(crate) writing: tokio::sync::Mutex<()>,
     pub(crate) tasks: Mutex<Tasks>,
     /// Which log messages servers were asked for.
     pub(crate) levels: Mutex<Levels>,
@@ -195,6 +206,8 @@ impl Fleet {
             introduction_deadline: Instant::now() + INTRODUCTION_PATIENCE,
             reported_missing: Mutex::default(),
             followed: Mutex::default(),
+            searching: tokio::sync::Mutex::default(),
+            writing: tokio::sync::Mutex::default(),
             tasks: Mutex::default(),
             levels: Mutex::default(),
             options,
@@ -352,15 +365,41 @@ impl Fleet {
     }
 
     /// Builds the next view beside the current one and swaps it in. Tells clients if their list is out of date.
-    fn change(&self, index: usize, apply: impl FnOnce(&mut ServerEntry, &mut Option<Arc<Connection>>)) {
-        let changing = lock(&self.changing);
-        let before = self.view();
-        let mut servers = before.snapshot.servers().to_vec();
-        let mut connections = before.connections.clone();
-        apply(&mut servers[index], &mut connections[index]);
-        self.note_catalog(index, &servers[index].offer);
-        self.places.at(index).sift(&mut servers[index]);
-        let (was, is) = (&before.snapshot.servers()[index], &servers[index]);
+    ///
+    /// `apply` is called again if others have changed something while names were made.
+    fn change(&self, index: usize, mut apply: impl FnMut(&mut ServerEntry, &mut Option<Arc<Connection>>)) {
+        for attempt in 0.. {
+            // Names of many items take long. Nobody else waits for them, unless others change something all the time.
+            let is_alone = attempt == MOST_ATTEMPTS;
+            let turn = is_alone.then(|| lock(&self.changing));
+            let before = self.view();
+            let mut servers = before.snapshot.servers().to_vec();
+            let mut connections = before.connections.clone();
+            apply(&mut servers[index], &mut connections[index]);
+            self.note_catalog(index, &servers[index].offer);
+            let sifted = self.places.at(index).sift(&mut servers[index]);
+            let snapshot = self.snapshot(servers, &before);
+            if snapshot.unnamed() > NAMED_BY_READERS {
+                snapshot.make_names();
+            }
+            let turn = turn.unwrap_or_else(|| lock(&self.changing));
+            if Arc::ptr_eq(&before, &self.view()) {
+                self.places.at(index).keep(sifted);
+                return self.publish(index, &before, snapshot, connections, turn);
+            }
+        }
+    }
+
+    /// Makes the next view the current one, and tells whoever it concerns.
+    fn publish(
+        &self,
+        index: usize,
+        before: &View,
+        snapshot: Snapshot,
+        connections: Vec<Option<Arc<Connection>>>,
+        changing: MutexGuard<'_, ()>,
+    ) {
+        let (was, is) = (&before.snapshot.servers()[index], &snapshot.servers()[index]);
         if was == is {
             return;
         }
@@ -379,7 +418,6 @@ impl Fleet {
         let is_decided = !is.state.is_on_its_way();
         let is_stopped = is.state == ServerState::Stopped;
 
-        let snapshot = self.snapshot(servers);
         // Not before all have started: until then nobody looks at the names, and each look has its price. Nor while they
         // are stopped one by one: what that uncovers is of no use to anybody.
         if snapshot.is_settled() && !is_stopped {
@@ -398,6 +436,8 @@ impl Fleet {
 
     /// What a server offers counts towards the limits, also if it was not listed just now.
     fn note_catalog(&self, index: usize, offer: &Offer) {
+        let instructions = offer.instructions.as_ref().map_or(0, |text| text.len());
+        self.options.server_limits.note_instructions(index, instructions);
         let items = || Kind::ALL.into_iter().flat_map(|kind| items_kept(offer, kind));
         match items().next() {
             Some(_) => self.options.server_limits.note_offer(index, || items().map(|item| item.definition.len()).sum()),
@@ -405,8 +445,8 @@ impl Fleet {
         }
     }
 
-    fn snapshot(&self, servers: Vec<ServerEntry>) -> Snapshot {
-        let snapshot = Snapshot::new(servers, self.options.separator.clone());
+    fn snapshot(&self, servers: Vec<ServerEntry>, before: &View) -> Snapshot {
+        let snapshot = Snapshot::new(servers, self.options.separator.clone()).following(&before.snapshot);
         if self.options.is_growing { snapshot.growing() } else { snapshot }
     }
 

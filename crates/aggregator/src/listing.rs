@@ -11,6 +11,9 @@ use crate::answering::Answering;
 use crate::client::{Client, era_of};
 use crate::dispatch::{Aggregator, Incoming};
 
+/// Longer lists, in bytes, are written on a thread of their own. Writing this much takes about a millisecond.
+const WRITTEN_IN_PLACE: usize = 512 << 10;
+
 /// What a client wants to have listed.
 struct Wish {
     kind: Kind,
@@ -37,20 +40,52 @@ pub fn answer(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, id: Span, pa
         client.named(&client_name(line, params).unwrap_or_default());
     }
     let id = line.slice(id.start..id.end);
-    if aggregator.fleet.is_settled(client.scope()) || client.has_many_waiting() {
+    let is_ready = aggregator.fleet.is_settled(client.scope()) || client.has_many_waiting();
+    if is_ready && is_quickly_written(aggregator, client, &wish) {
         return send(aggregator, client, to, &id, &wish);
     }
     let (aggregator, owner, answer_to) = (Arc::clone(aggregator), Arc::clone(client), Arc::clone(to));
     let parked_id = id.clone();
     let later = async move {
-        tokio::select! {
-            () = aggregator.fleet.all_settled(owner.scope()) => {}
-            () = owner.leaving() => {}
+        if !is_ready {
+            tokio::select! {
+                () = aggregator.fleet.all_settled(owner.scope()) => {}
+                () = owner.leaving() => {}
+            }
         }
-        send(&aggregator, &owner, &answer_to, &id, &wish);
+        if is_quickly_written(&aggregator, &owner, &wish) {
+            send(&aggregator, &owner, &answer_to, &id, &wish);
+        } else {
+            send_beside_calls(aggregator, owner, Arc::clone(&answer_to), id, wish).await;
+        }
         answer_to.flush();
     };
     client.park(parked_id, to, later);
+}
+
+/// Whether a list is ready, or of ordinary size.
+fn is_quickly_written(aggregator: &Aggregator, client: &Client, wish: &Wish) -> bool {
+    let view = aggregator.fleet.view();
+    let unwritten = view.snapshot.unwritten(client.scope(), wish.kind, client.style(), wish.era);
+    unwritten <= WRITTEN_IN_PLACE
+}
+
+/// The same as [`send`] on a thread that serves no calls: for one client at a time, since others may want the same list.
+async fn send_beside_calls(
+    aggregator: Arc<Aggregator>,
+    client: Arc<Client>,
+    to: Arc<Answering>,
+    id: Bytes,
+    wish: Wish,
+) {
+    let writing = Arc::clone(&aggregator);
+    let _turn = writing.fleet.writing.lock().await;
+    let sent = tokio::task::spawn_blocking(move || send(&aggregator, &client, &to, &id, &wish)).await;
+    match sent {
+        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        // Else it is sent, or the program is stopping.
+        _ => {}
+    }
 }
 
 fn send(aggregator: &Aggregator, client: &Client, to: &Answering, id: &Bytes, wish: &Wish) {

@@ -37,7 +37,7 @@ pub fn read(aggregator: &Arc<Aggregator>, message: Incoming<'_>, envelope: &Enve
         return to.say(&reply::error(id.of(line), code::INVALID_PARAMS, text, None));
     };
     let view = aggregator.fleet.view();
-    let owners = view.snapshot.owners_of_uri(client.scope(), &uri);
+    let owners = view.snapshot.owners_of_uri(client.scope(), &uri, &mut view.snapshot.uri_budget(1));
     let others = view.snapshot.resource_servers(client.scope());
     if let Some(listed) = view.snapshot.resolve(client.scope(), Kind::Resource, &uri) {
         return call::route_to(aggregator, message, envelope, listed.server);
@@ -189,7 +189,8 @@ pub fn complete(aggregator: &Arc<Aggregator>, message: Incoming<'_>, envelope: &
         }
         Some("ref/resource") if let Some((_, uri)) = text_of("uri") => {
             let owner = view.snapshot.template_owner(scope, &uri);
-            let owner = owner.or_else(|| view.snapshot.owners_of_uri(scope, &uri).first().copied());
+            let fitting = || view.snapshot.owners_of_uri(scope, &uri, &mut view.snapshot.uri_budget(1));
+            let owner = owner.or_else(|| fitting().first().copied());
             let alone = if let catalog::Scope::One(server) = scope { Some(server) } else { None };
             match owner.or(alone) {
                 Some(server) => call::route_to(aggregator, message, envelope, server),

@@ -1,11 +1,11 @@
 //! What clients follow: resources they subscribed to, and streams of news that modern clients keep open.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use catalog::{Kind, Scope, ServerState};
+use catalog::{Kind, Scope, ServerState, UriBudget};
 use protocol::era::listen::{self, Filter};
 use protocol::reply::{self, code};
 use protocol::{Envelope, Era, Params, Span, text};
@@ -17,10 +17,13 @@ use crate::answering::Answering;
 use crate::client::Client;
 use crate::client_limits::Subscriptions;
 use crate::dispatch::{Aggregator, Incoming};
-use crate::fleet::Fleet;
+use crate::fleet::{Fleet, View};
 use crate::resources::not_found;
 use crate::surface::Surface;
 use crate::way::Message;
+
+/// The owners of more URIs than these are searched for on a thread of their own.
+const SEARCH_IN_PLACE: usize = 4;
 
 /// How long servers may take to say that they will tell us of changes, before a client is told so anyway.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -126,7 +129,9 @@ fn owner(
         to.say(&reply::error(id.of(line), code::INVALID_PARAMS, text, None));
         return None;
     };
-    match aggregator.fleet.owner_of(client.scope(), &uri) {
+    let view = aggregator.fleet.view();
+    let server = owner_of(&view, client.scope(), &uri, &mut view.snapshot.uri_budget(1));
+    match server.and_then(|server| Some((server, view.connections[server].clone()?))) {
         Some((server, connection)) => Some((uri.into_owned(), server, connection)),
         None => {
             to.say(&not_found(id.of(line), &uri, Era::Legacy));
@@ -177,11 +182,26 @@ pub(crate) fn listen(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, id: S
     // A copy: the stream may stay open for long, and must not keep the whole request.
     let id = Bytes::copy_from_slice(id.of(line));
     let (aggregator, client, to) = (Arc::clone(aggregator), Arc::clone(client), Arc::clone(to));
-    let listener = aggregator.fleet.honoured(&client, &to, id.clone(), wanted);
-    // Noted before it is acknowledged: from then on nothing may be missed.
-    let (listening, followed) = Listening::begin(&aggregator.fleet, listener);
     let owner = Arc::clone(&client);
     owner.park(id.clone(), &to.clone(), async move {
+        let fleet = &aggregator.fleet;
+        let (filter, owned) = fleet.honoured(client.scope(), wanted).await;
+        let listener = Listener {
+            client: Arc::clone(&client),
+            to: Arc::clone(&to),
+            id: id.clone(),
+            filter,
+            is_acknowledged: Mutex::new(false),
+        };
+        // Noted before it is acknowledged: from then on nothing may be missed.
+        let (listening, followed) = match Listening::begin(fleet, Arc::new(listener), owned) {
+            Ok(begun) => begun,
+            Err(why) => {
+                let text = format!("Too many subscriptions: {why}");
+                to.say(&reply::error(&id, code::INVALID_REQUEST, &text, None));
+                return to.flush();
+            }
+        };
         if timeout(PATIENCE, listening.start(followed)).await.is_err() {
             tracing::warn!("a server does not answer whether it will tell of changes");
         }
@@ -202,15 +222,14 @@ struct Listening {
 }
 
 impl Listening {
-    /// Notes what is followed, and tells whose it is and whether the server must be asked first.
-    fn begin(fleet: &Arc<Fleet>, listener: Arc<Listener>) -> (Self, Vec<(usize, String, bool)>) {
-        let mut followed = Vec::new();
-        for uri in &listener.filter.uris {
-            let Some((server, _)) = fleet.owner_of(listener.client.scope(), uri) else { continue };
-            let is_first = fleet.follow(server, uri, &listener.client, How::Listening(Arc::clone(&listener)));
-            followed.push((server, uri.clone(), is_first));
-        }
-        (Self { fleet: Arc::clone(fleet), listener }, followed)
+    /// Notes what is followed, and tells whether each server must be asked first; or why that is too much.
+    fn begin(
+        fleet: &Arc<Fleet>,
+        listener: Arc<Listener>,
+        owned: Vec<(usize, String)>,
+    ) -> Result<(Self, Vec<(usize, String, bool)>), String> {
+        let followed = fleet.follow_all(&listener, owned)?;
+        Ok((Self { fleet: Arc::clone(fleet), listener }, followed))
     }
 
     async fn start(&self, followed: Vec<(usize, String, bool)>) {
@@ -320,17 +339,41 @@ impl Fleet {
         is_first
     }
 
+    /// Notes that a stream of news follows these, and of each whether nobody did before; or why they are too many.
+    fn follow_all(
+        &self,
+        listener: &Arc<Listener>,
+        owned: Vec<(usize, String)>,
+    ) -> Result<Vec<(usize, String, bool)>, String> {
+        let (client, principal) = (listener.client.number(), listener.client.principal());
+        let mut followed = self.followed();
+        // Others may have come since the request was read.
+        let more: Vec<&str> = owned.iter().map(|(_, uri)| uri.as_str()).collect();
+        if let Some(why) = self.client_limits().refusal_of_subscriptions(followed.count(&listener.client), &more) {
+            return Err(why);
+        }
+        let known: HashSet<(usize, &str)> =
+            followed.resources.iter().map(|known| (known.server, known.uri.as_str())).collect();
+        let mut seen = HashSet::new();
+        let is_first: Vec<bool> = owned
+            .iter()
+            .map(|(server, uri)| !known.contains(&(*server, uri)) && seen.insert((*server, uri.as_str())))
+            .collect();
+        drop((known, seen));
+        followed.resources.extend(owned.iter().map(|(server, uri)| Follower {
+            server: *server,
+            uri: uri.clone(),
+            client,
+            principal: Arc::clone(principal),
+            how: How::Listening(Arc::clone(listener)),
+        }));
+        followed.listeners.push(Arc::clone(listener));
+        Ok(owned.into_iter().zip(is_first).map(|((server, uri), is_first)| (server, uri, is_first)).collect())
+    }
+
     /// Why `client` cannot subscribe to these as well, if it cannot.
     fn refusal_of_subscriptions(&self, client: &Client, more: &[&str]) -> Option<String> {
-        let known = {
-            let followed = self.followed();
-            let count = |of: &dyn Fn(&Follower) -> bool| followed.resources.iter().filter(|known| of(known)).count();
-            Subscriptions {
-                session: count(&|known| known.client == client.number()),
-                identity: count(&|known| known.principal == *client.principal()),
-                all: followed.resources.len(),
-            }
-        };
+        let known = self.followed().count(client);
         self.client_limits().refusal_of_subscriptions(known, more)
     }
 
@@ -387,42 +430,65 @@ impl Fleet {
         });
     }
 
-    /// The running server that has the resource, and can tell when it changes.
-    fn owner_of(&self, scope: Scope, uri: &str) -> Option<(usize, Arc<Connection>)> {
-        let view = self.view();
-        let tells = |&server: &usize| view.snapshot.servers()[server].offer.has_within("resources", "subscribe");
-        let owners = view.snapshot.owners_of_uri(scope, uri);
-        let others = view.snapshot.resource_servers(scope);
-        let server = owners.into_iter().find(tells).or_else(|| others.into_iter().find(tells))?;
-        Some((server, view.connections[server].clone()?))
-    }
-
-    /// What of the wanted news there will be.
-    fn honoured(&self, client: &Arc<Client>, to: &Arc<Answering>, id: Bytes, wanted: Filter) -> Arc<Listener> {
+    /// What of the wanted news there will be, and whose the followed resources are.
+    async fn honoured(self: &Arc<Self>, scope: Scope, wanted: Filter) -> (Filter, Vec<(usize, String)>) {
         let mut filter = wanted;
         let view = self.view();
         let is_offered = |capability: &str| {
             let servers = view.snapshot.servers().iter().enumerate();
-            let mut seen = servers.filter(|(index, _)| client.scope().sees(*index));
+            let mut seen = servers.filter(|(index, _)| scope.sees(*index));
             seen.any(|(_, server)| server.state == ServerState::Initializing || server.offer.has(capability))
         };
         filter.prompts &= is_offered("prompts");
         filter.resources &= is_offered("resources");
-        let uris = std::mem::take(&mut filter.uris);
-        filter.uris = uris.into_iter().filter(|uri| self.owner_of(client.scope(), uri).is_some()).collect();
-        let listener = Arc::new(Listener {
-            client: Arc::clone(client),
-            to: Arc::clone(to),
-            id,
-            filter,
-            is_acknowledged: Mutex::new(false),
-        });
-        self.followed().listeners.push(Arc::clone(&listener));
-        listener
+        let owned = self.owners_of(view, scope, std::mem::take(&mut filter.uris)).await;
+        filter.uris = owned.iter().map(|(_, uri)| uri.clone()).collect();
+        (filter, owned)
+    }
+
+    /// Whose these are, as far as anybody has them. Many are searched for beside the calls, for one request at a time.
+    async fn owners_of(self: &Arc<Self>, view: Arc<View>, scope: Scope, uris: Vec<String>) -> Vec<(usize, String)> {
+        let is_large = uris.len() > SEARCH_IN_PLACE;
+        let search = move || {
+            let mut budget = view.snapshot.uri_budget(uris.len());
+            let mut owner = |uri: &str| {
+                owner_of(&view, scope, uri, &mut budget).filter(|&server| view.connections[server].is_some())
+            };
+            uris.into_iter().filter_map(|uri| Some((owner(&uri)?, uri))).collect()
+        };
+        if !is_large {
+            return search();
+        }
+        let _turn = self.searching.lock().await;
+        match tokio::task::spawn_blocking(search).await {
+            Ok(found) => found,
+            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+            // The program is stopping.
+            Err(_) => Vec::new(),
+        }
     }
 
     fn followed(&self) -> MutexGuard<'_, Followed> {
         self.followed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The server that has the resource, and can tell when it changes.
+fn owner_of(view: &View, scope: Scope, uri: &str, budget: &mut UriBudget) -> Option<usize> {
+    let tells = |&server: &usize| view.snapshot.servers()[server].offer.has_within("resources", "subscribe");
+    let owners = view.snapshot.owners_of_uri(scope, uri, budget);
+    owners.into_iter().find(tells).or_else(|| view.snapshot.resource_servers(scope).into_iter().find(tells))
+}
+
+impl Followed {
+    /// How much is followed: by this client, by whoever it belongs to, and by all.
+    fn count(&self, client: &Client) -> Subscriptions {
+        let count = |of: &dyn Fn(&Follower) -> bool| self.resources.iter().filter(|known| of(known)).count();
+        Subscriptions {
+            session: count(&|known| known.client == client.number()),
+            identity: count(&|known| known.principal == *client.principal()),
+            all: self.resources.len(),
+        }
     }
 }
 

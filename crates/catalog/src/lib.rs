@@ -46,5 +46,5 @@ pub use names::{NamePolicy, NameStyle, Separator};
 pub use offer::{Hints, Offer};
 pub use secrets::Secrets;
 pub use server::{Dialect, Filled, Program, Remote, ServerName, ServerSpec, Transport};
-pub use snapshot::{Collision, Downtime, Missing, Route, Scope, ServerEntry, ServerState, Snapshot};
+pub use snapshot::{Collision, Downtime, Missing, Route, Scope, ServerEntry, ServerState, Snapshot, UriBudget};
 pub use uri_template::UriTemplate;

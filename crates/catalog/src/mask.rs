@@ -6,6 +6,7 @@
 mod arguments;
 mod names;
 mod text;
+mod wrappers;
 
 #[cfg(test)]
 mod tests;

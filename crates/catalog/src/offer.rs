@@ -9,6 +9,7 @@ use protocol::scan::{Span, member};
 use protocol::text;
 
 use crate::item::{Item, Kind};
+use crate::uri_template::Templates;
 
 /// How long a list may be kept and by whom. Modern servers say so; legacy servers do not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +52,10 @@ fn milliseconds(token: &[u8]) -> u64 {
     number.unwrap_or(0.0).clamp(0.0, LARGEST_SAFE) as u64
 }
 
+fn weight(items: &[Item]) -> usize {
+    items.iter().map(|item| item.definition.len()).sum()
+}
+
 /// What one server offers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Offer {
@@ -67,6 +72,10 @@ pub struct Offer {
     /// The same server as its modern handshake shows it, if it was met in both ways: the same items in the same order.
     pub modern: Option<Arc<Self>>,
     items: [Arc<[Item]>; 4],
+    /// What its items weigh: their definitions, in bytes, by kind.
+    weights: [usize; 4],
+    /// Its resource templates, compiled.
+    templates: Arc<Templates>,
     /// What was wrong with its items and had to be mended or left out, in words, by kind.
     notices: [Arc<[String]>; 4],
 }
@@ -83,6 +92,8 @@ impl Offer {
             hints: [Hints::NONE; 4],
             modern: None,
             items: Default::default(),
+            weights: [0; 4],
+            templates: Arc::default(),
             notices: Default::default(),
         }
     }
@@ -107,6 +118,7 @@ impl Offer {
                 return Err(kind);
             }
             // Most definitions are the same to the byte, and then need to be kept only once.
+            modern.weights[kind as usize] = weight(&in_order);
             modern.items[kind as usize] = if *in_order == **own { Arc::clone(own) } else { in_order.into() };
         }
         self.modern = Some(Arc::new(modern));
@@ -118,10 +130,28 @@ impl Offer {
         &self.items[kind as usize]
     }
 
-    /// Replaces its items of one kind.
+    /// Replaces its items of one kind. Where they are the same as before, the old ones are kept: who compares two offers
+    /// need not look at them again.
     pub fn set_items(&mut self, kind: Kind, items: Vec<Item>, hints: Hints) {
-        self.items[kind as usize] = items.into();
         self.hints[kind as usize] = hints;
+        if *self.items[kind as usize] == *items {
+            return;
+        }
+        if kind == Kind::Template {
+            self.templates = Arc::new(Templates::compile(&items));
+        }
+        self.weights[kind as usize] = weight(&items);
+        self.items[kind as usize] = items.into();
+    }
+
+    /// How many bytes the definitions of one kind have.
+    pub fn weight(&self, kind: Kind) -> usize {
+        self.weights[kind as usize]
+    }
+
+    /// Its resource templates, to compare URIs with.
+    pub fn templates(&self) -> &Templates {
+        &self.templates
     }
 
     /// What was wrong with its items of one kind, in words.

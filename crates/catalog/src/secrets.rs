@@ -54,7 +54,9 @@ impl Secrets {
     pub fn with<'s>(&self, more: impl IntoIterator<Item = &'s str>) -> Self {
         let credential = |text: &'s str| SCHEMES.iter().find_map(|scheme| text.strip_prefix(scheme)).unwrap_or(text);
         let more = more.into_iter().map(|text| credential(text.trim()).trim());
-        let mut all: Vec<Box<str>> = self.0.iter().cloned().chain(more.map(Box::from)).collect();
+        // A server that logs JSON writes them with escapes.
+        let written = |text: &'s str| [Some(Box::from(text)), as_in_json(text)].into_iter().flatten();
+        let mut all: Vec<Box<str>> = self.0.iter().cloned().chain(more.flat_map(written)).collect();
         all.retain(|secret| secret.chars().count() >= SHORTEST);
         // One may be a part of another.
         all.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
@@ -75,6 +77,13 @@ impl Secrets {
         }
         shown
     }
+}
+
+/// A secret as it stands in JSON, if that is different.
+fn as_in_json(secret: &str) -> Option<Box<str>> {
+    let mut written = Vec::new();
+    protocol::text::encode_inner(secret, &mut written);
+    String::from_utf8(written).ok().filter(|written| written != secret).map(String::into_boxed_str)
 }
 
 /// The secrets among the arguments of a command.
@@ -133,6 +142,13 @@ mod tests {
     fn a_credential_is_hidden_without_its_scheme_too() {
         let secrets = of(r#"{"url": "http://x", "headers": {"Authorization": "Bearer hunter2"}}"#);
         assert_eq!(secrets.hide("you sent Bearer hunter2 (hunter2)"), "you sent Bearer *** (***)");
+    }
+
+    #[test]
+    fn a_secret_is_hidden_in_json_too() {
+        let secrets = Secrets::default().with([r#"hun"ter\2"#]);
+        let logged = serde_json::json!({"level": "info", "password": r#"hun"ter\2"#}).to_string();
+        assert_eq!(secrets.hide(&logged), r#"{"level":"info","password":"***"}"#);
     }
 
     #[test]

@@ -22,7 +22,7 @@ mod tests;
 
 pub use missing::Missing;
 pub use pages::ITEMS_PER_PAGE;
-pub use resources::Collision;
+pub use resources::{Collision, UriBudget};
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -34,7 +34,6 @@ use crate::item::{Item, Kind};
 use crate::names::{NameStyle, Separator};
 use crate::offer::{Hints, Offer};
 use crate::server::ServerName;
-use crate::uri_template::UriTemplate;
 use names::Names;
 use pages::Pages;
 
@@ -156,10 +155,8 @@ pub struct Snapshot {
     separator: Separator,
     /// Servers may join at any time.
     is_growing: bool,
-    /// By kind.
-    names: [OnceLock<Names>; 4],
-    /// The templates that can be read, with the servers that have them.
-    templates: OnceLock<Vec<(usize, UriTemplate)>>,
+    /// By kind. Shared with the snapshot before if nothing of that kind is different.
+    names: [Arc<OnceLock<Names>>; 4],
     pages_of_all: Pages,
     /// By server. Few are ever asked for alone.
     pages_of_one: Box<[OnceLock<Box<Pages>>]>,
@@ -174,8 +171,35 @@ impl Snapshot {
             separator,
             is_growing: false,
             names: Default::default(),
-            templates: OnceLock::new(),
             pages_of_all: Pages::default(),
+        }
+    }
+
+    /// The snapshot that comes after `before`. Names that are the same are not made again.
+    #[must_use]
+    pub fn following(mut self, before: &Self) -> Self {
+        let has_same_names = |kind: Kind| {
+            let is_same = |(one, other): (&ServerEntry, &ServerEntry)| {
+                one.name == other.name && Arc::ptr_eq(one.offer.items(kind), other.offer.items(kind))
+            };
+            self.servers.len() == before.servers.len() && self.servers.iter().zip(&before.servers).all(is_same)
+        };
+        for kind in Kind::ALL.into_iter().filter(|&kind| has_same_names(kind)).collect::<Vec<_>>() {
+            self.names[kind as usize] = Arc::clone(&before.names[kind as usize]);
+        }
+        self
+    }
+
+    /// How many items must be named that are not named yet.
+    pub fn unnamed(&self) -> usize {
+        let count = |kind: Kind| self.servers.iter().map(|server| server.offer.items(kind).len()).sum::<usize>();
+        Kind::ALL.into_iter().filter(|&kind| self.names[kind as usize].get().is_none()).map(count).sum()
+    }
+
+    /// Makes all names now, so that nobody who looks one up has to wait for it.
+    pub fn make_names(&self) {
+        for kind in Kind::ALL {
+            self.names(kind);
         }
     }
 

@@ -1,26 +1,35 @@
 //! Whether a URI could have come from a URI template (RFC 6570), to know which server to ask for it.
 //!
 //! A template becomes a small program that is run over the URI with all its possibilities side by side, so the work is
-//! at most the length of one times the length of the other, whatever a hostile server writes. Where real servers are
-//! looser than the RFC, so is this: asking one server in vain is better than not asking the one that has it.
+//! at most the length of one times the length of the other, whatever a hostile server writes. What a server's templates
+//! occupy and what one request may spend on matching are bounded as well. Where real servers are looser than the RFC, so
+//! is this: asking one server in vain is better than not asking the one that has it.
 
 mod compile;
+
+use crate::item::Item;
 
 /// Longer URIs are not looked at. Everybody else's limit is below this.
 const LONGEST_URI: usize = 8192;
 
-/// How many steps of programs may be visited to find out which templates of a server fit a URI: about ten milliseconds. A
-/// real template takes a few for each character of the URI.
-const STEPS_PER_SERVER: usize = 1_000_000;
+/// Steps of all compiled templates of one server, plus one for each of their bytes. A real template has fewer than 200.
+pub const STEPS_PER_SERVER: usize = 200_000;
+
+/// How many steps of programs one URI of a request may have visited, all servers together: about ten milliseconds. A real
+/// template that fits takes a few for each character of the URI; one that does not fit is usually refused after a few.
+pub const STEPS_PER_URI: usize = 1_000_000;
+
+/// The same for all URIs of a request: about a tenth of a second.
+pub const STEPS_PER_REQUEST: usize = 10_000_000;
 
 /// How much work may still be done.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Budget(usize);
 
 impl Budget {
-    /// Enough for all templates of a server.
-    pub fn new() -> Self {
-        Self(STEPS_PER_SERVER)
+    /// So many steps.
+    pub fn new(steps: usize) -> Self {
+        Self(steps)
     }
 
     /// Whether there was enough left.
@@ -31,9 +40,44 @@ impl Budget {
     }
 }
 
-impl Default for Budget {
-    fn default() -> Self {
-        Self::new()
+/// The templates of one server that URIs are compared with.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Templates {
+    compiled: Vec<UriTemplate>,
+    /// How many were not compiled because those before them took all the room.
+    left_out: usize,
+}
+
+impl Templates {
+    /// Compiles as many as there is room for. Malformed ones match nothing.
+    pub fn compile(items: &[Item]) -> Self {
+        let mut room = Budget::new(STEPS_PER_SERVER);
+        let mut templates = Self::default();
+        for (index, item) in items.iter().enumerate() {
+            let template = UriTemplate::parse(&item.id);
+            if !room.spend(item.id.len() + template.as_ref().map_or(0, |template| template.steps.len())) {
+                templates.left_out = items.len() - index;
+                break;
+            }
+            templates.compiled.extend(template);
+        }
+        templates.compiled.shrink_to_fit();
+        templates
+    }
+
+    /// How many are not compared with URIs because there was no room for them.
+    pub fn left_out(&self) -> usize {
+        self.left_out
+    }
+
+    /// Whether there is nothing to compare a URI with.
+    pub fn is_empty(&self) -> bool {
+        self.compiled.is_empty()
+    }
+
+    /// Whether any of them fits. What could not be found out within the budget does not.
+    pub fn match_any(&self, uri: &str, budget: &mut Budget) -> bool {
+        self.compiled.iter().any(|template| template.matches_within(uri, budget))
     }
 }
 
@@ -113,12 +157,12 @@ impl UriTemplate {
 
     /// Whether some values would make `uri` of the template.
     pub fn matches(&self, uri: &str) -> bool {
-        self.matches_within(uri, &mut Budget::new())
+        self.matches_within(uri, &mut Budget::new(STEPS_PER_URI))
     }
 
     /// The same within a budget for several templates. What would exceed it does not match.
     pub fn matches_within(&self, uri: &str, budget: &mut Budget) -> bool {
-        if uri.len() > LONGEST_URI || !budget.spend(self.steps.len()) {
+        if uri.len() > LONGEST_URI || !self.begins_like(uri, budget) || !budget.spend(self.steps.len()) {
             return false;
         }
         let mut run = Run { steps: &self.steps, now: Vec::new(), seen: vec![0; self.steps.len() + 1], round: 0 };
@@ -134,6 +178,18 @@ impl UriTemplate {
             }
         }
         run.seen[self.steps.len()] == run.round
+    }
+
+    /// Whether the text before the first expression fits. Most templates are of another scheme or host, and refused here.
+    fn begins_like(&self, uri: &str, budget: &mut Budget) -> bool {
+        let mut symbols = symbols(uri);
+        for step in &self.steps {
+            let Step::Literal(literal) = step else { break };
+            if !budget.spend(1) || !symbols.next().is_some_and(|symbol| literal.is_same_as(symbol)) {
+                return false;
+            }
+        }
+        true
     }
 }
 

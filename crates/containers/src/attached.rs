@@ -22,7 +22,7 @@ use upstream::failure::Cause;
 use upstream::stderr::Tail;
 use upstream::stream::{Sink, Source};
 use upstream::wire::Wire;
-use upstream::{Connection, Ending, Outbox, Phase, Signs, Stop, Upstream, Watcher};
+use upstream::{Connection, Ending, Outbox, Phase, Signs, Stop, Upstream, Watcher, tell_changed, tell_running};
 
 use crate::engine::Engine;
 use crate::house::House;
@@ -65,7 +65,7 @@ pub(crate) async fn live(
             Some(Err(trouble)) => return upstream.ended(&**watcher, &Arc::new(not_started(upstream, trouble))),
             None => return upstream.ended(&**watcher, &Arc::new(Ending::Stopped)),
         };
-        let mut ending = Arc::new(serve(upstream, &mut live, &**watcher, era, &mut stop).await);
+        let mut ending = Arc::new(serve(upstream, &mut live, watcher, era, &mut stop).await);
         // As with programs: some that know only one era end when they hear the other first.
         if era.is_none() && !upstream.manners.tools_only && ended_over_greeting(&live, &ending) {
             live.connection.end(&ending);
@@ -208,7 +208,7 @@ fn ended_over_greeting(live: &Live, ending: &Ending) -> bool {
 async fn serve(
     upstream: &Upstream,
     live: &mut Live,
-    watcher: &dyn Watcher,
+    watcher: &Arc<dyn Watcher>,
     era: Option<Era>,
     stop: &mut watch::Receiver<Stop>,
 ) -> Ending {
@@ -225,12 +225,12 @@ async fn serve(
         },
     };
     tracing::debug!(server = %upstream.spec.name, era = ?offer.era, tools = offer.items(Kind::Tool).len(), "server is running");
-    watcher.running(upstream.index, connection, offer.clone());
+    tell_running(watcher, upstream.index, connection, offer.clone()).await;
     tokio::select! {
         biased;
         _ = stop.wait_for(|&stop| stop > Stop::Never) => Ending::Stopped,
         cause = &mut last_breath => failed(Phase::Runtime, cause.hiding(&upstream.spec.secrets)),
-        () = upstream.manners.follow_changes(connection, offer, |offer| watcher.changed(upstream.index, offer)) => {
+        () = upstream.manners.follow_changes(connection, offer, |offer| tell_changed(watcher, connection, offer)) => {
             Ending::Stopped
         }
     }

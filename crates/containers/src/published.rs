@@ -245,8 +245,8 @@ impl Watcher for Tenant {
         self.outer.running(index, connection, offer);
     }
 
-    fn changed(&self, index: usize, offer: Arc<Offer>) {
-        self.outer.changed(index, offer);
+    fn changed(&self, connection: &Arc<Connection>, offer: Arc<Offer>) {
+        self.outer.changed(connection, offer);
     }
 
     fn introduced_anew(self: Arc<Self>, server: &Arc<Connection>) {

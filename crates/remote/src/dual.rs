@@ -62,12 +62,12 @@ impl ModernSide {
     }
 
     /// Follows the changes of both handshakes; `changed` hears what the server offers in both ways.
-    pub(crate) async fn follow(
+    pub(crate) async fn follow<T: Future<Output = ()>>(
         &self,
         upstream: &Upstream,
         legacy: &Arc<Connection>,
         offer: Offer,
-        changed: impl Fn(Offer),
+        changed: impl Fn(Offer) -> T,
     ) {
         let of_legacy = watch::Sender::new(Arc::new(offer.clone()));
         let of_modern = watch::Sender::new(Arc::new(self.offer.clone()));
@@ -82,15 +82,19 @@ impl ModernSide {
                 };
                 drop(timeout(AGREEMENT_PATIENCE, agreement).await);
                 let (offer, modern) = (Offer::clone(&legacy_offers.borrow()), Arc::clone(&modern_offers.borrow()));
-                changed(self.joined(legacy, offer, &modern));
+                changed(self.joined(legacy, offer, &modern)).await;
             }
         };
         let legacy_changed = |offer| {
             of_legacy.send_replace(offer);
             // It need not say so in both ways.
             self.contact.connection.note_change(&Kind::ALL);
+            std::future::ready(())
         };
-        let modern_changed = |offer| drop(of_modern.send_replace(offer));
+        let modern_changed = |offer| {
+            of_modern.send_replace(offer);
+            std::future::ready(())
+        };
         tokio::select! {
             () = upstream.manners.follow_changes(legacy, offer, legacy_changed) => {}
             () = upstream.manners.follow_changes(&self.contact.connection, self.offer.clone(), modern_changed) => {}

@@ -38,7 +38,7 @@ use catalog::{Kind, Offer, Transport};
 use tokio::sync::watch;
 use tokio::time::timeout;
 use upstream::failure::Cause;
-use upstream::{Ending, Phase, Stop, Upstream, Watcher};
+use upstream::{Ending, Phase, Stop, Upstream, Watcher, tell_changed, tell_running};
 
 use crate::approach::meet;
 
@@ -77,10 +77,10 @@ async fn live(upstream: Upstream, watcher: Arc<dyn Watcher>, mut stop: watch::Re
         Some(modern) => modern.joined_at_first(&contact.connection, offer.clone()),
         None => contact.screened(offer.clone()),
     };
-    watcher.running(upstream.index, &contact.connection, shown);
+    tell_running(&watcher, upstream.index, &contact.connection, shown).await;
 
     let following = async {
-        let changed = |offer: Offer| watcher.changed(upstream.index, Arc::new(offer));
+        let changed = |offer: Offer| tell_changed(&watcher, &contact.connection, Arc::new(offer));
         match &contact.modern {
             Some(modern) => modern.follow(&upstream, &contact.connection, offer, changed).await,
             None => {

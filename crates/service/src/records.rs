@@ -9,15 +9,20 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use catalog::{Kind, Offer};
 use registry::{AuditNote, Error, ListedTool, ServerId, StatusChange, Store, Timestamp};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
+use crate::keeper::catalogue;
+
 /// So many changes of one server may wait.
 const MOST_CHANGES: usize = 64;
 /// So many notes of what administrators did may wait.
 const MOST_NOTES: usize = 4096;
+/// Definitions of more bytes are taken apart on a thread of their own.
+const READ_IN_PLACE: usize = 64 << 10;
 /// How long to wait before the database is tried again, at first and at most.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -51,7 +56,8 @@ struct Pending {
 #[derive(Debug, Default)]
 struct Backlog {
     changes: VecDeque<Change>,
-    tools: Option<Arc<[ListedTool]>>,
+    /// What lists its tools. They are taken out when they are written.
+    tools: Option<Arc<Offer>>,
     looked_at: Option<Timestamp>,
 }
 
@@ -84,7 +90,7 @@ impl Operation {
 /// One thing to be written.
 enum Work {
     Change(ServerId, Change),
-    Tools(ServerId, Arc<[ListedTool]>),
+    Tools(ServerId, Arc<Offer>),
     LookedAt(ServerId, Timestamp),
     Note(Operation),
 }
@@ -101,8 +107,8 @@ impl Records {
     }
 
     /// A server has these tools now.
-    pub(crate) fn tools(&self, server: ServerId, tools: Arc<[ListedTool]>) {
-        self.add(server, |backlog| backlog.tools = Some(tools));
+    pub(crate) fn tools(&self, server: ServerId, offer: Arc<Offer>) {
+        self.add(server, |backlog| backlog.tools = Some(offer));
     }
 
     /// A server was looked at, and nothing changed.
@@ -330,10 +336,22 @@ impl Work {
     async fn write(&self, store: &Store) -> Result<(), Error> {
         match self {
             Self::Change(server, change) => store.set_status(*server, change.told()).await.map(drop),
-            Self::Tools(server, tools) => store.replace_tools(*server, tools).await.map(drop),
+            Self::Tools(server, offer) => store.replace_tools(*server, &tools_of(offer).await).await.map(drop),
             Self::LookedAt(server, at) => store.note_health_check(*server, *at).await,
             Self::Note(operation) => operation.write(store).await,
         }
+    }
+}
+
+/// The tools of an offer, read on a thread that serves no calls if there are many.
+async fn tools_of(offer: &Arc<Offer>) -> Arc<[ListedTool]> {
+    if offer.weight(Kind::Tool) <= READ_IN_PLACE {
+        return catalogue::tools_of(offer);
+    }
+    let offer = Arc::clone(offer);
+    match tokio::task::spawn_blocking(move || catalogue::tools_of(&offer)).await {
+        Ok(tools) => tools,
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
     }
 }
 
@@ -362,7 +380,7 @@ mod tests {
     fn work_of(records: &Records) -> Vec<String> {
         let told = |work: Work| match work {
             Work::Change(_, change) => change.change.status.to_string(),
-            Work::Tools(_, tools) => format!("{} tools", tools.len()),
+            Work::Tools(_, offer) => format!("{} tools", offer.items(Kind::Tool).len()),
             Work::LookedAt(..) => "looked at".to_owned(),
             Work::Note(operation) => operation.note.action,
         };
@@ -377,9 +395,10 @@ mod tests {
     fn what_happens_to_a_server_is_written_in_order_and_its_tools_once() {
         let (records, server) = (Records::default(), ServerId::fresh());
         records.change(server, StatusChange::to(Status::Connecting));
-        records.tools(server, [].into());
+        let offer = Arc::new(Offer::new(protocol::Era::Legacy));
+        records.tools(server, Arc::clone(&offer));
         records.change(server, StatusChange::to(Status::Connected));
-        records.tools(server, [].into());
+        records.tools(server, offer);
         records.looked_at(server, Timestamp::now());
         records.note(note("server.register"));
         assert_eq!(work_of(&records), ["connecting", "connected", "0 tools", "looked at", "server.register"]);

@@ -56,6 +56,10 @@ pub struct Settings {
     pub pinned_tools: Vec<String>,
     /// What a server may answer to `initialize` or `server/discover`, instructions included, in kB.
     pub server_handshake_kb: u32,
+    /// The instructions of one server, in kB.
+    pub server_instructions_kb: u32,
+    /// The instructions of all servers, in kB.
+    pub all_instructions_kb: u32,
     /// Pages of one list of a server.
     pub server_list_pages: u32,
     /// Everything one server lists, in kB.
@@ -97,6 +101,8 @@ impl Default for Settings {
             store_payloads: false,
             pinned_tools: Vec::new(),
             server_handshake_kb: Limit::Handshake.default_value(),
+            server_instructions_kb: Limit::Instructions.default_value(),
+            all_instructions_kb: Limit::AllInstructions.default_value(),
             server_list_pages: Limit::Pages.default_value(),
             server_catalog_kb: Limit::Catalog.default_value(),
             all_catalogs_kb: Limit::AllCatalogs.default_value(),
@@ -120,6 +126,8 @@ impl Settings {
     fn server_limit(&self, limit: Limit) -> u32 {
         match limit {
             Limit::Handshake => self.server_handshake_kb,
+            Limit::Instructions => self.server_instructions_kb,
+            Limit::AllInstructions => self.all_instructions_kb,
             Limit::Pages => self.server_list_pages,
             Limit::Catalog => self.server_catalog_kb,
             Limit::AllCatalogs => self.all_catalogs_kb,
@@ -186,7 +194,7 @@ impl Keeper {
 const DAY_MS: i64 = 24 * 3600 * 1000;
 
 /// What whole numbers may be, by name: from, to, and whether -1 means that there is no limit.
-pub const RANGES: [(&str, i64, i64, bool); 25] = [
+pub const RANGES: [(&str, i64, i64, bool); 27] = [
     ("timeout_ms", 1, DAY_MS, false),
     ("mcp_timeout_ms", 1, DAY_MS, false),
     ("concurrent_limit", 1, 100_000, false),
@@ -204,6 +212,8 @@ pub const RANGES: [(&str, i64, i64, bool); 25] = [
     ("keep_history_days", 1, 36_500, false),
     ("keep_history", 0, 100_000_000, false),
     range_of(Limit::Handshake),
+    range_of(Limit::Instructions),
+    range_of(Limit::AllInstructions),
     range_of(Limit::Pages),
     range_of(Limit::Catalog),
     range_of(Limit::AllCatalogs),

@@ -134,10 +134,15 @@ impl Connection {
         self.write(&ask.to_bytes(address)).unwrap_or_else(|error| panic!("could not send {ask:?}: {error}"));
     }
 
+    /// Sends a request, and waits for no answer.
+    pub fn try_send(&mut self, ask: &Ask) -> io::Result<()> {
+        let address = self.writer.peer_addr()?;
+        self.write(&ask.to_bytes(address))
+    }
+
     /// Sends a request and reads its whole answer. `None` if the other side is gone before that.
     pub fn try_fetch(&mut self, ask: &Ask) -> Option<(u16, Vec<u8>)> {
-        let address = self.writer.peer_addr().ok()?;
-        self.write(&ask.to_bytes(address)).ok()?;
+        self.try_send(ask).ok()?;
         let mut answer = self.try_answer().ok()??;
         Some((answer.status, answer.try_bytes().ok()?))
     }

@@ -76,6 +76,9 @@ impl Manners {
         };
         let first = if era == Some(Era::Modern) { "server/discover" } else { "initialize" };
         let mut met = timeout_at(deadline, greeting).await.map_err(|_| too_slow(first))??;
+        let instructions = met.offer.instructions.as_ref().map_or(0, |text| text.len());
+        let added = connection.limits().add_instructions(connection.index(), instructions);
+        added.map_err(|over| Cause::TooMuch { method: first, over })?;
         connection.settle_era(met.offer.era);
         greeted(met.revision.as_deref());
         if met.offer.era == Era::Legacy {
@@ -196,13 +199,18 @@ impl Manners {
             return Err(Cause::Nonsense { method: "server/discover", problem });
         }
         Ok(Met {
-            offer: offer(Era::Modern, &answer.line, result, "server/discover")?,
+            offer: offer(Era::Modern, &answer.line, result, "server/discover", connection.limits())?,
             revision: Some(protocol::revision::MODERN.to_owned()),
         })
     }
 
     /// Lists anew whatever the server says has changed; a modern server is asked to say so.
-    pub async fn follow_changes(&self, connection: &Arc<Connection>, offer: Offer, changed: impl Fn(Arc<Offer>)) {
+    pub async fn follow_changes<T: Future<Output = ()>>(
+        &self,
+        connection: &Arc<Connection>,
+        offer: Offer,
+        changed: impl Fn(Arc<Offer>) -> T,
+    ) {
         let hearing = async {
             if connection.era() == Era::Modern && !self.tools_only {
                 connection.keep_listening(&offer).await;
@@ -216,7 +224,12 @@ impl Manners {
         }
     }
 
-    async fn relist(&self, connection: &Connection, mut offer: Offer, changed: impl Fn(Arc<Offer>)) {
+    async fn relist<T: Future<Output = ()>>(
+        &self,
+        connection: &Connection,
+        mut offer: Offer,
+        changed: impl Fn(Arc<Offer>) -> T,
+    ) {
         let server = connection.server();
         let mut pause = SHORTEST_PAUSE;
         loop {
@@ -246,7 +259,7 @@ impl Manners {
                     }
                 }
             }
-            changed(Arc::new(offer.clone()));
+            changed(Arc::new(offer.clone())).await;
             sleep(pause).await;
         }
     }
@@ -275,7 +288,7 @@ fn initialized(answer: &Answer, limits: &ServerLimits) -> Result<Met, Cause> {
     let result = object(answer, "initialize", limits)?;
     let revision = member(&answer.line, result, "protocolVersion");
     let revision = revision.and_then(|span| text::decode(span.of(&answer.line))).map(|text| text.into_owned());
-    Ok(Met { offer: offer(Era::Legacy, &answer.line, result, "initialize")?, revision })
+    Ok(Met { offer: offer(Era::Legacy, &answer.line, result, "initialize", limits)?, revision })
 }
 
 /// The `result` of a handshake.
@@ -290,7 +303,7 @@ fn object(answer: &Answer, method: &'static str, limits: &ServerLimits) -> Resul
 }
 
 /// What a server says of itself. Clients are shown it, and we look at it often, so it must not be of any size.
-fn offer(era: Era, line: &Bytes, result: Span, method: &'static str) -> Result<Offer, Cause> {
+fn offer(era: Era, line: &Bytes, result: Span, method: &'static str, limits: &ServerLimits) -> Result<Offer, Cause> {
     let checked = |what: &str, value: Span| match catalog::limits::excess_of_introduction(value.of(line)) {
         None => Ok(Bytes::copy_from_slice(value.of(line))),
         Some(excess) => Err(Cause::Nonsense { method, problem: format!("a `{what}` that {excess}") }),
@@ -311,18 +324,36 @@ fn offer(era: Era, line: &Bytes, result: Span, method: &'static str) -> Result<O
         offer.info = info;
     }
     let instructions = member(line, result, "instructions").and_then(|text| text::decode(text.of(line)));
-    offer.instructions = instructions.filter(|text| !text.trim().is_empty()).map(|text| Arc::from(&*text));
+    let instructions = instructions.filter(|text| !text.trim().is_empty());
+    let bytes = instructions.as_ref().map_or(0, |text| text.len());
+    let checked = limits.check(Limit::Instructions, "its instructions are", bytes);
+    checked.map_err(|over| Cause::TooMuch { method, over })?;
+    offer.instructions = instructions.map(|text| Arc::from(&*text));
     Ok(offer)
 }
 
 impl Listing {
     /// Tells what was wrong with the list unless that is known already, and makes it part of what the server offers.
     fn put_into(self, offer: &mut Offer, kind: Kind, connection: &Connection) {
+        let server = connection.server();
         for notice in self.notices.iter().filter(|notice| !offer.notices(kind).contains(notice)) {
-            tracing::warn!(server = %connection.server(), "clients would refuse a whole list for what this server lists; {notice}");
+            tracing::warn!(%server, "clients would refuse a whole list for what this server lists; {notice}");
         }
         offer.set_items(kind, self.items, self.hints);
-        offer.set_notices(kind, self.notices);
+        let mut notices = self.notices;
+        if kind == Kind::Template
+            && let left_out @ 1.. = offer.templates().left_out()
+        {
+            let notice = format!(
+                "{left_out} resource templates are listed but not compared with URIs: the others take all the room that one \
+                 server has"
+            );
+            if !offer.notices(kind).contains(&notice) {
+                tracing::warn!(%server, "{notice}");
+            }
+            notices.push(notice);
+        }
+        offer.set_notices(kind, notices);
     }
 }
 

@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::connection::Connection;
 use crate::failure::{Cause, Ending, Phase};
-use crate::lifecycle::{Stop, Upstream, Watcher};
+use crate::lifecycle::{Stop, Upstream, Watcher, tell_changed, tell_running};
 use crate::lineage;
 use crate::outbox::Outbox;
 use crate::process::{Process, StartError, Streams};
@@ -70,7 +70,7 @@ pub(crate) async fn live(
                 return upstream.ended(&**watcher, &Arc::new(Ending::Failed { phase: Phase::Startup, cause }));
             }
         };
-        let mut ending = Arc::new(serve(upstream, &mut live, &**watcher, era, &mut stop).await);
+        let mut ending = Arc::new(serve(upstream, &mut live, watcher, era, &mut stop).await);
         // Some servers that know only one era end when they hear the other first: a second one is met in the other.
         if era.is_none() && !upstream.manners.tools_only && live.connection.ended_over_greeting(&ending) {
             let other = upstream.manners.first_era_now().other();
@@ -133,7 +133,7 @@ fn start(upstream: &Upstream, program: &Program, watcher: &Arc<dyn Watcher>) -> 
 async fn serve(
     upstream: &Upstream,
     live: &mut Live,
-    watcher: &dyn Watcher,
+    watcher: &Arc<dyn Watcher>,
     era: Option<Era>,
     stop: &mut watch::Receiver<Stop>,
 ) -> Ending {
@@ -153,13 +153,13 @@ async fn serve(
         },
     };
     tracing::debug!(server = %upstream.spec.name, era = ?offer.era, tools = offer.items(Kind::Tool).len(), "server is running");
-    watcher.running(upstream.index, connection, offer.clone());
+    tell_running(watcher, upstream.index, connection, offer.clone()).await;
 
     tokio::select! {
         biased;
         _ = stop.wait_for(|&stop| stop > Stop::Never) => Ending::Stopped,
         cause = &mut last_breath => failed(Phase::Runtime, cause),
-        () = upstream.manners.follow_changes(connection, offer, |offer| watcher.changed(upstream.index, offer)) => {
+        () = upstream.manners.follow_changes(connection, offer, |offer| tell_changed(watcher, connection, offer)) => {
             Ending::Stopped
         }
     }

@@ -61,7 +61,7 @@ pub use connection::{Connection, Request};
 pub use failure::{CallError, Ending, Phase, Report};
 pub use holder::Holder;
 pub use housing::{Housing, Tenancy, Usage};
-pub use lifecycle::{Finding, Life, Living, Probe, Stop, Upstream, Watcher};
+pub use lifecycle::{Finding, Life, Living, Probe, Stop, Upstream, Watcher, tell_changed, tell_running};
 pub use limits::{Limit, OverLimit, ServerLimits};
 pub use outbox::Outbox;
 pub use signs::Signs;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use catalog::{Offer, ServerSpec, Transport};
+use catalog::{Kind, Offer, ServerSpec, Transport};
 use protocol::Envelope;
 use tokio::sync::watch;
 
@@ -39,8 +39,8 @@ pub enum Stop {
 pub trait Watcher: Send + Sync + std::fmt::Debug {
     /// The server is ready.
     fn running(&self, index: usize, connection: &Arc<Connection>, offer: Offer);
-    /// What a running server offers has changed.
-    fn changed(&self, index: usize, offer: Arc<Offer>);
+    /// What a running server offers has changed. May come after `ended` of that connection, and means nothing then.
+    fn changed(&self, connection: &Arc<Connection>, offer: Arc<Offer>);
     /// A running server had forgotten us and knows us again, but nothing of what it was told before.
     fn introduced_anew(self: Arc<Self>, server: &Arc<Connection>);
     /// A running server says something that is about no open request.
@@ -61,6 +61,37 @@ pub trait Watcher: Send + Sync + std::fmt::Debug {
     }
     /// The server failed, and this is all there is to know. Comes after `ended`, when its last words are in.
     fn reported(&self, index: usize, report: Report);
+}
+
+/// With more items than these, everybody is told of an offer on a thread of its own: names are made of all of them.
+const TOLD_IN_PLACE: usize = 500;
+
+/// Tells that the server is ready. Waits until everybody knows.
+pub async fn tell_running(watcher: &Arc<dyn Watcher>, index: usize, connection: &Arc<Connection>, offer: Offer) {
+    let (is_large, watcher, connection) = (is_large(&offer), Arc::clone(watcher), Arc::clone(connection));
+    beside_calls(is_large, move || watcher.running(index, &connection, offer)).await;
+}
+
+/// Tells that what a running server offers has changed. Waits until everybody knows.
+pub async fn tell_changed(watcher: &Arc<dyn Watcher>, connection: &Arc<Connection>, offer: Arc<Offer>) {
+    let (is_large, watcher, connection) = (is_large(&offer), Arc::clone(watcher), Arc::clone(connection));
+    beside_calls(is_large, move || watcher.changed(&connection, offer)).await;
+}
+
+fn is_large(offer: &Offer) -> bool {
+    Kind::ALL.into_iter().map(|kind| offer.items(kind).len()).sum::<usize>() > TOLD_IN_PLACE
+}
+
+/// Does something here, or on a thread that serves no calls.
+async fn beside_calls(is_large: bool, work: impl FnOnce() + Send + 'static) {
+    if !is_large {
+        return work();
+    }
+    match tokio::task::spawn_blocking(work).await {
+        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        // Else it is done, or the program is stopping.
+        _ => {}
+    }
 }
 
 /// The life of a server that is no program of ours, from start to end.
@@ -146,5 +177,34 @@ impl Upstream {
         if let Some(report) = Report::new(ending, last_words) {
             watcher.reported(self.index, report);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Poll;
+
+    use super::*;
+
+    #[test]
+    fn a_large_offer_leaves_the_thread_to_others_until_everybody_knows_it() {
+        let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
+        runtime.block_on(async {
+            for is_large in [false, true] {
+                // The only other thread has something else to do until it is told, so nothing can be done there yet.
+                let (go_on, wait) = std::sync::mpsc::channel::<()>();
+                let occupied = tokio::task::spawn_blocking(move || wait.recv());
+                let (done, is_done) = std::sync::mpsc::channel();
+                let mut telling = std::pin::pin!(beside_calls(is_large, move || done.send(()).unwrap()));
+                let first = std::future::poll_fn(|context| Poll::Ready(telling.as_mut().poll(context))).await;
+                assert_eq!(first.is_pending(), is_large);
+                go_on.send(()).unwrap();
+                if first.is_pending() {
+                    telling.await;
+                }
+                is_done.try_recv().expect("whoever waits for it knows that it is done");
+                occupied.await.unwrap().unwrap();
+            }
+        });
     }
 }

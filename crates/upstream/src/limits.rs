@@ -23,6 +23,10 @@ const MB: usize = 1 << 20;
 pub enum Limit {
     /// The answer to `initialize` or `server/discover`: instructions, name, version, capabilities.
     Handshake,
+    /// The instructions of one server. All of them are sent to every client that connects.
+    Instructions,
+    /// The instructions of all servers.
+    AllInstructions,
     /// Pages of one list.
     Pages,
     /// Everything one server lists: tools, prompts, resources and templates.
@@ -43,8 +47,10 @@ pub enum Limit {
 
 impl Limit {
     /// Every limit.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Handshake,
+        Self::Instructions,
+        Self::AllInstructions,
         Self::Pages,
         Self::Catalog,
         Self::AllCatalogs,
@@ -59,6 +65,8 @@ impl Limit {
     pub const fn setting(self) -> &'static str {
         match self {
             Self::Handshake => "server_handshake_kb",
+            Self::Instructions => "server_instructions_kb",
+            Self::AllInstructions => "all_instructions_kb",
             Self::Pages => "server_list_pages",
             Self::Catalog => "server_catalog_kb",
             Self::AllCatalogs => "all_catalogs_kb",
@@ -78,14 +86,14 @@ impl Limit {
     /// What holds where nothing else is set, as it is written in a setting.
     pub const fn default_value(self) -> u32 {
         match self {
-            Self::Handshake => 1 << 10,
+            Self::Handshake | Self::AllInstructions => 1 << 10,
+            Self::Instructions => 64,
             Self::Pages => 1_000,
             Self::Catalog | Self::Requests => 32 << 10,
-            Self::AllCatalogs => 256 << 10,
+            Self::AllCatalogs => 128 << 10,
             Self::Notification => 4 << 10,
-            Self::Message => 512 << 10,
-            Self::Undelivered => 1 << 20,
-            Self::AllUndelivered => 2 << 20,
+            Self::Message | Self::Undelivered => 256 << 10,
+            Self::AllUndelivered => 512 << 10,
         }
     }
 
@@ -163,13 +171,21 @@ pub struct ServerLimits {
     by: ChangedBy,
     /// Bytes that each server lists, by kind.
     catalogs: Mutex<BTreeMap<usize, [usize; 4]>>,
+    /// Bytes of the instructions of each server that has any.
+    instructions: Mutex<BTreeMap<usize, usize>>,
     undelivered: AtomicUsize,
 }
 
 impl ServerLimits {
     fn new(by: ChangedBy) -> Arc<Self> {
         let most = Limit::ALL.map(|limit| AtomicUsize::new(limit.default_value() as usize * limit.unit()));
-        Arc::new(Self { most, by, catalogs: Mutex::default(), undelivered: AtomicUsize::new(0) })
+        Arc::new(Self {
+            most,
+            by,
+            catalogs: Mutex::default(),
+            instructions: Mutex::default(),
+            undelivered: AtomicUsize::new(0),
+        })
     }
 
     /// The defaults, which settings of the service change.
@@ -198,7 +214,13 @@ impl ServerLimits {
     #[must_use]
     pub fn apart(&self) -> Arc<Self> {
         let most = Limit::ALL.map(|limit| AtomicUsize::new(self.most(limit)));
-        Arc::new(Self { most, by: self.by, catalogs: Mutex::default(), undelivered: AtomicUsize::new(0) })
+        Arc::new(Self {
+            most,
+            by: self.by,
+            catalogs: Mutex::default(),
+            instructions: Mutex::default(),
+            undelivered: AtomicUsize::new(0),
+        })
     }
 
     /// From now on this holds.
@@ -242,6 +264,24 @@ impl ServerLimits {
     /// The server at this place offers nothing any more.
     pub fn forget_offer(&self, server: usize) {
         self.catalogs().remove(&server);
+    }
+
+    /// The server at this place has instructions of so many bytes. Counts until something else is noted.
+    pub(crate) fn add_instructions(&self, server: usize, bytes: usize) -> Result<(), OverLimit> {
+        let mut known = self.instructions.lock().unwrap_or_else(PoisonError::into_inner);
+        let others: usize = known.iter().filter(|(other, _)| **other != server).map(|(_, bytes)| bytes).sum();
+        self.check(Limit::AllInstructions, "with it, the instructions of all servers are", others + bytes)?;
+        known.insert(server, bytes);
+        Ok(())
+    }
+
+    /// The server at this place is known with instructions of so many bytes.
+    pub fn note_instructions(&self, server: usize, bytes: usize) {
+        let mut known = self.instructions.lock().unwrap_or_else(PoisonError::into_inner);
+        match bytes {
+            0 => known.remove(&server),
+            bytes => known.insert(server, bytes),
+        };
     }
 
     fn catalogs(&self) -> MutexGuard<'_, BTreeMap<usize, [usize; 4]>> {
@@ -408,6 +448,21 @@ mod tests {
         limits.note_offer(0, || unreachable!("what was listed is known"));
         limits.note_offer(1, || 7);
         assert_eq!(limits.catalogs()[&1], [7, 0, 0, 0]);
+    }
+
+    #[test]
+    fn instructions_count_towards_those_of_all_servers() {
+        let limits = limits(Limit::AllInstructions, 10);
+        limits.add_instructions(0, 6 << 10).unwrap();
+        limits.add_instructions(0, 7 << 10).unwrap();
+        let over = limits.add_instructions(1, 4 << 10).unwrap_err();
+        assert_eq!(
+            over.to_string(),
+            "with it, the instructions of all servers are more than 10 kB, which is the limit; the setting \
+             `all_instructions_kb` raises it"
+        );
+        limits.note_instructions(0, 0);
+        limits.add_instructions(1, 4 << 10).unwrap();
     }
 
     #[test]

@@ -177,7 +177,7 @@ impl Fleet {
         }
         let mut connections = before.connections.clone();
         connections.resize(servers.len(), None);
-        self.views.send_replace(Arc::new(View::new(self.snapshot(servers), connections)));
+        self.views.send_replace(Arc::new(View::new(self.snapshot(servers, &before), connections)));
         first
     }
 
@@ -190,8 +190,8 @@ impl Fleet {
         *lock(&place.present) =
             Present { stop: stop.clone(), happenings: Some(keeper), stays_on_offer: known.is_some(), has_ended: false };
         raise(&stop, *self.stop.borrow());
-        self.change(index, |server, _| match known {
-            Some(offer) => (server.state, server.offer) = (ServerState::Waking, offer),
+        self.change(index, |server, _| match &known {
+            Some(offer) => (server.state, server.offer) = (ServerState::Waking, Arc::clone(offer)),
             None => server.state = ServerState::Initializing,
         });
         let patience = spec.start_timeout.unwrap_or(self.options.start_timeout);
@@ -232,19 +232,21 @@ impl Fleet {
 
     /// How a server stands that does not live now, and what is on offer nevertheless.
     pub fn stand(&self, index: usize, state: ServerState, offer: Option<Arc<Offer>>) {
+        let offer = offer.unwrap_or_else(|| Arc::new(Offer::new(Era::Legacy)));
         self.change(index, |server, _| {
-            server.state = state;
-            server.offer = offer.unwrap_or_else(|| Arc::new(Offer::new(Era::Legacy)));
+            server.state = state.clone();
+            server.offer = Arc::clone(&offer);
         });
     }
 
     /// A server that still lives gets nothing more to do, and stands like this from now on. What it is doing goes on.
     pub fn retire(&self, index: usize, state: ServerState, offer: Option<Arc<Offer>>) -> Option<Arc<Connection>> {
         let mut connection = None;
+        let offer = offer.unwrap_or_else(|| Arc::new(Offer::new(Era::Legacy)));
         self.change(index, |server, slot| {
             connection = slot.take();
-            server.state = state;
-            server.offer = offer.unwrap_or_else(|| Arc::new(Offer::new(Era::Legacy)));
+            server.state = state.clone();
+            server.offer = Arc::clone(&offer);
         });
         let mut retired = lock(&self.retired);
         retired.retain(|connection| connection.strong_count() > 0);

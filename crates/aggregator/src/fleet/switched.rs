@@ -11,9 +11,15 @@ use super::places::Place;
 #[derive(Debug, Default)]
 pub(super) struct Switched {
     off: BTreeSet<String>,
-    /// What the server offers, and what we made of it last.
-    whole: Option<Arc<Offer>>,
-    sifted: Option<Arc<Offer>>,
+    /// What is in the current view, if anything was taken out of it.
+    last: Option<Sifted>,
+}
+
+/// What a server offers, and what is left of it without what is switched off.
+#[derive(Debug)]
+pub(super) struct Sifted {
+    whole: Arc<Offer>,
+    sifted: Arc<Offer>,
 }
 
 impl Place {
@@ -22,18 +28,21 @@ impl Place {
         self.switched.lock().unwrap_or_else(PoisonError::into_inner).off = tools;
     }
 
-    /// Takes out of what a server offers what is switched off. The whole is kept, for what is switched on again.
-    pub(super) fn sift(&self, server: &mut ServerEntry) {
-        let mut switched = self.switched.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_ours = switched.sifted.as_ref().is_some_and(|sifted| Arc::ptr_eq(sifted, &server.offer));
-        let whole = match &switched.whole {
-            Some(whole) if is_ours => Arc::clone(whole),
+    /// Takes out of what a server offers what is switched off. The result is to be kept when others can see that.
+    pub(super) fn sift(&self, server: &mut ServerEntry) -> Option<Sifted> {
+        let switched = self.switched.lock().unwrap_or_else(PoisonError::into_inner);
+        let whole = match &switched.last {
+            Some(last) if Arc::ptr_eq(&last.sifted, &server.offer) => Arc::clone(&last.whole),
             _ => Arc::clone(&server.offer),
         };
         server.offer = sifted(&whole, &switched.off);
         // Where nothing is switched off, nothing is kept: most places never are.
-        let kept = (!Arc::ptr_eq(&whole, &server.offer)).then(|| (whole, Arc::clone(&server.offer)));
-        (switched.whole, switched.sifted) = kept.unzip();
+        (!Arc::ptr_eq(&whole, &server.offer)).then(|| Sifted { whole, sifted: Arc::clone(&server.offer) })
+    }
+
+    /// Keeps the whole of what a server offers, for what is switched on again.
+    pub(super) fn keep(&self, last: Option<Sifted>) {
+        self.switched.lock().unwrap_or_else(PoisonError::into_inner).last = last;
     }
 }
 

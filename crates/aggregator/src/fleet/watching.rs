@@ -32,9 +32,19 @@ impl Watcher for Fleet {
         }
     }
 
-    fn changed(&self, index: usize, offer: Arc<Offer>) {
-        self.change(index, |server, _| server.offer = Arc::clone(&offer));
-        self.places.at(index).tell(Happening::Changed(offer));
+    fn changed(&self, connection: &Arc<Connection>, offer: Arc<Offer>) {
+        let index = connection.index();
+        let mut is_current = false;
+        self.change(index, |server, slot| {
+            // It may have ended meanwhile, and another may be there.
+            is_current = slot.as_ref().is_some_and(|current| Arc::ptr_eq(current, connection));
+            if is_current {
+                server.offer = Arc::clone(&offer);
+            }
+        });
+        if is_current {
+            self.places.at(index).tell(Happening::Changed(offer));
+        }
     }
 
     fn introduced_anew(self: Arc<Self>, server: &Arc<Connection>) {

@@ -94,6 +94,8 @@ fn each_setting() -> Vec<(&'static str, Schema)> {
         "server_handshake_kb" => {
             "What a server may answer to `initialize` or `server/discover`, instructions included."
         }
+        "server_instructions_kb" => "The instructions of one server.",
+        "all_instructions_kb" => "The instructions of all servers, which every client gets.",
         "server_list_pages" => "Pages of one list of a server.",
         "server_catalog_kb" => "Everything one server lists: tools, prompts, resources and templates.",
         "all_catalogs_kb" => "Everything all servers list.",

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::names::means_a_secret;
 use super::text::text;
+use super::wrappers::{announces_script, own_arguments, words};
 use super::{config, hidden, is_reference, secret};
 
 /// Options that are followed by a header, of which only the name is shown.
@@ -20,12 +21,6 @@ const BASIC: &str = "--basic";
 
 /// The option that is followed by a password for some programs, and for others by a port, a version or a package.
 const PERHAPS_A_PASSWORD: &str = "-p";
-
-/// Programs that mean something else by it.
-const NO_PASSWORDS: [&str; 17] = [
-    "bun", "bunx", "cargo", "deno", "docker", "go", "mkdir", "node", "npm", "npx", "pipx", "pnpm", "podman", "python",
-    "python3", "uvx", "yarn",
-];
 
 /// Options of several letters behind one dash that begin like `-pSECRET`.
 const WORDS_WITH_P: [&str; 30] = [
@@ -45,15 +40,19 @@ enum Next {
     Header,
     Variable,
     User,
+    /// What a shell is to run.
+    Script,
 }
 
 /// The arguments of `command` to be shown.
 pub(super) fn arguments(command: Option<&str>, items: &[Value]) -> Vec<Value> {
-    let program = command.and_then(|command| command.rsplit(['/', '\\']).next());
-    let may_be_password = !program.is_some_and(|program| NO_PASSWORDS.contains(&program));
+    let own = own_arguments(command, items);
     let mut next = Next::Anything;
+    let mut before = command;
     let mut shown = Vec::with_capacity(items.len());
-    for item in items {
+    for (index, item) in items.iter().enumerate() {
+        let may_be_password = index >= own;
+        let shell = std::mem::replace(&mut before, item.as_str());
         let this = std::mem::replace(&mut next, Next::Anything);
         shown.push(match item {
             Value::String(text) if this == Next::Secret && !text.starts_with('-') => secret(item),
@@ -61,8 +60,12 @@ pub(super) fn arguments(command: Option<&str>, items: &[Value]) -> Vec<Value> {
                 secret(item)
             }
             Value::String(text) if this == Next::PerhapsSecret && is_like_a_password(text) => secret(item),
+            Value::String(text) if this == Next::Script => Value::String(script(text)),
             Value::String(text) => {
                 next = announced(text, may_be_password);
+                if shell.is_some_and(|shell| announces_script(shell, text)) {
+                    next = Next::Script;
+                }
                 Value::String(argument(text, this, may_be_password))
             }
             Value::Object(members) => Value::Object(config(members)),
@@ -71,6 +74,36 @@ pub(super) fn arguments(command: Option<&str>, items: &[Value]) -> Vec<Value> {
         });
     }
     shown
+}
+
+/// What a shell is to run, to be shown: each of its commands as its arguments are shown.
+fn script(script: &str) -> String {
+    let words = words(script);
+    let mut written = String::with_capacity(script.len());
+    let mut done = 0;
+    for command in words.chunk_by(|_, next| !next.begins_command) {
+        let items: Vec<Value> = command.iter().map(|word| Value::String(word.text.clone())).collect();
+        // What comes before the first word that is no variable belongs to no program yet.
+        let program = items.iter().position(|item| item.as_str().is_some_and(|text| !text.contains('=')));
+        let (variables, rest) = items.split_at(program.unwrap_or(items.len()));
+        let mut shown = arguments(None, variables);
+        if let Some((program, rest)) = rest.split_first() {
+            shown.push(Value::String(text(program.as_str().unwrap_or_default())));
+            shown.extend(arguments(program.as_str(), rest));
+        }
+        for (word, shown) in command.iter().zip(shown) {
+            let shown = shown.as_str().unwrap_or_default();
+            if shown == word.text {
+                continue;
+            }
+            written += &script[done..word.start];
+            let quote = word.quote.map(String::from).unwrap_or_default();
+            written += &format!("{quote}{shown}{quote}");
+            done = word.end;
+        }
+    }
+    // Some secrets are seen only in what stands around them.
+    text(&(written + &script[done..]))
 }
 
 /// What follows an option.

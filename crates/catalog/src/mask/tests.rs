@@ -182,6 +182,69 @@ fn p_is_a_package_for_programs_that_run_packages() {
 }
 
 #[test]
+fn what_a_program_runs_has_arguments_of_its_own() {
+    for (command, written, expected) in [
+        ("npx", json!(["-y", "mysql-mcp", "-phidden-1"]), json!(["-y", "mysql-mcp", "-p***"])),
+        ("npx", json!(["-p", "typescript", "tsc", "-p", "hidden-1"]), json!(["-p", "typescript", "tsc", "-p", "***"])),
+        ("uvx", json!(["--from", "x", "tool", "-phidden-1"]), json!(["--from", "x", "tool", "-p***"])),
+        ("node", json!(["server.js", "-phidden-1"]), json!(["server.js", "-p***"])),
+        ("python3", json!(["-m", "server", "-p", "hidden-1"]), json!(["-m", "server", "-p", "***"])),
+        ("npm", json!(["exec", "--", "tool", "-phidden-1"]), json!(["exec", "--", "tool", "-p***"])),
+        ("pipx", json!(["run", "tool", "-phidden-1"]), json!(["run", "tool", "-p***"])),
+        ("bun", json!(["run", "server.ts", "-phidden-1"]), json!(["run", "server.ts", "-p***"])),
+        (
+            "docker",
+            json!(["run", "-i", "--rm", "-p", "80:80", "--name", "db", "mysql", "mysql", "-phidden-1"]),
+            json!(["run", "-i", "--rm", "-p", "80:80", "--name", "db", "mysql", "mysql", "-p***"]),
+        ),
+        ("docker", json!(["exec", "-i", "db", "mysql", "-phidden-1"]), json!(["exec", "-i", "db", "mysql", "-p***"])),
+        ("mkdir", json!(["-p", "folder"]), json!(["-p", "folder"])),
+        ("docker", json!(["run", "-p", "one", "image"]), json!(["run", "-p", "one", "image"])),
+    ] {
+        let shown = Value::Array(shown_arguments(Some(command), written.as_array().unwrap()));
+        assert_eq!(shown, expected, "{command}");
+    }
+}
+
+#[test]
+fn secrets_in_what_a_shell_runs_are_hidden() {
+    for (command, written, expected) in [
+        ("sh", json!(["-c", "exec mysql -phidden-1 x"]), json!(["-c", "exec mysql -p*** x"])),
+        ("/bin/bash", json!(["-lc", "server --password hidden-1"]), json!(["-lc", "server --password ***"])),
+        ("sh", json!(["-c", "server --password 'hid den-1' x"]), json!(["-c", "server --password '***' x"])),
+        ("sh", json!(["-c", "TOKEN=hidden-1 server"]), json!(["-c", "TOKEN=*** server"])),
+        ("sh", json!(["-c", "cd /x && npx -p a tool -phidden-1"]), json!(["-c", "cd /x && npx -p a tool -p***"])),
+        ("sh", json!(["-c", "curl -u me:hidden-1 https://x|cat"]), json!(["-c", "curl -u me:*** https://x|cat"])),
+        ("cmd", json!(["/c", "server --token hidden-1"]), json!(["/c", "server --token ***"])),
+        (
+            "docker",
+            json!(["run", "image", "sh", "-c", "mysql -phidden-1"]),
+            json!(["run", "image", "sh", "-c", "mysql -p***"]),
+        ),
+        ("sh", json!(["-c", "npx -p a tool 8080 \"$TOKEN\""]), json!(["-c", "npx -p a tool 8080 \"$TOKEN\""])),
+    ] {
+        let shown = Value::Array(shown_arguments(Some(command), written.as_array().unwrap()));
+        assert_eq!(shown, expected, "{command}");
+    }
+}
+
+#[test]
+fn a_secret_in_json_is_hidden_whatever_it_is() {
+    for (written, expected) in [
+        (r#"{"password":"hid\"den-1","n":1}"#, r#"{"password":"***","n":1}"#),
+        (r#"{"tokens":["hidden-1","hid]den"],"n":1}"#, r#"{"tokens":***,"n":1}"#),
+        (r#"{"pin":1,"password": 12345678, "n":1}"#, r#"{"pin":1,"password": ***, "n":1}"#),
+        (r#"{"secret":{"a":"hidden-1"},"n":1}"#, r#"{"secret":***,"n":1}"#),
+        (r#"{"env":{"ANY":"hidden-1","B":"hidden-2"},"n":"x"}"#, r#"{"env":{"ANY":"***","B":"***"},"n":"x"}"#),
+        (r#"{"headers":{"X":"hidden-1"},"n":{"y":"x"}}"#, r#"{"headers":{"X":"***"},"n":{"y":"x"}}"#),
+        (r#"{"password":null,"auth":true,"max_tokens":4096}"#, r#"{"password":null,"auth":true,"max_tokens":4096}"#),
+    ] {
+        assert_eq!(text(written), expected, "{written}");
+        assert_eq!(text(expected), expected, "what is masked stays as it is");
+    }
+}
+
+#[test]
 fn a_place_has_neither_password_nor_query() {
     for (written, expected) in [
         ("https://me:hidden@host:1/x?key=hidden#hidden", "https://me@host:1/x"),
@@ -225,9 +288,19 @@ const PLACES: [&[&str]; 26] = [
 
 #[test]
 fn a_long_text_takes_neither_the_stack_nor_time_by_its_square() {
-    for part in
-        ["bearer a1 ", "basic a1:b ", "x:y/://", "key=x ", "a://b:c/", "{\"key\":\"x\"},", "key: x-key: ", "==::"]
-    {
+    for part in [
+        "bearer a1 ",
+        "basic a1:b ",
+        "x:y/://",
+        "key=x ",
+        "a://b:c/",
+        "{\"key\":\"x\"},",
+        "key: x-key: ",
+        "==::",
+        "\"env\":{",
+        "\"env\":{\"a\":1},",
+        "\"key\":[",
+    ] {
         let long = part.repeat(1 << 17);
         assert!(text(&long).len() <= 2 * long.len());
     }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::names::means_a_secret;
-use super::{MASK, hidden, is_reference};
+use super::{MASK, SECRET_MAPS, hidden, is_reference};
 
 /// How tokens of well-known services begin.
 const TOKENS: [&str; 36] = [
@@ -47,6 +47,9 @@ const TOKENS: [&str; 36] = [
 
 /// What is shorter is a word that happens to begin like one.
 const SHORTEST_TOKEN: usize = 16;
+
+/// A number in JSON that is shorter is no secret, whatever it is called.
+const SHORTEST_NUMBER: usize = 6;
 
 /// No user and password are longer. Without a bound, a text full of addresses would take time by its square.
 const LONGEST_CREDENTIALS: usize = 1024;
@@ -113,11 +116,20 @@ fn without_values(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut done = 0;
     let is_connection_string = text.contains(';');
+    // Up to where everything is a secret whatever it is called.
+    let mut end_of_map = 0;
     for (at, _) in text.match_indices(['=', ':']) {
         if at < done {
             continue;
         }
-        let Some(value) = value_at(text, at, is_connection_string) else { continue };
+        if at >= end_of_map
+            && let Some(end) = secret_map_at(text, at)
+        {
+            end_of_map = end;
+            continue;
+        }
+        let value = if at < end_of_map { json_string_at(text, at) } else { None };
+        let Some(value) = value.or_else(|| value_at(text, at, is_connection_string)) else { continue };
         shown += &text[done..value.start];
         shown += &hidden(&text[value.clone()]);
         done = value.end;
@@ -143,14 +155,18 @@ fn value_at(text: &str, at: usize, is_connection_string: bool) -> Option<Range<u
     let until = |end: Option<usize>| Some(start..end.map_or(text.len(), |end| start + end));
     if let Some(quote) = ["\\\"", "\"", "'"].into_iter().find(|quote| rest.starts_with(quote)) {
         let inner = start + quote.len();
-        return Some(inner..text[inner..].find(quote).map_or(text.len(), |end| inner + end));
+        let end = if is_quoted && quote == "\"" { end_of_string(&text[inner..]) } else { text[inner..].find(quote) };
+        return Some(inner..end.map_or(text.len(), |end| inner + end));
+    }
+    if is_quoted && text[at..].starts_with(':') {
+        return end_of_json(rest).map(|end| start..start + end);
     }
     let previous = text[..name_start].chars().next_back();
     if text[at..].starts_with(':') {
         let is_header =
             name.contains('-') || ["authorization", "cookie"].iter().any(|it| name.eq_ignore_ascii_case(it));
         return match previous {
-            // The value of a key in JSON that is no text is no secret.
+            // The other values of keys in JSON are words, and no secrets.
             _ if is_quoted || rest.starts_with("//") => None,
             None => until(None),
             // In the middle of a sentence only what is called as headers are.
@@ -165,6 +181,60 @@ fn value_at(text: &str, at: usize, is_connection_string: bool) -> Option<Range<u
         _ if is_connection_string => until(rest.find(';')),
         None => until(None),
         Some(_) => until(rest.find(char::is_whitespace)),
+    }
+}
+
+/// Where a JSON object ends whose members are all secrets (`"env": {`), if one begins behind the colon at `at`.
+fn secret_map_at(text: &str, at: usize) -> Option<usize> {
+    let name = text[..at].trim_end().strip_suffix('"')?;
+    let name = &name[name.rfind('"')? + 1..];
+    let rest = text[at..].strip_prefix(':')?;
+    let start = text.len() - rest.trim_start().len();
+    let is_map = SECRET_MAPS.iter().any(|map| name.eq_ignore_ascii_case(map)) && text[start..].starts_with('{');
+    if is_map { end_of_json(&text[start..]).map(|end| start + end) } else { None }
+}
+
+/// Where the text of a JSON string is that is the value behind the colon at `at`.
+fn json_string_at(text: &str, at: usize) -> Option<Range<usize>> {
+    text[..at].trim_end().strip_suffix('"')?;
+    let rest = text[at..].strip_prefix(':')?;
+    let inner = text.len() - rest.trim_start().strip_prefix('"')?.len();
+    Some(inner..end_of_string(&text[inner..]).map_or(text.len(), |end| inner + end))
+}
+
+/// Where a JSON string ends whose beginning is before the text.
+fn end_of_string(text: &str) -> Option<usize> {
+    let mut is_escaped = false;
+    text.bytes().position(|byte| {
+        let is_end = byte == b'"' && !is_escaped;
+        is_escaped = byte == b'\\' && !is_escaped;
+        is_end
+    })
+}
+
+/// How long the number, array or object is with which the text begins. Words (`null`, `true`) and masks are none.
+fn end_of_json(text: &str) -> Option<usize> {
+    match text.bytes().next()? {
+        b'-' | b'0'..=b'9' => {
+            let end = text.find(|letter: char| !"+-.0123456789eE".contains(letter)).unwrap_or(text.len());
+            // `"max_tokens": 4096` is none.
+            (end >= SHORTEST_NUMBER).then_some(end)
+        }
+        b'[' | b'{' => {
+            let (mut depth, mut is_text, mut is_escaped) = (0_usize, false, false);
+            let end = text.bytes().position(|byte| {
+                match byte {
+                    b'"' if !is_escaped => is_text = !is_text,
+                    b'[' | b'{' if !is_text => depth += 1,
+                    b']' | b'}' if !is_text => depth -= 1,
+                    _ => {}
+                }
+                is_escaped = byte == b'\\' && !is_escaped;
+                depth == 0
+            });
+            Some(end.map_or(text.len(), |end| end + 1))
+        }
+        _ => None,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::sync::Arc;
 
 use super::{Route, ServerEntry};
 use crate::item::{Item, Kind};
@@ -13,13 +14,16 @@ pub(super) struct Names {
     routes: HashMap<Box<str>, Route>,
     /// Items whose name an earlier one has, in order.
     pub(super) shadowed: Vec<Route>,
+    /// For kinds without a prefix: the servers of those, by name.
+    hidden: HashMap<Arc<str>, Vec<usize>>,
 }
 
 impl Names {
     pub(super) fn of(servers: &[ServerEntry], separator: &Separator, kind: Kind) -> Self {
         let count: usize = servers.iter().map(|server| server.offer.items(kind).len()).sum();
         let names_each = if kind.is_prefixed() { 2 } else { 1 };
-        let mut made = Self { routes: HashMap::with_capacity(names_each * count), shadowed: Vec::new() };
+        let mut made =
+            Self { routes: HashMap::with_capacity(names_each * count), shadowed: Vec::new(), hidden: HashMap::new() };
         for (route, server, item) in every(servers, kind) {
             let name = match kind.is_prefixed() {
                 true => names::canonical(server.name.as_ref(), separator, &item.id),
@@ -27,7 +31,12 @@ impl Names {
             };
             match made.routes.entry(name.into_boxed_str()) {
                 Entry::Vacant(free) => drop(free.insert(route)),
-                Entry::Occupied(_) => made.shadowed.push(route),
+                Entry::Occupied(_) => {
+                    made.shadowed.push(route);
+                    if !kind.is_prefixed() {
+                        made.hidden.entry(Arc::clone(&item.id)).or_default().push(route.server);
+                    }
+                }
             }
         }
         if kind.is_prefixed() {
@@ -47,6 +56,11 @@ impl Names {
     /// The item that answers to `name`.
     pub(super) fn route(&self, name: &str) -> Option<Route> {
         self.routes.get(name).copied()
+    }
+
+    /// The servers that have an item of that name in vain, because an earlier one has it.
+    pub(super) fn hidden_servers(&self, name: &str) -> &[usize] {
+        self.hidden.get(name).map_or(&[], Vec::as_slice)
     }
 
     /// The alias of an item: the short one, unless that already belongs to another.

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use bytes::Bytes;
 use protocol::{Era, text};
 
-use super::{Route, Scope, Snapshot};
+use super::{Route, Scope, ServerEntry, Snapshot};
 use crate::item::Kind;
 use crate::names::NameStyle;
 
@@ -28,21 +28,41 @@ struct List {
     era: Era,
 }
 
+impl List {
+    /// Where no name is ours there is no style either.
+    fn new(scope: Scope, kind: Kind, style: NameStyle, era: Era) -> Self {
+        let has_style = scope == Scope::All && kind.is_prefixed();
+        Self { scope, kind, style: if has_style { style } else { NameStyle::Canonical }, era }
+    }
+}
+
 impl Snapshot {
     /// The `result` of a list at `cursor`; `None` if the cursor is not one of ours or leads past the end.
     ///
     /// An object that is never empty, so whoever wants to add a member can put it before the last byte.
     pub fn page(&self, scope: Scope, kind: Kind, style: NameStyle, era: Era, cursor: Option<&str>) -> Option<&Bytes> {
         let index = cursor.map_or(Some(0), page_number)?;
-        let pages = match scope {
+        let list = List::new(scope, kind, style, era);
+        self.pages(list)?.get_or_init(|| self.write_pages(list)).get(index)
+    }
+
+    /// How many bytes of definitions must be written before a list is ready.
+    pub fn unwritten(&self, scope: Scope, kind: Kind, style: NameStyle, era: Era) -> usize {
+        let list = List::new(scope, kind, style, era);
+        if self.pages(list).is_none_or(|pages| pages.get().is_some()) {
+            return 0;
+        }
+        let bytes = |server: &ServerEntry| server.offer.towards(era).weight(kind);
+        self.within(scope).map(|(_, server)| bytes(server)).sum()
+    }
+
+    /// Where a list is kept.
+    fn pages(&self, list: List) -> Option<&OnceLock<Vec<Bytes>>> {
+        let pages = match list.scope {
             Scope::All => &self.pages_of_all,
             Scope::One(server) => self.pages_of_one.get(server)?.get_or_init(Box::default),
         };
-        // Where no name is ours there is no style either.
-        let has_style = scope == Scope::All && kind.is_prefixed();
-        let style = if has_style { style } else { NameStyle::Canonical };
-        let list = List { scope, kind, style, era };
-        pages.0[kind as usize][style as usize][era as usize].get_or_init(|| self.write_pages(list)).get(index)
+        Some(&pages.0[list.kind as usize][list.style as usize][list.era as usize])
     }
 
     /// One tool as it stands in the list for such a client.

@@ -1,8 +1,8 @@
 //! Whose a URI is. Addresses stay as servers wrote them, so it takes a table to know.
 
-use super::{Route, Scope, Snapshot, names};
+use super::{Route, Scope, Snapshot};
 use crate::item::Kind;
-use crate::uri_template::{Budget, UriTemplate};
+use crate::uri_template::{Budget, STEPS_PER_REQUEST, STEPS_PER_URI};
 
 /// A resource or template that several servers offer. The first in configuration order is listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,27 +17,34 @@ pub struct Collision {
     pub hidden: usize,
 }
 
+/// What one request may spend on comparing its URIs with templates: the same for each server that has any, so that no
+/// server's templates use up what there is for another's.
+#[derive(Debug)]
+pub struct UriBudget(Vec<Budget>);
+
 impl Snapshot {
+    /// The budget of a request with so many URIs.
+    pub fn uri_budget(&self, uris: usize) -> UriBudget {
+        let with_templates = self.servers.iter().filter(|server| !server.offer.templates().is_empty()).count();
+        let steps = STEPS_PER_URI.saturating_mul(uris).min(STEPS_PER_REQUEST);
+        UriBudget(vec![Budget::new(steps / with_templates.max(1)); self.servers.len()])
+    }
+
     /// The servers that may have `uri`, best first: those that list it, then those with a template that fits, each in
-    /// configuration order. None if nobody claims it.
-    pub fn owners_of_uri(&self, scope: Scope, uri: &str) -> Vec<usize> {
+    /// configuration order. None if nobody claims it. The budget must be one of this snapshot's.
+    pub fn owners_of_uri(&self, scope: Scope, uri: &str, budget: &mut UriBudget) -> Vec<usize> {
         let names = self.names(Kind::Resource);
-        let hidden = names.shadowed.iter().copied().filter(|&route| *self.item(Kind::Resource, route).id == *uri);
-        let listing = names.route(uri).into_iter().chain(hidden).map(|route| route.server);
-        // The templates of a server are side by side. One server's cannot use up what there is for another's.
-        let mut budget = (usize::MAX, Budget::new());
-        let mut fits = |server: usize, template: &UriTemplate| {
-            if budget.0 != server {
-                budget = (server, Budget::new());
-            }
-            template.matches_within(uri, &mut budget.1)
-        };
-        let fitting =
-            self.templates().iter().filter(|(server, template)| fits(*server, template)).map(|(server, _)| *server);
-        let mut owners = Vec::new();
-        for server in listing.chain(fitting) {
-            if (scope == Scope::All || scope == Scope::One(server)) && !owners.contains(&server) {
+        let hidden = names.hidden_servers(uri).iter().copied();
+        let listing = names.route(uri).map(|route| route.server).into_iter().chain(hidden);
+        let mut owners: Vec<usize> = Vec::new();
+        for server in listing.filter(|&server| scope.sees(server)) {
+            if !owners.contains(&server) {
                 owners.push(server);
+            }
+        }
+        for ((index, server), budget) in self.servers.iter().enumerate().zip(&mut budget.0) {
+            if scope.sees(index) && !owners.contains(&index) && server.offer.templates().match_any(uri, budget) {
+                owners.push(index);
             }
         }
         owners
@@ -69,14 +76,6 @@ impl Snapshot {
         let owner = self.names(kind).route(uri)?.server;
         (owner != hidden.server).then(|| Collision { uri: uri.to_string(), kind, owner, hidden: hidden.server })
     }
-
-    fn templates(&self) -> &[(usize, UriTemplate)] {
-        self.templates.get_or_init(|| {
-            names::every(&self.servers, Kind::Template)
-                .filter_map(|(route, _, item)| Some((route.server, UriTemplate::parse(&item.id)?)))
-                .collect()
-        })
-    }
 }
 
 #[cfg(test)]
@@ -103,27 +102,61 @@ mod tests {
             server("a", &["x://1", "x://2"], &["{broken"]),
             server("b", &["x://2", "x://2"], &["x://{+rest}"]),
         ]);
-        let owners = |uri| snapshot.owners_of_uri(Scope::All, uri);
+        let owners_in = |scope, uri| snapshot.owners_of_uri(scope, uri, &mut snapshot.uri_budget(1));
+        let owners = |uri| owners_in(Scope::All, uri);
         assert_eq!(owners("x://2"), [1, 2, 0]);
         assert_eq!(owners("x://1"), [1, 0, 2]);
         assert_eq!(owners("x://7"), [0, 2]);
         assert_eq!(owners("x://7/8"), [2]);
         assert!(owners("y://").is_empty());
-        assert_eq!(snapshot.owners_of_uri(Scope::One(2), "x://2"), [2]);
-        assert_eq!(snapshot.owners_of_uri(Scope::One(2), "x://1"), [2], "by its template");
-        assert!(snapshot.owners_of_uri(Scope::One(1), "x://7").is_empty());
+        assert_eq!(owners_in(Scope::One(2), "x://2"), [2]);
+        assert_eq!(owners_in(Scope::One(2), "x://1"), [2], "by its template");
+        assert!(owners_in(Scope::One(1), "x://7").is_empty());
+    }
+
+    /// A server with templates that take long to match, and one more that is quickly matched.
+    fn hostile() -> ServerEntry {
+        let many: Vec<String> = (0..5).map(|n| format!("{}{n}", "{+a:32}".repeat(16))).collect();
+        let mut templates: Vec<&str> = many.iter().map(String::as_str).collect();
+        templates.push("x://{id}");
+        server("hostile", &[], &templates)
     }
 
     #[test]
     fn templates_that_take_long_to_match_cost_their_own_server_only() {
-        let hostile = "{+a:32}".repeat(64);
-        let many: Vec<String> = (0..50).map(|n| format!("{hostile}{n}")).collect();
-        let mut templates: Vec<&str> = many.iter().map(String::as_str).collect();
-        templates.push("x://{id}");
-        let snapshot = snapshot(vec![server("hostile", &[], &templates), server("honest", &[], &["x://{+id}"])]);
+        let snapshot = snapshot(vec![hostile(), server("honest", &[], &["x://{+id}"])]);
+        let owners = |uri: &str| snapshot.owners_of_uri(Scope::All, uri, &mut snapshot.uri_budget(1));
         let uri = format!("x://{}", "y".repeat(8000));
-        assert_eq!(snapshot.owners_of_uri(Scope::All, &uri), [1], "what could not be found out in time does not fit");
-        assert_eq!(snapshot.owners_of_uri(Scope::All, "x://1"), [0, 1]);
+        assert_eq!(owners(&uri), [1], "what could not be found out in time does not fit");
+        assert_eq!(owners("x://1"), [0, 1]);
+    }
+
+    #[test]
+    fn all_uris_of_a_request_share_one_budget() {
+        let snapshot = snapshot(vec![hostile(), server("honest", &[], &["x://{+id}"])]);
+        let mut budget = snapshot.uri_budget(1000);
+        let uri = format!("x://{}", "y".repeat(8000));
+        for _ in 0..1000 {
+            snapshot.owners_of_uri(Scope::All, &uri, &mut budget);
+        }
+        let short = snapshot.owners_of_uri(Scope::All, "x://1", &mut budget);
+        assert_eq!(short, [0; 0], "nothing is left, for either server");
+        let mut budget = snapshot.uri_budget(1000);
+        for index in 0..1000 {
+            assert_eq!(snapshot.owners_of_uri(Scope::One(1), &format!("x://{index}"), &mut budget), [1]);
+        }
+    }
+
+    #[test]
+    fn templates_of_a_server_have_a_bound() {
+        let many: Vec<String> = (0..7000).map(|n| format!("{}{n}", "{+a:32}".repeat(64))).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        let hostile = server("hostile", &[], &many);
+        let left_out = hostile.offer.templates().left_out();
+        assert!(left_out > 6900, "{left_out} of 7000 are left out");
+        let ordinary: Vec<String> = (0..1000).map(|n| format!("file:///folder/{n}/{{path}}{{?query,page}}")).collect();
+        let ordinary: Vec<&str> = ordinary.iter().map(String::as_str).collect();
+        assert_eq!(server("ordinary", &[], &ordinary).offer.templates().left_out(), 0);
     }
 
     #[test]

@@ -184,3 +184,38 @@ fn hints_are_the_strictest_of_those_who_have_a_say() {
     assert_eq!(snapshot.hints(Scope::One(9), Kind::Tool), Hints::NONE);
     assert_eq!(snapshot.hints(Scope::All, Kind::Resource), Hints::NONE);
 }
+
+#[test]
+fn names_that_are_the_same_are_not_made_again() {
+    let (one, two) = (server("one", ServerState::Running, &["a", "b"]), server("two", ServerState::Running, &["c"]));
+    let before = snapshot(vec![one.clone(), two.clone()]);
+    assert_eq!(before.unnamed(), 3);
+    before.make_names();
+    assert_eq!(before.unnamed(), 0);
+
+    let stopped = ServerEntry { state: ServerState::Waking, ..two.clone() };
+    let after = snapshot(vec![one.clone(), stopped]).following(&before);
+    assert_eq!(after.unnamed(), 0, "the state of a server changes no name");
+    assert!(after.resolve(Scope::All, Kind::Tool, "two:c").is_some());
+
+    let renamed = ServerEntry { name: ServerName::new("three").unwrap(), ..two.clone() };
+    let after = snapshot(vec![one.clone(), renamed]).following(&before);
+    assert_eq!(after.unnamed(), 3);
+    assert!(after.resolve(Scope::All, Kind::Tool, "three:c").is_some());
+    assert!(after.resolve(Scope::All, Kind::Tool, "two:c").is_none());
+
+    let after = snapshot(vec![one, two, server("four", ServerState::Running, &["d"])]).following(&before);
+    assert!(after.resolve(Scope::All, Kind::Tool, "four:d").is_some(), "one that joined has its names");
+}
+
+#[test]
+fn it_is_known_how_much_of_a_list_is_not_written_yet() {
+    let snapshot =
+        snapshot(vec![server("one", ServerState::Running, &["a"]), server("two", ServerState::Running, &["b"])]);
+    let unwritten = |scope, era| snapshot.unwritten(scope, Kind::Tool, NameStyle::Canonical, era);
+    let (all, one) = (unwritten(Scope::All, Era::Legacy), unwritten(Scope::One(0), Era::Legacy));
+    assert!(one > 0 && all == 2 * one, "{all} {one}");
+    snapshot.page(Scope::All, Kind::Tool, NameStyle::Canonical, Era::Legacy, None).unwrap();
+    assert_eq!(unwritten(Scope::All, Era::Legacy), 0);
+    assert_eq!(unwritten(Scope::All, Era::Modern), all);
+}

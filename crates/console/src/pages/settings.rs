@@ -41,6 +41,8 @@ const NUMBERS: &[(&str, &str, &str)] = &[
     ("keep_history_days", "Histories of servers are kept for", "days"),
     ("keep_history", "Events in a server's history", "at most, for each server"),
     ("server_handshake_kb", "Handshake of a server", "kB of its answer, instructions included"),
+    ("server_instructions_kb", "Instructions of a server", "kB"),
+    ("all_instructions_kb", "Instructions of all servers", "kB; every client gets them"),
     ("server_list_pages", "Pages of a list", "of one server"),
     ("server_catalog_kb", "Lists of a server", "kB of tools, prompts, resources and templates"),
     ("all_catalogs_kb", "Lists of all servers", "kB"),

@@ -10,7 +10,7 @@ use registry::{ListedTool, RawJson, ToolRecord};
 use serde_json::{Map, Value, json};
 
 /// The tools of an offer, to be kept.
-pub(super) fn tools_of(offer: &Offer) -> Arc<[ListedTool]> {
+pub(crate) fn tools_of(offer: &Offer) -> Arc<[ListedTool]> {
     offer.items(Kind::Tool).iter().filter_map(listed).collect()
 }
 

@@ -42,6 +42,10 @@ enum Parting {
 impl Keeper {
     /// Connects the server, and stays with it to its end.
     pub(super) async fn connect(&mut self, known: Option<Arc<Offer>>) -> Step {
+        // Whatever wanted it connected came before that.
+        if *self.stopping.borrow() {
+            return Step::Stop;
+        }
         let resolved = spec::resolve(&self.shown.record);
         let spec = match resolved {
             Ok(spec) => spec,
@@ -246,6 +250,11 @@ impl Keeper {
         while is_busy() && Instant::now() < deadline && !ends.iter().any(|end| end.force) {
             let order = tokio::select! {
                 () = sleep(DRAIN_LOOK) => continue,
+                happening = lived.next() => match happening {
+                    // What it lists meanwhile is not kept for later: it may be much, and comes again with the next connection.
+                    Some(_) => continue,
+                    None => break,
+                },
                 order = self.next_order() => order,
             };
             match order {

@@ -9,7 +9,7 @@ use registry::{Deployment, ServerRecord, Status, StatusChange, Timestamp};
 use serde_json::json;
 
 use super::Keeper;
-use super::catalogue::{server_info, tools_of};
+use super::catalogue::server_info;
 use crate::Event;
 use crate::roster::Standing;
 use crate::usage::Gauge;
@@ -127,7 +127,7 @@ impl Keeper {
         self.shown.record.tool_count = u32::try_from(tools.len()).unwrap_or(u32::MAX);
         self.known = Some(Arc::clone(offer));
         self.house.synchronised();
-        self.house.records.tools(self.handle.id, tools_of(offer));
+        self.house.records.tools(self.handle.id, Arc::clone(offer));
         is_news
     }
 

@@ -87,6 +87,33 @@ async fn a_call_in_flight_may_finish_before_its_server_is_disconnected() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_waits_to_be_connected_anew_is_not_started_while_the_service_stops() {
+    let setting = Setting::new().await;
+    setting.service.register(&somebody(), fake("one", &[])).await.unwrap();
+    let Registration { connection_config, .. } = fake("one", &["--tools", "3"]);
+    let update = Update { connection_config: Some(connection_config), ..Update::default() };
+    let stopping = async {
+        in_flight(&setting, "one").await;
+        let actor = somebody();
+        let updating = setting.service.update(&actor, "one", update);
+        let stopping = async {
+            // The call keeps the old connection busy, so the new one has to wait.
+            let is_new = |view: &service::servers::ServerView| {
+                view.record.connection_config.reveal()["args"] == json!(["--tools", "3"])
+            };
+            setting.until_it("one", "configured otherwise", is_new).await;
+            setting.end().await;
+        };
+        tokio::join!(updating, stopping).0.ok();
+    };
+    tokio::join!(setting.call("one.hang", json!({})), stopping);
+    let setting = setting.again().await;
+    setting.until("one", Status::Connected).await;
+    assert_eq!(setting.history("one").await, ["connecting", "connected", "disconnected", "connecting", "connected"]);
+    setting.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn force_cancels_calls_in_flight_and_says_why() {
     let setting = Setting::new().await;
     setting.service.register(&somebody(), fake("one", &[])).await.unwrap();

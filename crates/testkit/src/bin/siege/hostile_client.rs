@@ -1,8 +1,12 @@
 //! Clients, documents and bare sockets that ask for too much.
+//!
+//! Each attack has a proof: an outcome that shows that it met the bound it is for. An attack without its proof fails the
+//! siege, because it may not have attacked anything.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fmt::Write as _;
+use std::io::{ErrorKind, Read as _};
 use std::net::SocketAddr;
 use std::thread;
 use std::time::Duration;
@@ -18,48 +22,84 @@ pub(crate) struct Attack {
     pub(crate) name: &'static str,
     /// The pause after each time.
     pause: Duration,
-    /// Does it once; what came of it, in a word.
-    act: fn(SocketAddr) -> Option<String>,
+    /// Does it once; what came of it, in a few words.
+    act: fn(&mut Attacker) -> Option<String>,
+    /// The outcome that must have come of it at least once.
+    proof: &'static str,
+}
+
+/// Who attacks, and what it keeps from one time to the next.
+struct Attacker {
+    address: SocketAddr,
+    times: usize,
+    session: Option<String>,
+    /// Connections that are kept open, the oldest first.
+    open: Vec<Connection>,
 }
 
 /// What came of an attack, and how often.
 pub(crate) struct Tally {
     name: &'static str,
+    proof: &'static str,
     outcomes: BTreeMap<String, u64>,
 }
 
-const fn attack(name: &'static str, pause_ms: u64, act: fn(SocketAddr) -> Option<String>) -> Attack {
-    Attack { name, pause: Duration::from_millis(pause_ms), act }
+const fn attack(
+    name: &'static str,
+    pause_ms: u64,
+    proof: &'static str,
+    act: fn(&mut Attacker) -> Option<String>,
+) -> Attack {
+    Attack { name, pause: Duration::from_millis(pause_ms), act, proof }
 }
 
-pub(crate) const ATTACKS: [Attack; 15] = [
-    attack("huge-client-name", 500, huge_client_name),
-    attack("many-sessions", 5, many_sessions),
-    attack("many-connections", 1_000, many_connections),
-    attack("slow-body", 1_000, slow_body),
-    attack("wrong-token", 5, wrong_token),
-    attack("dry-run-doubling-schema", 200, dry_run_doubling_schema),
-    attack("large-yaml", 500, large_yaml),
-    attack("deep-json", 100, deep_json),
-    attack("deep-markdown", 500, deep_markdown),
-    attack("cancelled-calls", 20, cancelled_calls),
-    attack("crashing-calls", 1_000, crashing_calls),
-    attack("progress-calls", 2_000, progress_calls),
-    attack("long-search", 200, long_search),
-    attack("reconnect-servers", 3_000, reconnect_servers),
-    attack("assistant-tools", 2_000, assistant_tools),
+pub(crate) const ATTACKS: [Attack; 24] = [
+    attack("huge-client-name", 500, "client-info-kb", huge_client_name),
+    attack("huge-ids", 500, "id-bytes", huge_ids),
+    attack("many-sessions", 5, "an older session ended", many_sessions),
+    attack("many-connections", 1_000, "some were closed", many_connections),
+    attack("slow-body", 1_000, "408", slow_body),
+    attack("wrong-token", 5, "429", wrong_token),
+    attack("many-subscriptions", 100, "subscriptions-per-", many_subscriptions),
+    attack("listen-to-templates", 500, "acknowledged", listen_to_templates),
+    attack("unread-streams", 1_000, "opened", unread_streams),
+    attack("unread-results", 500, "requested", unread_results),
+    attack("large-results", 2_000, "200", large_results),
+    attack("dry-run-doubling-schema", 200, "not checked", dry_run_doubling_schema),
+    attack("large-yaml", 500, "200", large_yaml),
+    attack("yaml-bomb", 500, "refused", yaml_bomb),
+    attack("deep-json", 100, "400", deep_json),
+    attack("deep-markdown", 500, "200", deep_markdown),
+    attack("cancelled-calls", 20, "hung up", cancelled_calls),
+    attack("crashing-calls", 1_000, "200", crashing_calls),
+    attack("progress-calls", 2_000, "200", progress_calls),
+    attack("question-calls", 2_000, "200", question_calls),
+    attack("long-search", 200, "200", long_search),
+    attack("all-lists", 1_000, "200", all_lists),
+    attack("reconnect-servers", 3_000, "done", reconnect_servers),
+    attack("assistant-tools", 2_000, "200", assistant_tools),
 ];
 
 impl Attack {
     /// Repeats it until the siege is over.
     pub(crate) fn repeat(&self, address: SocketAddr) -> Tally {
+        let mut attacker = Attacker { address, times: 0, session: None, open: Vec::new() };
         let mut outcomes = BTreeMap::new();
         while !is_over() {
-            let outcome = (self.act)(address).unwrap_or_else(|| "closed".to_owned());
+            attacker.times += 1;
+            let outcome = (self.act)(&mut attacker).unwrap_or_else(|| "closed".to_owned());
             *outcomes.entry(outcome).or_default() += 1;
             thread::sleep(self.pause);
         }
-        Tally { name: self.name, outcomes }
+        Tally { name: self.name, proof: self.proof, outcomes }
+    }
+}
+
+impl Tally {
+    /// What is missing, if nothing shows that the attack did anything.
+    pub(crate) fn unproved(&self) -> Option<String> {
+        let is_proved = self.outcomes.keys().any(|outcome| outcome.starts_with(self.proof));
+        (!is_proved).then(|| format!("the attack {} proved nothing: never `{}`", self.name, self.proof))
     }
 }
 
@@ -73,18 +113,56 @@ impl fmt::Display for Tally {
     }
 }
 
+impl Attacker {
+    /// Sends a request on a connection of its own; status and body.
+    fn fetch(&self, ask: &Ask) -> Option<(u16, String)> {
+        let mut connection = Connection::try_open(self.address).ok()?;
+        let (status, body) = connection.try_fetch(ask)?;
+        Some((status, String::from_utf8_lossy(&body).into_owned()))
+    }
+
+    fn status(&self, ask: &Ask) -> Option<String> {
+        self.fetch(ask).map(|(status, _)| status.to_string())
+    }
+
+    /// The first of these that the answer has in it, or its status.
+    fn outcome(&self, ask: &Ask, words: &[&str]) -> Option<String> {
+        let (status, body) = self.fetch(ask)?;
+        let found = words.iter().find(|word| body.contains(**word));
+        Some(found.map_or_else(|| status.to_string(), |word| (*word).to_owned()))
+    }
+
+    /// Keeps a connection open, and closes the oldest if there are more than so many.
+    fn keep(&mut self, connection: Connection, most: usize) {
+        self.open.push(connection);
+        if self.open.len() > most {
+            self.open.remove(0);
+        }
+    }
+
+    /// Opens a session; its id.
+    fn begin_session(&self) -> Option<String> {
+        let mut connection = Connection::try_open(self.address).ok()?;
+        connection.try_send(&mcp(&hello("siege"))).ok()?;
+        let mut answer = connection.try_answer().ok()??;
+        let session = answer.header("mcp-session-id")?.to_owned();
+        answer.try_bytes().ok()?;
+        let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+        self.fetch(&in_session(mcp(&initialized), &session))?;
+        Some(session)
+    }
+}
+
 fn authorized(ask: Ask) -> Ask {
     ask.header("Authorization", &format!("Bearer {ATTACKER_TOKEN}"))
 }
 
-/// Sends a request on a connection of its own; the status.
-fn status(address: SocketAddr, ask: &Ask) -> Option<String> {
-    let mut connection = Connection::try_open(address).ok()?;
-    connection.try_fetch(ask).map(|(status, _)| status.to_string())
-}
-
 fn mcp(message: &Value) -> Ask {
     authorized(Ask::post("/mcp", message.to_string()))
+}
+
+fn in_session(ask: Ask, session: &str) -> Ask {
+    ask.header("Mcp-Session-Id", session).header("MCP-Protocol-Version", "2025-11-25")
 }
 
 fn rest(path: &str, body: &Value) -> Ask {
@@ -95,123 +173,273 @@ fn hello(name: &str) -> Value {
     json!({
         "jsonrpc": "2.0", "id": 1, "method": "initialize",
         "params": {
-            "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": name, "version": "1"},
+            "protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}},
+            "clientInfo": {"name": name, "version": "1"},
         },
     })
 }
 
-/// A modern call, which stands for itself.
-fn call(tool: &str) -> Ask {
-    let meta = json!({
+/// A modern request, which stands for itself.
+fn modern(method: &str, mut params: Value) -> Ask {
+    params["_meta"] = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientInfo": {"name": "siege", "version": "1"},
         "io.modelcontextprotocol/clientCapabilities": {},
         "progressToken": 1,
     });
-    let params = json!({"name": tool, "arguments": {}, "_meta": meta});
-    mcp(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}))
+    mcp(&json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}))
         .header("MCP-Protocol-Version", "2026-07-28")
-        .header("Mcp-Method", "tools/call")
-        .header("Mcp-Name", tool)
+        .header("Mcp-Method", method)
 }
 
-fn huge_client_name(address: SocketAddr) -> Option<String> {
-    status(address, &mcp(&hello(&"n".repeat(60 << 20))))
+fn call(tool: &str) -> Ask {
+    modern("tools/call", json!({"name": tool, "arguments": {}})).header("Mcp-Name", tool)
 }
 
-fn many_sessions(address: SocketAddr) -> Option<String> {
-    status(address, &mcp(&hello("siege")))
+fn huge_client_name(attacker: &mut Attacker) -> Option<String> {
+    attacker.outcome(&mcp(&hello(&"n".repeat(60 << 20))), &["client-info-kb", "received-mb"])
 }
 
-/// Opens connections that say nothing, and closes them after a while.
-fn many_connections(address: SocketAddr) -> Option<String> {
-    let connections: Vec<_> = (0..200).map_while(|_| Connection::try_open(address).ok()).collect();
+fn huge_ids(attacker: &mut Attacker) -> Option<String> {
+    let request = json!({"jsonrpc": "2.0", "id": "i".repeat(1 << 20), "method": "ping"});
+    let session = attacker.begin_session()?;
+    attacker.outcome(&in_session(mcp(&request), &session), &["id-bytes"])
+}
+
+/// Opens sessions and leaves them alone; from time to time it looks whether the first one is still there.
+fn many_sessions(attacker: &mut Attacker) -> Option<String> {
+    let opened = attacker.begin_session()?;
+    let Some(first) = attacker.session.clone() else {
+        attacker.session = Some(opened);
+        return Some("opened".to_owned());
+    };
+    if attacker.times % 50 != 0 {
+        return Some("opened".to_owned());
+    }
+    let ping = json!({"jsonrpc": "2.0", "id": 2, "method": "ping"});
+    let (status, _) = attacker.fetch(&in_session(mcp(&ping), &first))?;
+    if status != 404 {
+        return Some(format!("the first one answers {status}"));
+    }
+    attacker.session = None;
+    Some("an older session ended".to_owned())
+}
+
+/// Opens more connections than are allowed, which say nothing, and looks how many of them are closed after a while.
+fn many_connections(attacker: &mut Attacker) -> Option<String> {
+    let count = crate::CONNECTIONS + 50;
+    let connections: Vec<_> = (0..count).map_while(|_| Connection::try_open(attacker.address).ok()).collect();
     thread::sleep(Duration::from_secs(2));
-    Some(format!("opened {}", connections.len() / 100 * 100))
+    let is_closed = |connection: &&Connection| {
+        let mut socket = connection.writer();
+        socket.set_nonblocking(true).is_ok()
+            && !matches!(socket.read(&mut [0]), Err(error) if error.kind() == ErrorKind::WouldBlock)
+    };
+    let closed = connections.iter().filter(is_closed).count();
+    Some(if closed > 0 || connections.len() < count { "some were closed" } else { "all stay open" }.to_owned())
 }
 
-/// Sends one byte a second of a body that never ends.
-fn slow_body(address: SocketAddr) -> Option<String> {
-    let mut connection = Connection::try_open(address).ok()?;
+/// Sends one byte a second of a body that never ends, until the service has had enough.
+fn slow_body(attacker: &mut Attacker) -> Option<String> {
+    let mut connection = Connection::try_open(attacker.address).ok()?;
     let head = format!(
-        "POST /mcp HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {ATTACKER_TOKEN}\r\n\
-         Content-Type: application/json\r\nContent-Length: 100000\r\n\r\n"
+        "POST /mcp HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {ATTACKER_TOKEN}\r\n\
+         Content-Type: application/json\r\nContent-Length: 100000\r\n\r\n",
+        attacker.address
     );
     connection.write(head.as_bytes()).ok()?;
-    while !is_over() {
+    let socket = connection.writer();
+    let has_answer = || {
+        socket.set_nonblocking(true).is_ok()
+            && !matches!(socket.peek(&mut [0]), Err(error) if error.kind() == ErrorKind::WouldBlock)
+    };
+    while !has_answer() {
+        if is_over() {
+            return Some("still open at the end".to_owned());
+        }
+        socket.set_nonblocking(false).ok()?;
         connection.write(b" ").ok()?;
         thread::sleep(Duration::from_secs(1));
     }
-    Some("still open at the end".to_owned())
+    socket.set_nonblocking(false).ok()?;
+    Some(connection.try_answer().ok()??.status.to_string())
 }
 
-fn wrong_token(address: SocketAddr) -> Option<String> {
-    status(address, &Ask::post("/mcp", hello("siege").to_string()).header("Authorization", "Bearer wrong"))
+fn wrong_token(attacker: &mut Attacker) -> Option<String> {
+    attacker.status(&Ask::post("/mcp", hello("siege").to_string()).header("Authorization", "Bearer wrong"))
+}
+
+/// Subscribes to one resource after the other until there may be no more, and begins again in another session.
+fn many_subscriptions(attacker: &mut Attacker) -> Option<String> {
+    if attacker.session.is_none() {
+        attacker.session = Some(attacker.begin_session()?);
+        attacker.open = vec![Connection::try_open(attacker.address).ok()?];
+    }
+    let session = attacker.session.clone()?;
+    for number in (0..200).take_while(|_| !is_over()) {
+        let uri = format!("u://{}-{number}-{}", attacker.times, "x".repeat(1_000));
+        let request = json!({"jsonrpc": "2.0", "id": number, "method": "resources/subscribe", "params": {"uri": uri}});
+        let answer = attacker.open.first_mut()?.try_fetch(&in_session(mcp(&request), &session));
+        let Some((status, body)) = answer else {
+            attacker.session = None;
+            return None;
+        };
+        let body = String::from_utf8_lossy(&body);
+        if status != 200 || body.contains("\"error\"") {
+            attacker.session = None;
+            let limit = ["subscriptions-per-session", "subscriptions-per-token", "`subscriptions`"];
+            let limit = limit.into_iter().find(|limit| body.contains(limit));
+            return Some(limit.map_or_else(|| status.to_string(), str::to_owned));
+        }
+    }
+    Some("subscribed".to_owned())
+}
+
+/// Streams of news about a thousand resources each, whose URIs take long to compare with templates.
+fn listen_to_templates(attacker: &mut Attacker) -> Option<String> {
+    let uris: Vec<String> = (0..1_000).map(|number| format!("t://{number}/{}", "y".repeat(2_000))).collect();
+    let ask = modern("subscriptions/listen", json!({"notifications": {"resourceSubscriptions": uris}}));
+    let mut connection = Connection::try_open(attacker.address).ok()?;
+    connection.try_send(&ask).ok()?;
+    let mut answer = connection.try_answer().ok()??;
+    if !answer.is_stream() {
+        let body = String::from_utf8_lossy(&answer.try_bytes().ok()?).into_owned();
+        return Some(if body.contains("subscriptions") { "too many" } else { "refused" }.to_owned());
+    }
+    let first = answer.next_message()?;
+    let outcome = if first.data.contains("acknowledged") { "acknowledged" } else { "another message" };
+    attacker.keep(connection, 2);
+    Some(outcome.to_owned())
+}
+
+/// Streams of sessions that nobody reads, while servers log.
+fn unread_streams(attacker: &mut Attacker) -> Option<String> {
+    let session = attacker.begin_session()?;
+    let level = json!({"jsonrpc": "2.0", "id": 2, "method": "logging/setLevel", "params": {"level": "debug"}});
+    attacker.fetch(&in_session(mcp(&level), &session))?;
+    let mut connection = Connection::try_open(attacker.address).ok()?;
+    connection.try_send(&in_session(authorized(Ask::stream("/mcp")), &session)).ok()?;
+    let is_open = connection.try_answer().ok()??.is_stream();
+    attacker.keep(connection, 50);
+    Some(if is_open { "opened" } else { "refused" }.to_owned())
+}
+
+/// Calls with huge results that nobody reads.
+fn unread_results(attacker: &mut Attacker) -> Option<String> {
+    let mut connection = Connection::try_open(attacker.address).ok()?;
+    connection.try_send(&call("huge-results.t")).ok()?;
+    attacker.keep(connection, 20);
+    Some("requested".to_owned())
+}
+
+fn large_results(attacker: &mut Attacker) -> Option<String> {
+    attacker.outcome(&call("huge-results.t"), &["_undelivered_kb", "unread-mb"])
 }
 
 fn document(block: &str) -> Value {
     json!({"text": block, "dry_run": true})
 }
 
-fn dry_run_doubling_schema(address: SocketAddr) -> Option<String> {
+fn dry_run_doubling_schema(attacker: &mut Attacker) -> Option<String> {
     let block = format!("# A\n\n```{}\ntool: t\nc: x\n```\n", Kind::DoublingSchema.name());
-    status(address, &rest("/documents/run", &document(&block)))
+    attacker.outcome(&rest("/documents/run", &document(&block)), &["not checked"])
 }
 
-fn large_yaml(address: SocketAddr) -> Option<String> {
+fn large_yaml(attacker: &mut Attacker) -> Option<String> {
     let mut block = "# A\n\n```good\ntool: echo\n".to_owned();
     for key in 0..40_000 {
         writeln!(block, "k{key}: v").expect("a string can be written");
     }
     block.push_str("```\n");
-    status(address, &rest("/documents/run", &document(&block)))
+    attacker.status(&rest("/documents/run", &document(&block)))
 }
 
-fn deep_json(address: SocketAddr) -> Option<String> {
+/// Ten levels of aliases, each of which has ten of the level before.
+fn yaml_bomb(attacker: &mut Attacker) -> Option<String> {
+    let mut block = "# A\n\n```good\ntool: echo\na0: &a0 [x,x,x,x,x,x,x,x,x,x]\n".to_owned();
+    for level in 1..10 {
+        let aliases = vec![format!("*a{}", level - 1); 10].join(",");
+        writeln!(block, "a{level}: &a{level} [{aliases}]").expect("a string can be written");
+    }
+    block.push_str("```\n");
+    let (status, body) = attacker.fetch(&rest("/documents/run", &document(&block)))?;
+    let is_refused = body.contains("100,000") || body.contains("100000") || body.contains("too large");
+    Some(if is_refused { "refused".to_owned() } else { format!("{status} {body:.80}") })
+}
+
+fn deep_json(attacker: &mut Attacker) -> Option<String> {
     let deep = format!("{}1{}", "[".repeat(100_000), "]".repeat(100_000));
     let body = format!(r#"{{"name":"good.echo","arguments":{deep}}}"#);
     let ask = Ask::post("/api/v1/aggregator/tools/call", body).header("Accept", "application/json");
-    status(address, &authorized(ask))
+    attacker.status(&authorized(ask))
 }
 
-fn deep_markdown(address: SocketAddr) -> Option<String> {
-    status(address, &rest("/documents/map", &json!({"text": "> ".repeat(50_000) + &"[".repeat(50_000)})))
+fn deep_markdown(attacker: &mut Attacker) -> Option<String> {
+    attacker.status(&rest("/documents/map", &json!({"text": "> ".repeat(50_000) + &"[".repeat(50_000)})))
 }
 
 /// Calls a server that never answers, and hangs up.
-fn cancelled_calls(address: SocketAddr) -> Option<String> {
-    let mut connection = Connection::try_open(address).ok()?;
-    connection.send(&call("silent.t"));
+fn cancelled_calls(attacker: &mut Attacker) -> Option<String> {
+    let mut connection = Connection::try_open(attacker.address).ok()?;
+    connection.try_send(&call("silent.t")).ok()?;
     thread::sleep(Duration::from_millis(50));
     Some("hung up".to_owned())
 }
 
-fn crashing_calls(address: SocketAddr) -> Option<String> {
-    status(address, &call("crash.t"))
+fn crashing_calls(attacker: &mut Attacker) -> Option<String> {
+    attacker.status(&call("crash.t"))
 }
 
-fn progress_calls(address: SocketAddr) -> Option<String> {
-    status(address, &call("huge-progress.t"))
+fn progress_calls(attacker: &mut Attacker) -> Option<String> {
+    attacker.status(&call("huge-progress.t"))
 }
 
-fn long_search(address: SocketAddr) -> Option<String> {
-    status(address, &rest("/search", &json!({"query": "find a word ".repeat(5_000)})))
+fn question_calls(attacker: &mut Attacker) -> Option<String> {
+    attacker.status(&call("questions.t"))
+}
+
+fn long_search(attacker: &mut Attacker) -> Option<String> {
+    attacker.status(&rest("/search", &json!({"query": "find a word ".repeat(5_000)})))
+}
+
+/// Reads the whole list of tools, as clients of either era do.
+fn all_lists(attacker: &mut Attacker) -> Option<String> {
+    let legacy = attacker.begin_session()?;
+    let mut cursor = Value::Null;
+    let mut pages = 0;
+    while !is_over() {
+        let params = if cursor.is_null() { json!({}) } else { json!({"cursor": cursor}) };
+        let request = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": params});
+        let ask = match attacker.times % 2 {
+            0 => modern("tools/list", params),
+            _ => in_session(mcp(&request), &legacy),
+        };
+        let (status, body) = attacker.fetch(&ask)?;
+        let answer: Value = serde_json::from_str(&body).unwrap_or_default();
+        pages += 1;
+        cursor = answer["result"]["nextCursor"].clone();
+        if status != 200 || cursor.is_null() {
+            // A list that changes while it is read may end early.
+            return Some(if pages > 1 { status.to_string() } else { format!("{status} in one page") });
+        }
+    }
+    Some("interrupted".to_owned())
 }
 
 /// Servers that failed are disabled after some attempts: they are enabled again, to fail again.
-fn reconnect_servers(address: SocketAddr) -> Option<String> {
+fn reconnect_servers(attacker: &mut Attacker) -> Option<String> {
     for kind in Kind::ALL {
         for verb in ["enable", "connect", "tools/refresh"] {
             if is_over() {
                 return Some("interrupted".to_owned());
             }
-            status(address, &rest(&format!("/servers/{}/{verb}", kind.name()), &json!({})));
+            attacker.status(&rest(&format!("/servers/{}/{verb}", kind.name()), &json!({})));
         }
     }
     Some("done".to_owned())
 }
 
-fn assistant_tools(address: SocketAddr) -> Option<String> {
+fn assistant_tools(attacker: &mut Attacker) -> Option<String> {
     let ask = Ask::new("GET", "/api/v1/aggregator/assistant/tools?format=openai");
-    status(address, &authorized(ask))
+    attacker.status(&authorized(ask))
 }

@@ -1,6 +1,11 @@
-//! Servers over stdio that list, log and answer what no server should.
+//! Servers over stdio that list, log, ask and answer what no server should.
+//!
+//! Each counts what it does: one byte in a file of its name for every deed. A siege in which a server did nothing proves
+//! nothing.
 
+use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, Write};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -8,7 +13,7 @@ use std::time::Duration;
 use anyhow::Context;
 use serde_json::{Value, json};
 
-/// The first argument of this program when it is to be a hostile server.
+/// The first argument of this program when it is to be a hostile server; its kind and the folder of deeds follow.
 pub(crate) const FLAG: &str = "--hostile-server";
 
 /// How often a server that changes its list does so.
@@ -17,8 +22,10 @@ const CHANGE_INTERVAL: Duration = Duration::from_secs(5);
 /// What a server does wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Every page of its list has another one behind it.
+    /// Every page of its list of tools has another one behind it.
     EndlessPages,
+    /// The same for resources, with many small items.
+    EndlessResources,
     /// An output schema with 20,000 references, changed again and again.
     References,
     /// A schema with 40,000 members of the same name.
@@ -27,16 +34,28 @@ pub(crate) enum Kind {
     DeepSchema,
     /// A schema whose check takes 2^45 steps.
     DoublingSchema,
-    /// 100,000 tools with long names.
+    /// 100,000 tools with long names: more than one server may list.
     ManyTools,
-    /// Log messages of 20 MB for everybody.
+    /// 50,000 tools, which is within the bounds, changed again and again.
+    LargeList,
+    /// Thousands of URI templates that take long to match.
+    Templates,
+    /// Log messages of 100 MB for everybody.
     HugeLogs,
+    /// Log messages of 3 MB, which is within the bounds, without end.
+    ManyLogs,
     /// Instructions of 30 MB.
     HugeInstructions,
-    /// Progress messages of 2 MB for every call.
+    /// Progress messages of 2 and 30 MB for every call.
     HugeProgress,
+    /// Results of 40 MB.
+    HugeResults,
+    /// Asks a thousand questions of 100 kB in every call.
+    Questions,
     /// Says without end that its lists have changed.
     Restless,
+    /// Says without end that resources have changed.
+    Updates,
     /// Floods its stderr.
     Stderr,
     /// Answers no call.
@@ -48,17 +67,24 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 21] = [
         Self::EndlessPages,
+        Self::EndlessResources,
         Self::References,
         Self::RepeatedMembers,
         Self::DeepSchema,
         Self::DoublingSchema,
         Self::ManyTools,
+        Self::LargeList,
+        Self::Templates,
         Self::HugeLogs,
+        Self::ManyLogs,
         Self::HugeInstructions,
         Self::HugeProgress,
+        Self::HugeResults,
+        Self::Questions,
         Self::Restless,
+        Self::Updates,
         Self::Stderr,
         Self::Silent,
         Self::Crash,
@@ -68,20 +94,42 @@ impl Kind {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::EndlessPages => "endless-pages",
+            Self::EndlessResources => "endless-resources",
             Self::References => "references",
             Self::RepeatedMembers => "repeated-members",
             Self::DeepSchema => "deep-schema",
             Self::DoublingSchema => "doubling-schema",
             Self::ManyTools => "many-tools",
+            Self::LargeList => "large-list",
+            Self::Templates => "templates",
             Self::HugeLogs => "huge-logs",
+            Self::ManyLogs => "many-logs",
             Self::HugeInstructions => "huge-instructions",
             Self::HugeProgress => "huge-progress",
+            Self::HugeResults => "huge-results",
+            Self::Questions => "questions",
             Self::Restless => "restless",
+            Self::Updates => "updates",
             Self::Stderr => "stderr",
             Self::Silent => "silent",
             Self::Crash => "crash",
             Self::Garbage => "garbage",
         }
+    }
+
+    /// What a line of the service's log says of this server if it reached the bound it is for. Servers without such a line
+    /// stay within the bounds, and are proved by their deeds alone.
+    pub(crate) fn bound_in_log(self) -> Option<&'static str> {
+        Some(match self {
+            Self::EndlessPages | Self::EndlessResources | Self::ManyTools => "server_catalog_kb",
+            Self::References => "has more than 2000 references",
+            Self::RepeatedMembers => "has more than 20000 members and elements",
+            Self::DeepSchema => "nested deeper than 56 levels",
+            Self::Templates => "are listed but not compared with URIs",
+            Self::HugeLogs | Self::HugeProgress => "server_notification_kb",
+            Self::HugeInstructions => "server_handshake_kb",
+            _ => return None,
+        })
     }
 
     fn from_name(name: &str) -> Option<Self> {
@@ -91,9 +139,10 @@ impl Kind {
 
 /// Serves until stdin ends.
 pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
-    let name = arguments.first().context("which hostile server?")?;
+    let [name, deeds] = arguments else { anyhow::bail!("which hostile server, and where does it count its deeds?") };
     let kind = Kind::from_name(name).with_context(|| format!("there is no hostile server `{name}`"))?;
-    let server = Server { kind, output: Arc::new(Mutex::new(io::stdout())) };
+    let deeds = OpenOptions::new().create(true).append(true).open(Path::new(deeds).join(name))?;
+    let server = Server { kind, output: Arc::new(Mutex::new(io::stdout())), deeds: Arc::new(deeds) };
     let mut version = 0_u64;
     for line in io::stdin().lock().lines() {
         let line = line.context("failed to read stdin")?;
@@ -101,12 +150,18 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
         let Some(method) = message["method"].as_str() else { continue };
         let id = message["id"].clone();
         match method {
-            "initialize" => server.answer(&id, &server.welcome(&message["params"]["protocolVersion"]).to_string()),
+            "initialize" => server.welcome(&id, &message["params"]["protocolVersion"]),
             "notifications/initialized" => server.begin(),
+            "server/discover" => server.refuse(&id),
             "tools/list" => {
                 version += 1;
                 server.answer(&id, &server.list(version));
             }
+            "resources/list" => {
+                version += 1;
+                server.answer(&id, &server.resources(version));
+            }
+            "resources/templates/list" => server.answer(&id, &server.templates()),
             "tools/call" => server.call(&id, &message["params"]),
             _ if !id.is_null() => server.answer(&id, "{}"),
             _ => {}
@@ -119,6 +174,7 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
 struct Server {
     kind: Kind,
     output: Arc<Mutex<io::Stdout>>,
+    deeds: Arc<File>,
 }
 
 impl Server {
@@ -131,57 +187,84 @@ impl Server {
         }
     }
 
+    /// Counts one deed. One that cannot be counted is missed when the siege is over, and fails it.
+    fn count(&self) {
+        (&*self.deeds).write_all(b".").ok();
+    }
+
     fn answer(&self, id: &Value, result: &str) {
         self.write(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#));
+    }
+
+    fn refuse(&self, id: &Value) {
+        self.write(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32601,"message":"no such method"}}}}"#));
     }
 
     fn notify(&self, method: &str, params: &Value) {
         self.write(&json!({"jsonrpc": "2.0", "method": method, "params": params}).to_string());
     }
 
-    fn welcome(&self, revision: &Value) -> Value {
+    fn welcome(&self, id: &Value, revision: &Value) {
+        let mut capabilities = json!({"tools": {"listChanged": true}, "logging": {}});
+        if matches!(self.kind, Kind::EndlessResources | Kind::Templates | Kind::Updates) {
+            capabilities["resources"] = json!({"subscribe": true, "listChanged": true});
+        }
         let mut welcome = json!({
             "protocolVersion": revision,
-            "capabilities": {"tools": {"listChanged": true}, "logging": {}},
+            "capabilities": capabilities,
             "serverInfo": {"name": self.kind.name(), "version": "1"},
         });
         if self.kind == Kind::HugeInstructions {
             welcome["instructions"] = "i".repeat(30 << 20).into();
+            self.count();
         }
-        welcome
+        self.answer(id, &welcome.to_string());
     }
 
     /// What it does without having been asked.
     fn begin(&self) {
-        let server = self.clone();
+        let list_changed = |server: &Self| server.notify("notifications/tools/list_changed", &json!({}));
         match self.kind {
-            Kind::References | Kind::RepeatedMembers | Kind::ManyTools => server.repeat(CHANGE_INTERVAL, |server| {
-                server.notify("notifications/tools/list_changed", &json!({}));
+            Kind::References | Kind::RepeatedMembers | Kind::ManyTools | Kind::LargeList => {
+                self.repeat(CHANGE_INTERVAL, list_changed);
+            }
+            Kind::Restless => self.repeat(Duration::from_millis(1), move |server| {
+                list_changed(server);
+                server.count();
             }),
-            Kind::Restless => server.repeat(Duration::from_millis(1), |server| {
-                server.notify("notifications/tools/list_changed", &json!({}));
+            Kind::HugeLogs => self.repeat(CHANGE_INTERVAL * 4, |server| {
+                server.notify("notifications/message", &json!({"level": "error", "data": "l".repeat(100 << 20)}));
+                server.count();
             }),
-            Kind::HugeLogs => server.repeat(CHANGE_INTERVAL, |server| {
-                server.notify("notifications/message", &json!({"level": "error", "data": "l".repeat(20 << 20)}));
+            Kind::ManyLogs => self.repeat(Duration::from_millis(500), |server| {
+                server.notify("notifications/message", &json!({"level": "error", "data": "l".repeat(3 << 20)}));
+                server.count();
             }),
-            Kind::Stderr => server.repeat(Duration::from_millis(20), |_| {
+            Kind::Updates => self.repeat(Duration::from_millis(1), |server| {
+                server.notify("notifications/resources/updated", &json!({"uri": "u://1/and/more"}));
+                server.count();
+            }),
+            Kind::Stderr => self.repeat(Duration::from_millis(20), |server| {
                 // A reader that is slower than this is the point.
                 io::stderr().write_all("\u{1b}[2Jstderr \u{9b}31m".repeat(4_000).as_bytes()).ok();
+                server.count();
             }),
-            Kind::Garbage => server.repeat(Duration::from_millis(20), |server| {
+            Kind::Garbage => self.repeat(Duration::from_millis(20), |server| {
                 server.write("\u{0}{]");
                 server.write(r#"{"jsonrpc":"2.0","id":99999999999999999999,"result":{}}"#);
                 server.write(&format!(r#"{{"jsonrpc":"2.0","id":"{}","result":{{}}}}"#, "9".repeat(100_000)));
+                server.count();
             }),
             _ => {}
         }
     }
 
-    fn repeat(self, pause: Duration, act: impl Fn(&Self) + Send + 'static) {
+    fn repeat(&self, pause: Duration, act: impl Fn(&Self) + Send + 'static) {
+        let server = self.clone();
         thread::spawn(move || {
             loop {
                 thread::sleep(pause);
-                act(&self);
+                act(&server);
             }
         });
     }
@@ -190,17 +273,29 @@ impl Server {
     fn list(&self, version: u64) -> String {
         let object = r#"{"type":"object"}"#;
         let tool = |schema: &str| format!(r#"{{"name":"t","description":"version {version}","inputSchema":{schema}}}"#);
+        let many = |count: u32, name: &str| {
+            // Only the first one is another each time: vectors of all others are made once.
+            let description = |index| if index == 0 { version } else { 0 };
+            let tool = |index| {
+                let description = description(index);
+                format!(r#"{{"name":"{name}{index}","description":"{description}","inputSchema":{object}}}"#)
+            };
+            (0..count).map(tool).collect::<Vec<_>>().join(",")
+        };
         let tools = match self.kind {
             Kind::EndlessPages => {
                 let filler = "x".repeat(1 << 20);
                 let page = format!(r#"{{"name":"t{version}","description":"{filler}","inputSchema":{object}}}"#);
+                self.count();
                 return format!(r#"{{"tools":[{page}],"nextCursor":"{version}"}}"#);
             }
             Kind::References => {
+                // Too many of everything, and too many references alone.
+                let count = if version % 2 == 0 { 3_000 } else { 20_000 };
                 let members: Vec<String> =
-                    (0..20_000).map(|index| format!(r##""m{index}":{{"$ref":"#/$defs/d{index}"}}"##)).collect();
+                    (0..count).map(|index| format!(r##""m{index}":{{"$ref":"#/$defs/d{index}"}}"##)).collect();
                 let definitions: Vec<String> =
-                    (0..20_000).map(|index| format!(r#""d{index}":{{"type":"string"}}"#)).collect();
+                    (0..count).map(|index| format!(r#""d{index}":{{"type":"string"}}"#)).collect();
                 format!(
                     r#"{{"name":"t","description":"version {version}","inputSchema":{object},"outputSchema":{{"type":"object","properties":{{{}}},"$defs":{{{}}}}}}}"#,
                     members.join(","),
@@ -219,37 +314,80 @@ impl Server {
                 tool(&deep)
             }
             Kind::DoublingSchema => tool(&doubling_schema(45)),
-            Kind::ManyTools => {
-                let name = "n".repeat(200);
-                let tools: Vec<String> = (0..100_000)
-                    .map(|index| {
-                        format!(r#"{{"name":"{name}{index}","description":"{version}","inputSchema":{object}}}"#)
-                    })
-                    .collect();
-                tools.join(",")
-            }
-            _ => tool(object),
+            Kind::ManyTools => many(100_000, &"n".repeat(200)),
+            Kind::LargeList => many(50_000, "tool_with_a_name_of_ordinary_length_"),
+            _ => return format!(r#"{{"tools":[{}]}}"#, tool(object)),
         };
+        self.count();
         format!(r#"{{"tools":[{tools}]}}"#)
+    }
+
+    fn resources(&self, version: u64) -> String {
+        match self.kind {
+            Kind::EndlessResources => {
+                let resource = |index: u32| format!(r#"{{"uri":"e://{version}/{index}","name":"n"}}"#);
+                let page: Vec<String> = (0..1_000).map(resource).collect();
+                self.count();
+                format!(r#"{{"resources":[{}],"nextCursor":"{version}"}}"#, page.join(","))
+            }
+            _ => r#"{"resources":[]}"#.to_owned(),
+        }
+    }
+
+    fn templates(&self) -> String {
+        match self.kind {
+            Kind::Templates => {
+                let expression = "{+a:32}".repeat(64);
+                let template = |index: u32| format!(r#"{{"uriTemplate":"{expression}{index}","name":"n"}}"#);
+                let templates: Vec<String> = (0..7_000).map(template).collect();
+                self.count();
+                format!(r#"{{"resourceTemplates":[{}]}}"#, templates.join(","))
+            }
+            Kind::Updates => r#"{"resourceTemplates":[{"uriTemplate":"u://{id}","name":"n"}]}"#.to_owned(),
+            _ => r#"{"resourceTemplates":[]}"#.to_owned(),
+        }
     }
 
     fn call(&self, id: &Value, params: &Value) {
         match self.kind {
-            Kind::Silent => {}
-            Kind::Crash => std::process::exit(1),
+            Kind::Silent => return self.count(),
+            Kind::Crash => {
+                self.count();
+                std::process::exit(1);
+            }
             Kind::HugeProgress => {
                 let token = &params["_meta"]["progressToken"];
-                for step in 0..20 {
-                    let message = "p".repeat(2 << 20);
+                for (step, megabytes) in [2, 2, 30, 2, 2].into_iter().enumerate() {
+                    let message = "p".repeat(megabytes << 20);
                     self.notify(
                         "notifications/progress",
                         &json!({"progressToken": token, "progress": step, "message": message}),
                     );
                 }
-                self.answer(id, r#"{"content":[]}"#);
+                self.count();
             }
-            _ => self.answer(id, r#"{"content":[]}"#),
+            Kind::HugeResults => {
+                self.count();
+                let text = "r".repeat(40 << 20);
+                return self.answer(id, &format!(r#"{{"content":[{{"type":"text","text":"{text}"}}]}}"#));
+            }
+            Kind::Questions => {
+                let message = "q".repeat(100 << 10);
+                for number in 0..1_000 {
+                    self.write(
+                        &json!({
+                            "jsonrpc": "2.0", "id": format!("{id}-{number}"), "method": "elicitation/create",
+                            "params": {"message": message, "requestedSchema": {"type": "object", "properties": {}}},
+                        })
+                        .to_string(),
+                    );
+                }
+                self.count();
+            }
+            Kind::DoublingSchema => self.count(),
+            _ => {}
         }
+        self.answer(id, r#"{"content":[]}"#);
     }
 }
 

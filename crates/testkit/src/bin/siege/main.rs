@@ -13,20 +13,22 @@ mod neighbour;
 mod options;
 mod report;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, ensure};
-use testkit::processes::{descendants, peak_rss_kb, rss_kb};
+use testkit::http_client::Ask;
+use testkit::processes::{descendants, open_fds, peak_rss_kb, rss_kb};
 use testkit::{Config, Serve, ServerEntry, Signal, fake};
 
 use hostile_server::Kind;
 use neighbour::Neighbour;
-use options::Options;
-use report::{Memory, Report};
+use options::{BYTE_BOUNDS, Options};
+use report::{Memory, Report, SAMPLE_INTERVAL};
 
 /// Set when the siege is over; every loop looks at it.
 static OVER: AtomicBool = AtomicBool::new(false);
@@ -56,7 +58,10 @@ fn run(options: &Options) -> anyhow::Result<bool> {
     let folder = tempfile::TempDir::with_prefix("siege-").context("failed to create a folder")?;
     let tokens = folder.path().join("tokens");
     std::fs::write(&tokens, format!("neighbour:{NEIGHBOUR_TOKEN}\nattacker:{ATTACKER_TOKEN}\n"))?;
-    let mut service = start(options, &tokens)?;
+    let deeds = folder.path().join("deeds");
+    std::fs::create_dir(&deeds)?;
+    let mut service = start(options, &tokens, &deeds)?;
+    bound(&service)?;
     let pid = service.pid();
 
     let mut neighbour = Neighbour::start(&service);
@@ -72,19 +77,26 @@ fn run(options: &Options) -> anyhow::Result<bool> {
         .map(|attack| thread::spawn(move || attack.repeat(address)))
         .collect();
     let mut memory = Memory::default();
-    let mut said = Instant::now();
-    neighbour.measure_until(Instant::now() + options.duration, || {
-        memory.note(rss_kb(pid));
-        if said.elapsed() > Duration::from_secs(30) {
-            said = Instant::now();
-            println!("memory {} MB now, {} MB at most", memory.now_kb / 1024, peak_rss_kb(pid) / 1024);
+    let begun = Instant::now();
+    let mut sampled = begun;
+    neighbour.measure_until(begun + options.duration, || {
+        if sampled.elapsed() >= SAMPLE_INTERVAL {
+            sampled = Instant::now();
+            memory.note(rss_kb(pid));
+            println!(
+                "{:>4} s: memory {} MB, {} MB at most, {} files open",
+                begun.elapsed().as_secs(),
+                rss_kb(pid) / 1024,
+                peak_rss_kb(pid) / 1024,
+                open_fds(pid)
+            );
         }
         true
     });
     let besieged = neighbour.take();
+    memory.note(rss_kb(pid));
     memory.peak_kb = peak_rss_kb(pid);
     OVER.store(true, Ordering::Relaxed);
-    let attacks = attackers.into_iter().map(|thread| thread.join().expect("an attack does not panic")).collect();
     drop(neighbour);
 
     let children = descendants(pid);
@@ -92,32 +104,88 @@ fn run(options: &Options) -> anyhow::Result<bool> {
     service.signal(Signal::TERM);
     let status = service.wait_exit();
     let stop = asked.elapsed();
+    // Not before the service has ended: an attack may wait for an answer.
+    let attacks = attackers.into_iter().map(|thread| thread.join().expect("an attack does not panic")).collect();
     for child in children {
         testkit::wait_gone_or_zombie(child);
     }
     ensure!(status.success(), "the service did not end well: {status}\n{}", service.stderr_text());
-    let panics = service.stderr_text().lines().filter(|line| line.contains("panicked")).count();
+    let log = service.stderr_text();
+    let panics = log.lines().filter(|line| line.contains("panicked")).count();
+    let idle_servers = if options.only.is_empty() { idle_servers(&deeds, &log)? } else { Vec::new() };
 
-    let report = Report { quiet, besieged, memory, stop, panics, attacks };
+    let report = Report { quiet, besieged, memory, stop, panics, attacks, idle_servers };
     println!("{report}");
     let exceeded = report.exceeded(options);
     for line in &exceeded {
         println!("EXCEEDED: {line}");
     }
-    println!("{} passed, {} failed", report::BOUNDS - exceeded.len(), exceeded.len());
+    println!("{} passed, {} failed", report.checks().saturating_sub(exceeded.len()), exceeded.len());
     Ok(exceeded.is_empty())
 }
 
 const NEIGHBOUR_TOKEN: &str = "neighbour-0123456789abcdef0123456789abcdef";
 const ATTACKER_TOKEN: &str = "attacker-0123456789abcdef0123456789abcdef";
 
+/// How many connections the service may have, so that one attacker can have more.
+const CONNECTIONS: usize = 300;
+
 /// Starts a service with a good server and every hostile one.
-fn start(options: &Options, tokens: &Path) -> anyhow::Result<Serve> {
+fn start(options: &Options, tokens: &Path, deeds: &Path) -> anyhow::Result<Serve> {
     let this = std::env::current_exe().context("failed to find this program")?;
     let mut config = Config::new().server("good", fake());
     for kind in Kind::ALL.into_iter().filter(|kind| options.wants(kind.name())) {
-        let entry = ServerEntry::new(&this).arg(hostile_server::FLAG).arg(kind.name());
+        let entry = ServerEntry::new(&this).arg(hostile_server::FLAG).arg(kind.name()).arg(deeds.to_string_lossy());
         config = config.server(kind.name(), entry);
     }
-    Ok(Serve::start_as(&config, |launch| launch.arg("--token-file").arg(tokens)))
+    let limits = [
+        format!("received-mb={}", BYTE_BOUNDS.received),
+        format!("received-mb-per-token={}", BYTE_BOUNDS.received),
+        format!("unread-mb={}", BYTE_BOUNDS.unread),
+        format!("unread-mb-per-token={}", BYTE_BOUNDS.unread),
+        format!("connections={CONNECTIONS}"),
+    ];
+    Ok(Serve::start_as(&config, |launch| {
+        let launch = launch.arg("--token-file").arg(tokens);
+        limits.iter().fold(launch, |launch, limit| launch.arg("--limit").arg(limit))
+    }))
+}
+
+/// Sets those bounds that are settings.
+fn bound(service: &Serve) -> anyhow::Result<()> {
+    let settings = serde_json::json!({
+        "all_undelivered_kb": BYTE_BOUNDS.undelivered << 10,
+        "server_undelivered_kb": BYTE_BOUNDS.undelivered << 10,
+        "all_catalogs_kb": BYTE_BOUNDS.catalogs << 10,
+    });
+    let ask = Ask::new("PATCH", "/api/v1/aggregator/settings")
+        .header("Authorization", &format!("Bearer {NEIGHBOUR_TOKEN}"))
+        .header("Content-Type", "application/json")
+        .body(settings.to_string());
+    let answer = service.fetch(&ask);
+    ensure!(answer.status == 200, "the settings were not accepted: {} {}", answer.status, answer.body);
+    Ok(())
+}
+
+/// Servers that nothing shows to have done what they are for: one line for each.
+fn idle_servers(deeds: &Path, log: &str) -> anyhow::Result<Vec<String>> {
+    let mut done = BTreeMap::new();
+    for entry in std::fs::read_dir(deeds)? {
+        let entry = entry?;
+        done.insert(entry.file_name().to_string_lossy().into_owned(), entry.metadata()?.len());
+    }
+    let mut idle = Vec::new();
+    for kind in Kind::ALL {
+        let (name, deeds) = (kind.name(), done.get(kind.name()).copied().unwrap_or(0));
+        println!("{name:<24} did it {deeds} times");
+        if deeds == 0 {
+            idle.push(format!("the server {name} proved nothing: it did not do what it is for"));
+        }
+        if let Some(bound) = kind.bound_in_log()
+            && !log.lines().any(|line| line.contains(name) && line.contains(bound))
+        {
+            idle.push(format!("the server {name} proved nothing: no line of the log says `{bound}` of it"));
+        }
+    }
+    Ok(idle)
 }

@@ -2,7 +2,30 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
+
+use crate::hostile_client::ATTACKS;
+use crate::hostile_server::Kind;
+
+/// The bounds in bytes that the besieged service is given, in MB: what attacks can fill.
+pub(crate) struct ByteBounds {
+    /// `--limit received-mb`, `--limit unread-mb`.
+    pub(crate) received: u64,
+    pub(crate) unread: u64,
+    /// The settings `all_undelivered_kb` and `all_catalogs_kb`.
+    pub(crate) undelivered: u64,
+    pub(crate) catalogs: u64,
+}
+
+pub(crate) const BYTE_BOUNDS: ByteBounds = ByteBounds { received: 192, unread: 192, undelivered: 192, catalogs: 128 };
+
+/// A list is kept as its server wrote it, and written once for each way in which clients read it: legacy and modern ones,
+/// with canonical names and with safe ones. Names of items are kept besides.
+const COPIES_OF_CATALOGS: u64 = 4;
+
+/// Everything that has no bound in bytes of its own, in MB: the program, its threads, the registry, the search index,
+/// connections, and what the allocator does not give back.
+const EVERYTHING_ELSE: u64 = 448;
 
 /// How long the siege lasts, what takes part, and what may not be exceeded.
 #[derive(Debug)]
@@ -18,10 +41,11 @@ pub(crate) struct Options {
 
 impl Options {
     pub(crate) fn parse(arguments: &[String]) -> anyhow::Result<Self> {
+        let ByteBounds { received, unread, undelivered, catalogs } = BYTE_BOUNDS;
         let mut options = Self {
             duration: Duration::from_secs(600),
             only: Vec::new(),
-            most_memory_mb: 1536,
+            most_memory_mb: received + unread + undelivered + COPIES_OF_CATALOGS * catalogs + EVERYTHING_ELSE,
             most_delay: Duration::from_millis(500),
         };
         let mut arguments = arguments.iter();
@@ -34,6 +58,11 @@ impl Options {
                 "--most-delay-ms" => options.most_delay = Duration::from_millis(value()?.parse()?),
                 _ => bail!("unknown option `{flag}`"),
             }
+        }
+        let names: Vec<&str> =
+            Kind::ALL.iter().map(|kind| kind.name()).chain(ATTACKS.iter().map(|attack| attack.name)).collect();
+        for name in &options.only {
+            ensure!(names.contains(&name.as_str()), "nothing is called `{name}`; there are {}", names.join(", "));
         }
         Ok(options)
     }

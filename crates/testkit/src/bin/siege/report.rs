@@ -7,21 +7,43 @@ use crate::hostile_client::Tally;
 use crate::neighbour::{Latency, quantile};
 use crate::options::Options;
 
-/// How many bounds [`Report::exceeded`] checks.
-pub(crate) const BOUNDS: usize = 6;
+/// How many bounds [`Report::exceeded`] checks. Each attack and each server besides is one more.
+const BOUNDS: usize = 7;
+
+/// How often memory is looked at.
+pub(crate) const SAMPLE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Memory that grows without end has grown by more than this, in kB, between the middle of the siege and its end. What
+/// attacks occupy comes and goes, so averages are compared.
+const MOST_GROWTH_KB: u64 = 150 << 10;
+
+/// With fewer samples nothing can be said about growth.
+const FEWEST_SAMPLES: usize = 30;
 
 /// The longest time from SIGTERM to the end of the service.
 const LONGEST_STOP: Duration = Duration::from_secs(15);
 
 #[derive(Default)]
 pub(crate) struct Memory {
-    pub(crate) now_kb: u64,
+    samples_kb: Vec<u64>,
     pub(crate) peak_kb: u64,
 }
 
 impl Memory {
     pub(crate) fn note(&mut self, now_kb: u64) {
-        self.now_kb = now_kb;
+        self.samples_kb.push(now_kb);
+    }
+
+    /// By how much the average of the last quarter exceeds that of the second one.
+    fn growth_kb(&self) -> Option<u64> {
+        let quarter = self.samples_kb.len() / 4;
+        if self.samples_kb.len() < FEWEST_SAMPLES {
+            return None;
+        }
+        let average = |samples: &[u64]| samples.iter().sum::<u64>() / samples.len().max(1) as u64;
+        let (second, last) =
+            (&self.samples_kb[quarter..2 * quarter], &self.samples_kb[self.samples_kb.len() - quarter..]);
+        Some(average(last).saturating_sub(average(second)))
     }
 }
 
@@ -34,6 +56,8 @@ pub(crate) struct Report {
     /// How many lines of the log speak of a panic.
     pub(crate) panics: usize,
     pub(crate) attacks: Vec<Tally>,
+    /// One line for each server that did not do what it is for.
+    pub(crate) idle_servers: Vec<String>,
 }
 
 impl Report {
@@ -58,13 +82,23 @@ impl Report {
         if peak > options.most_memory_mb {
             exceeded.push(format!("the service occupied {peak} MB; {} MB are allowed", options.most_memory_mb));
         }
+        if let Some(growth) = self.memory.growth_kb().filter(|&growth| growth > MOST_GROWTH_KB) {
+            exceeded.push(format!("the memory of the service grew by {} MB in the second half", growth / 1024));
+        }
         if self.stop > LONGEST_STOP {
             exceeded.push(format!("the service ended {:.1?} after SIGTERM; {LONGEST_STOP:?} are allowed", self.stop));
         }
         if self.panics > 0 {
             exceeded.push(format!("{} panics are in the log", self.panics));
         }
+        exceeded.extend(self.attacks.iter().filter_map(Tally::unproved));
+        exceeded.extend(self.idle_servers.iter().cloned());
         exceeded
+    }
+
+    /// How much was checked.
+    pub(crate) fn checks(&self) -> usize {
+        BOUNDS + self.attacks.len() + crate::Kind::ALL.len()
     }
 }
 
@@ -79,7 +113,7 @@ impl fmt::Display for Report {
             formatter,
             "memory: {} MB at most, {} MB at the end; ended {:.1?} after SIGTERM",
             self.memory.peak_kb / 1024,
-            self.memory.now_kb / 1024,
+            self.memory.samples_kb.last().copied().unwrap_or_default() / 1024,
             self.stop
         )
     }

@@ -91,7 +91,7 @@ struct Nobody;
 
 impl Watcher for Nobody {
     fn running(&self, _: usize, _: &Arc<Connection>, _: Offer) {}
-    fn changed(&self, _: usize, _: Arc<Offer>) {}
+    fn changed(&self, _: &Arc<Connection>, _: Arc<Offer>) {}
     fn introduced_anew(self: Arc<Self>, _: &Arc<Connection>) {}
     fn heard(&self, _: &Arc<Connection>, _: &str, _: &Bytes, _: &Envelope) {}
     fn asked(&self, _: usize, _: Question) {}
