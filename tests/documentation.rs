@@ -151,3 +151,44 @@ fn every_decision_has_context_decision_and_consequences() {
     let expected: Vec<usize> = (1..=numbers.len()).collect();
     assert_eq!(numbers, expected, "decisions are numbered without gaps");
 }
+
+/// Messages that the page on troubleshooting quotes are in the code, so that readers find them. `…` stands for what differs.
+#[test]
+fn quoted_messages_are_in_the_code() {
+    let text = read(&root().join("docs/troubleshooting.md"));
+    let first_columns = text.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
+    let code = code();
+    let mut problems = Vec::new();
+    let mut fragments = 0;
+    for message in first_columns.flat_map(|column| column.split('`').skip(1).step_by(2).collect::<Vec<_>>()) {
+        for fragment in message.split('…').map(str::trim).filter(|fragment| fragment.contains(' ')) {
+            fragments += 1;
+            if !code.contains(fragment) {
+                problems.push(format!("{fragment:?} in {message:?}"));
+            }
+        }
+    }
+    assert!(fragments > 10, "too few messages were found: {fragments}");
+    none("docs/troubleshooting.md quotes what no code says", &problems);
+}
+
+/// All code of the programs, with strings in one piece.
+fn code() -> String {
+    let mut code = String::new();
+    let mut folders: Vec<PathBuf> = ["bin", "crates"].map(|group| root().join(group)).into();
+    while let Some(folder) = folders.pop() {
+        for path in fs::read_dir(&folder).expect("the folder can be read").flatten().map(|entry| entry.path()) {
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                for line in read(&path).lines() {
+                    // A string that goes on in the next line ends with a backslash.
+                    let goes_on = line.trim_start().trim_end_matches('\\');
+                    code.push_str(goes_on);
+                    code.push_str(if line.ends_with('\\') { "" } else { "\n" });
+                }
+            }
+        }
+    }
+    code
+}
