@@ -24,7 +24,8 @@ type Quoted = (&'static str, Vec<String>);
 #[test]
 fn quoted_commands_are_accepted_by_the_programs() {
     let mut found: BTreeMap<Quoted, BTreeSet<String>> = BTreeMap::new();
-    for (path, page) in pages() {
+    // The reference is what the programs print themselves.
+    for (path, page) in pages().into_iter().filter(|(path, _)| !path.starts_with("docs/reference")) {
         for command in quoted(&page) {
             found.entry(command).or_default().insert(path.display().to_string());
         }

@@ -2,6 +2,7 @@
 //!
 //! `UPDATE_SNAPSHOTS=1 cargo test -p behaviour documentation` writes them again; read the difference before you commit it.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::fs;
 use std::process::{Command, Stdio};
@@ -17,6 +18,8 @@ use super::root;
 use crate::rest::{PREFIX, Rest, expect};
 
 const UPDATE_VARIABLE: &str = "UPDATE_SNAPSHOTS";
+/// An error that at least so many endpoints have is listed once.
+const COMMON: usize = 10;
 const GENERATED: &str = "<!-- Generated: UPDATE_SNAPSHOTS=1 cargo test -p behaviour documentation -->";
 
 /// Compares a page with what it must be, or writes it.
@@ -117,9 +120,14 @@ fn the_reference_of_rest_is_what_the_openapi_document_says() {
     let mut page = format!(
         "# REST endpoints\n\n\
          After this page you can look up every endpoint of the REST API: what it takes, what it returns and how it can \
-         fail. Paths that\nstart with `/` alone are below `{PREFIX}`. `/api/docs` of a running service shows the same with \
-         all schemas and lets you try it;\n`/api/v1/openapi.json` is the OpenAPI document.\n\n{GENERATED}\n\n"
+         fail. Paths are\nbelow `{PREFIX}`, except `/metrics` and those that start with `/api`. `/api/docs` of a running \
+         service shows the same with\nall schemas and lets you try it; `/api/v1/openapi.json` is the OpenAPI document.\n\n\
+         {GENERATED}\n\n"
     );
+    let common = common_errors(&document);
+    page += "## Errors of most endpoints\n\n| status | meaning |\n|---|---|\n";
+    page.extend(common.iter().map(|(status, meaning)| format!("| {status} | {} |\n", cell(meaning))));
+    page.push('\n');
     let paths = document["paths"].as_object().expect("paths");
     for tag in document["tags"].as_array().expect("tags").iter().map(|tag| text(&tag["name"])) {
         let written = write!(page, "## {tag}\n\n");
@@ -127,7 +135,7 @@ fn the_reference_of_rest_is_what_the_openapi_document_says() {
         for (path, methods) in paths {
             for (method, operation) in methods.as_object().expect("methods") {
                 if operation["tags"][0] == *tag {
-                    page.push_str(&endpoint(&document, path, method, operation));
+                    page.push_str(&endpoint(&document, &common, path, method, operation));
                 }
             }
         }
@@ -135,8 +143,24 @@ fn the_reference_of_rest_is_what_the_openapi_document_says() {
     compare("rest.md", &(page.trim_end().to_owned() + "\n"));
 }
 
+/// A status and what it means.
+type Meaning = (String, String);
+
+/// The errors that so many endpoints have that they are listed once.
+fn common_errors(document: &Value) -> BTreeSet<Meaning> {
+    let methods = document["paths"].as_object().into_iter().flat_map(Map::values).filter_map(Value::as_object);
+    let mut counts: BTreeMap<Meaning, usize> = BTreeMap::new();
+    for responses in methods.flat_map(Map::values).filter_map(|operation| operation["responses"].as_object()) {
+        for (status, response) in responses {
+            *counts.entry((status.clone(), text(&response["description"]).to_owned())).or_default() += 1;
+        }
+    }
+    let is_common = |((status, _), count): &(Meaning, usize)| *count >= COMMON && status.as_str() >= "400";
+    counts.into_iter().filter(is_common).map(|(meaning, _)| meaning).collect()
+}
+
 /// One endpoint.
-fn endpoint(document: &Value, path: &str, method: &str, operation: &Value) -> String {
+fn endpoint(document: &Value, common: &BTreeSet<Meaning>, path: &str, method: &str, operation: &Value) -> String {
     let path = path.strip_prefix(PREFIX).unwrap_or(path);
     let mut section = format!("### {} {path}\n\n", method.to_uppercase());
     let summary = text(&operation["summary"]).trim_end_matches('.');
@@ -164,7 +188,10 @@ fn endpoint(document: &Value, path: &str, method: &str, operation: &Value) -> St
     }
     section += "| status | meaning |\n|---|---|\n";
     for (status, response) in operation["responses"].as_object().expect("responses") {
-        section += &format!("| {status} | {} |\n", cell(text(&response["description"])));
+        let meaning = text(&response["description"]);
+        if !common.contains(&(status.clone(), meaning.to_owned())) {
+            section += &format!("| {status} | {} |\n", cell(meaning));
+        }
     }
     section + "\n"
 }
