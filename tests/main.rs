@@ -11,6 +11,7 @@ mod console;
 mod containers;
 mod cycles;
 mod definitions;
+mod documentation;
 mod documents;
 mod endurance;
 mod eras;

@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// One line for the README: cores, CPU, kernel, compiler.
+/// One line for docs/benchmarks.md: cores, CPU, kernel, compiler.
 pub(crate) fn describe() -> String {
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let cpu = first_field("/proc/cpuinfo", "model name").unwrap_or_else(|| "unknown CPU".to_owned());

@@ -132,6 +132,9 @@ pub(crate) enum Command {
     Top(TopArguments),
     Demo(DemoArguments),
     DemoServer(DemoServerArguments),
+    /// Print the environment variables that the programs read, as JSON; for the documentation
+    #[command(hide = true)]
+    Environment,
     Completions(CompletionsArguments),
     Man(ManArguments),
     Names(NamesArguments),

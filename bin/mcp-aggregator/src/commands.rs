@@ -15,6 +15,7 @@ pub(crate) mod context;
 pub(crate) mod demo;
 pub(crate) mod doc;
 pub(crate) mod doctor;
+pub(crate) mod environment;
 pub(crate) mod export;
 pub(crate) mod history;
 pub(crate) mod import;

@@ -119,6 +119,7 @@ fn main() -> ExitCode {
         Command::Top(arguments) => commands::top::run(&arguments),
         Command::Demo(arguments) => commands::demo::run(&arguments),
         Command::DemoServer(arguments) => commands::demo::serve_one(&arguments),
+        Command::Environment => commands::environment::run(),
         Command::Completions(arguments) => commands::completions::run(&arguments),
         Command::Man(arguments) => commands::man::run(&arguments),
         Command::Names(arguments) => commands::names::run(&arguments),

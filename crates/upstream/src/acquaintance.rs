@@ -97,7 +97,7 @@ impl Manners {
     ///
     /// Where there is one client, its own, so that nothing needs translation. Where there may be several, the modern one: of
     /// the four combinations of client and server, it loses nothing that the legacy one keeps, and keeps tasks and the names of
-    /// questions for modern clients (README, "Conformance"). A program that relays tools alone loses nothing in either, and
+    /// questions for modern clients (docs/conformance.md). A program that relays tools alone loses nothing in either, and
     /// asks in the way that all servers know.
     async fn first_era(&self) -> Era {
         if let Some(client_era) = self.client_era.clone().filter(|_| !self.tools_only) {
