@@ -1,7 +1,7 @@
 //! What else is served at the front's address: the REST API, and the console for people.
 
 use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 
