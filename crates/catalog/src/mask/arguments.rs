@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::names::means_a_secret;
-use super::text::text;
+use super::text::{text, unnamed};
 use super::wrappers::{announces_script, own_arguments, words};
 use super::{config, hidden, is_reference, secret};
 
@@ -103,7 +103,7 @@ fn script(script: &str) -> String {
         }
     }
     // Some secrets are seen only in what stands around them.
-    text(&(written + &script[done..]))
+    unnamed(&(written + &script[done..]))
 }
 
 /// What follows an option.

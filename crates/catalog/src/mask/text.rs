@@ -62,6 +62,11 @@ pub(super) fn text(text: &str) -> String {
     without_tokens(&without_credentials(&without_values(&without_passwords(text))))
 }
 
+/// The same without the values of names, for a text of which every word was looked at.
+pub(super) fn unnamed(text: &str) -> String {
+    without_tokens(&without_credentials(&without_passwords(text)))
+}
+
 /// Addresses without their passwords: `postgres://me:***@db/x`.
 fn without_passwords(text: &str) -> String {
     const BETWEEN: &str = "://";

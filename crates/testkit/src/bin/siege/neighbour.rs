@@ -76,7 +76,10 @@ impl Neighbour {
             .connection
             .try_fetch(&ask(&request).header("Mcp-Session-Id", &self.session))
             .ok_or("the connection was closed")?;
-        let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
+        // It comes as an event if something else came before it.
+        let text = String::from_utf8_lossy(&body);
+        let event = text.lines().filter_map(|line| line.strip_prefix("data: ")).next_back();
+        let answer: Value = serde_json::from_str(event.unwrap_or(&text)).unwrap_or_default();
         if status == 200 && answer["id"] == self.calls && answer["result"]["content"][0]["text"] == *text {
             Ok(())
         } else {
