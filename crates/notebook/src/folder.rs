@@ -299,7 +299,8 @@ fn no_document(path: &str, why: &'static str) -> FolderError {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::symlink;
+    use std::fs::Permissions;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
 
     use super::*;
 
@@ -356,8 +357,7 @@ mod tests {
         let (place, folder) = folder();
         let locked = place.path().join("notes/locked");
         std::fs::create_dir(&locked).unwrap();
-        let forbidden = std::os::unix::fs::PermissionsExt::from_mode(0o000);
-        std::fs::set_permissions(&locked, forbidden).unwrap();
+        std::fs::set_permissions(&locked, Permissions::from_mode(0o000)).unwrap();
         // Whoever is root reads it all the same.
         if std::fs::read_dir(&locked).is_err() {
             let listed = folder.list().unwrap();
@@ -365,7 +365,7 @@ mod tests {
             assert!(told.problem.as_ref().unwrap().contains("cannot be read"), "{told:?}");
             assert_eq!(listed.len(), 3, "{listed:?}");
         }
-        std::fs::set_permissions(&locked, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+        std::fs::set_permissions(&locked, Permissions::from_mode(0o700)).unwrap();
     }
 
     #[test]
